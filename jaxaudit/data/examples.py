@@ -1,0 +1,114 @@
+"""`Examples`: labelled records with a content hash, the only form in which data leaves the data room."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from jaxaudit.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Labelled records on the host.
+
+    Attributes:
+        inputs: `[n, ...]`, one record a row; `uint8` images as stored, or `float32` after preprocessing.
+        labels: `int32[n]`, indices into `class_names`.
+        class_names: one name a class, in label order.
+        name: what a person calls this set, for tables and messages.
+
+    Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
+    record; the arrays are read-only, so a hash once computed stays true.
+
+    Raises:
+        InputError: where one of the guarantees would not hold.
+
+    >>> import numpy as np
+    >>> Examples(np.zeros((2, 3), np.float32), np.array([0, 1]), ("no", "yes"), "tiny")
+    Examples(tiny: 2 records of shape (3,), 2 classes)
+    """
+
+    inputs: np.ndarray
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    name: str
+
+    def __post_init__(self) -> None:
+        inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
+        if len(inputs) == 0:
+            raise InputError(f"{self.name}: there are no records; an audit needs at least one. Is the file empty?")
+        if labels.shape != (len(inputs),):
+            raise InputError(
+                f"{self.name}: {len(inputs)} inputs but labels of shape {labels.shape}; give one integer label for "
+                "each input, in the same order."
+            )
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise InputError(f"{self.name}: labels must be integers, got {labels.dtype}.")
+        outside = (labels < 0) | (labels >= len(self.class_names))
+        if outside.any():
+            first = int(np.flatnonzero(outside)[0])
+            raise InputError(
+                f"{self.name}: {int(outside.sum())} labels lie outside the {len(self.class_names)} classes "
+                f"(first: record {first} has label {int(labels[first])}); labels count from 0."
+            )
+        if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
+            bad = int((~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).sum())
+            raise InputError(f"{self.name}: {bad} records hold NaN or infinite values; clean or drop them first.")
+        inputs, labels = inputs.view(), labels.astype(np.int32)
+        inputs.flags.writeable = labels.flags.writeable = False
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "labels", labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return (
+            f"Examples({self.name}: {len(self)} records of shape {self.inputs.shape[1:]}, "
+            f"{len(self.class_names)} classes)"
+        )
+
+    def take(self, indices: np.ndarray | slice, name: str | None = None) -> "Examples":
+        """The records at `indices`, in that order."""
+        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], name=name or self.name)
+
+    @cached_property
+    def record_hashes(self) -> np.ndarray:
+        """`V16[n]`: a 128-bit BLAKE2b digest of every record's input (shape, type and bytes; not its label)."""
+        prefix = f"{self.inputs.dtype.str}{self.inputs.shape[1:]}".encode()
+        rows = np.ascontiguousarray(self.inputs)
+        digests = [hashlib.blake2b(prefix + row.tobytes(), digest_size=16).digest() for row in rows]
+        return np.array(digests, dtype="V16")
+
+    @cached_property
+    def content_hash(self) -> str:
+        """`blake2b:...` over records, labels and class names, in order: the same data give the same hash."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(self.record_hashes.tobytes())
+        digest.update(self.labels.astype("<i4").tobytes())
+        digest.update("\0".join(self.class_names).encode())
+        return f"blake2b:{digest.hexdigest()}"
+
+
+def concatenate(parts: Sequence[Examples], name: str) -> Examples:
+    """All records of `parts`, in order. The parts must agree in record shape and classes."""
+    first = parts[0]
+    for part in parts[1:]:
+        if part.inputs.shape[1:] != first.inputs.shape[1:]:
+            raise InputError(
+                f"{part.name} has records of shape {part.inputs.shape[1:]} but {first.name} of shape "
+                f"{first.inputs.shape[1:]}; bring both to one shape first (--image-size for images)."
+            )
+        if len(part.class_names) != len(first.class_names):
+            raise InputError(
+                f"{part.name} has {len(part.class_names)} classes but {first.name} has {len(first.class_names)}."
+            )
+    return Examples(
+        np.concatenate([part.inputs for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        first.class_names,
+        name,
+    )

@@ -1,18 +1,90 @@
 """One class order for two data sets."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
 from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _with_records(examples: Examples) -> set[str]:
+    return {examples.class_names[k] for k in np.unique(examples.labels)}
 
 
 def align_classes(query: Examples, other: Examples) -> Examples:
-    """`other` with its labels in the class order of `query`, matched by class name."""
-    raise NotImplementedError
+    """`other` with its labels in the class order of `query`, matched by class name.
+
+    Guarantees: same records in the same order, `class_names` as `query`'s, and every class with a record in one set
+    has a record in the other. Names without a record on either side do not matter.
+
+    Raises:
+        InputError: when a class has records in one of the sets only, or is named in one of them only.
+
+    >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
+    >>> other = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), ("dog", "cat"), "other")
+    >>> align_classes(query, other).labels
+    array([1, 0, 0], dtype=int32)
+    """
+    mine, others = _with_records(query), _with_records(other)
+    missing = [name for name in query.class_names if name in mine - others]
+    unshared = [name for name in other.class_names if name in others - mine]
+    if any(name not in other.class_names for name in missing):
+        also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
+        raise InputError(
+            f"the classes of {query.name} and {other.name} differ: only {query.name} has {_some(missing)}{also}; "
+            "name the classes alike in both (folder names, text labels, or an array class_names in the .npz)."
+        )
+    if missing:
+        raise InputError(
+            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence cannot be "
+            "calibrated; add records of that class or leave it out of the query set."
+        )
+    if unshared:
+        raise InputError(
+            f"{other.name} has records of class {_some(unshared)}, of which {query.name} has none; use "
+            "--drop-unshared to leave them out of the calibration set."
+        )
+    index = {name: k for k, name in enumerate(query.class_names)}
+    # -1 stands only at names without a record.
+    table = np.array([index.get(name, -1) for name in other.class_names], np.int32)
+    return replace(other, labels=table[other.labels], class_names=query.class_names)
 
 
 def drop_unshared(query: Examples, calibration: Examples) -> Examples:
-    """`calibration` without the records of classes that have no record in `query`, in `query`'s class order."""
-    raise NotImplementedError
+    """`calibration` without the records of classes that `query` has no record of, in the class order of `query`.
+
+    Raises:
+        InputError: when a class of `query` has no calibration record, or no class is shared at all.
+    """
+    shared = _with_records(query)
+    keep = np.array([name in shared for name in calibration.class_names])[calibration.labels]
+    if not keep.any():
+        raise InputError(
+            f"{calibration.name} and {query.name} share no class: {query.name} has {_some(query.class_names)}, "
+            f"{calibration.name} has {_some(calibration.class_names)}; name the classes alike in both."
+        )
+    return align_classes(query, calibration.take(np.flatnonzero(keep)))
 
 
 def align_by_index(query: Examples, other: Examples) -> Examples:
-    """`other` with `query`'s class names, class k standing for class k: for out-of-domain target data."""
-    raise NotImplementedError
+    """`other` with `query`'s class names, class k standing for class k.
+
+    For data from another domain that simulate a target's training set (CIFAR-10 for digits, as in Table 1 of Liu &
+    Tsaftaris 2020): the names mean nothing there, only the number of outputs must suffice.
+
+    Raises:
+        InputError: when `other` has more classes than `query`.
+    """
+    if len(other.class_names) > len(query.class_names):
+        raise InputError(
+            f"{other.name} has {len(other.class_names)} classes but {query.name} only {len(query.class_names)}: a "
+            "model with the query's outputs cannot learn it; choose data with as many classes or fewer."
+        )
+    return replace(other, class_names=query.class_names)

@@ -39,7 +39,9 @@ class Examples:
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
         if len(inputs) == 0:
-            raise InputError(f"{self.name}: there are no records; an audit needs at least one. Is the file empty?")
+            raise InputError(
+                f"{self.name}: there are no records; an audit needs at least one. Is the file empty?"
+            )
         if labels.shape != (len(inputs),):
             raise InputError(
                 f"{self.name}: {len(inputs)} inputs but labels of shape {labels.shape}; give one integer label for "
@@ -56,7 +58,14 @@ class Examples:
             )
         if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
             bad = int((~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).sum())
-            raise InputError(f"{self.name}: {bad} records hold NaN or infinite values; clean or drop them first.")
+            raise InputError(
+                f"{self.name}: {bad} records hold NaN or infinite values; clean or drop them first."
+            )
+        if len(set(self.class_names)) < len(self.class_names):
+            twice = next(name for name in self.class_names if self.class_names.count(name) > 1)
+            raise InputError(
+                f"{self.name}: the class name {twice!r} occurs twice; give every class its own name."
+            )
         inputs, labels = inputs.view(), labels.astype(np.int32)
         inputs.flags.writeable = labels.flags.writeable = False
         object.__setattr__(self, "inputs", inputs)
@@ -77,11 +86,8 @@ class Examples:
 
     @cached_property
     def record_hashes(self) -> np.ndarray:
-        """`V16[n]`: a 128-bit BLAKE2b digest of every record's input (shape, type and bytes; not its label)."""
-        prefix = f"{self.inputs.dtype.str}{self.inputs.shape[1:]}".encode()
-        rows = np.ascontiguousarray(self.inputs)
-        digests = [hashlib.blake2b(prefix + row.tobytes(), digest_size=16).digest() for row in rows]
-        return np.array(digests, dtype="V16")
+        """`V16[n]`: a 128-bit BLAKE2b digest of every record's input: its shape, type and values, not its label."""
+        return _hash_rows(self.inputs)
 
     @cached_property
     def content_hash(self) -> str:
@@ -93,8 +99,31 @@ class Examples:
         return f"blake2b:{digest.hexdigest()}"
 
 
+def _hash_rows(inputs: np.ndarray) -> np.ndarray:
+    inputs = inputs.astype(inputs.dtype.newbyteorder("<"), copy=False)
+    prefix = hashlib.blake2b(f"{inputs.dtype.str}{inputs.shape[1:]}".encode(), digest_size=16)
+    digests = np.empty(len(inputs), "V16")
+    step = max(1, 2**24 // max(1, inputs[0].nbytes))
+    for start in range(0, len(inputs), step):
+        rows = np.ascontiguousarray(inputs[start : start + step]).reshape(
+            len(inputs[start : start + step]), -1
+        )
+        if rows.dtype.kind == "f":
+            # -0.0 equals 0.0 but has other bytes.
+            rows = rows + rows.dtype.type(0)
+        for i, row in enumerate(rows, start):
+            digest = prefix.copy()
+            digest.update(row.data)
+            digests[i] = digest.digest()
+    return digests
+
+
 def concatenate(parts: Sequence[Examples], name: str) -> Examples:
-    """All records of `parts`, in order. The parts must agree in record shape and classes."""
+    """All records of `parts`, in order.
+
+    Raises:
+        InputError: when the parts differ in record shape, number type or classes.
+    """
     first = parts[0]
     for part in parts[1:]:
         if part.inputs.shape[1:] != first.inputs.shape[1:]:
@@ -102,9 +131,15 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
                 f"{part.name} has records of shape {part.inputs.shape[1:]} but {first.name} of shape "
                 f"{first.inputs.shape[1:]}; bring both to one shape first (--image-size for images)."
             )
-        if len(part.class_names) != len(first.class_names):
+        if part.inputs.dtype != first.inputs.dtype:
             raise InputError(
-                f"{part.name} has {len(part.class_names)} classes but {first.name} has {len(first.class_names)}."
+                f"{part.name} holds {part.inputs.dtype} records but {first.name} {first.inputs.dtype}; bring both to "
+                "one scale and type first."
+            )
+        if part.class_names != first.class_names:
+            raise InputError(
+                f"{part.name} and {first.name} differ in their classes ({len(part.class_names)} and "
+                f"{len(first.class_names)}) or in their order; align them by name first."
             )
     return Examples(
         np.concatenate([part.inputs for part in parts]),

@@ -1,0 +1,124 @@
+"""Labels as people store them -> `int32` indices and class names."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxaudit.errors import InputError
+
+MOST_CLASSES = 100_000
+
+
+def encode_labels(
+    labels: np.ndarray, class_names: Sequence[str] | None, source: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """`int32[n]` class indices and the class names.
+
+    | labels | class names |
+    |---|---|
+    | `class_names` given | these; number k is the k-th of them from 0, text is looked up |
+    | whole numbers, smallest 0 | "0".."largest", classes without a record included |
+    | other whole numbers (1..30, -1/+1) | the distinct numbers in ascending order |
+    | text | the distinct texts in sorted order |
+    | one-hot `[n, k]` | "0".."k-1" |
+
+    Whole numbers may be stored as floats, as booleans or as text; `[n, 1]` is `[n]`.
+
+    Args:
+        source: what to call the labels in a message.
+
+    Raises:
+        InputError: when the labels are neither of these.
+
+    >>> encode_labels(np.array([2, 1, 3]), None, "y")
+    (array([1, 0, 2], dtype=int32), ('1', '2', '3'))
+    """
+    values = np.asarray(labels)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim == 2:
+        values = _from_one_hot(values, source)
+        class_names = class_names or [str(k) for k in range(np.shape(labels)[1])]
+    if values.ndim != 1:
+        raise InputError(f"{source}: labels have shape {np.shape(labels)}; give one label for each record.")
+    if len(values) == 0:
+        raise InputError(f"{source}: there are no labels. Is the file empty?")
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    if values.dtype.kind == "U":
+        if class_names is not None:
+            return _look_up(values, class_names, source)
+        whole = _whole_numbers_in_text(values)
+        if whole is None:
+            names, codes = np.unique(values, return_inverse=True)
+            return codes.astype(np.int32), tuple(names.tolist())
+        values = whole
+    numbers = _whole(values, source)
+    if class_names is not None:
+        outside = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
+        if len(outside):
+            raise InputError(
+                f"{source}: {len(outside)} labels lie outside the {len(class_names)} named classes (first: record "
+                f"{outside[0]} has label {numbers[outside[0]]}); labels count from 0."
+            )
+        return numbers.astype(np.int32), tuple(map(str, class_names))
+    if numbers.max() >= MOST_CLASSES or numbers.min() <= -MOST_CLASSES:
+        raise InputError(
+            f"{source}: labels run from {numbers.min()} to {numbers.max()}; these look like identifiers, not classes."
+        )
+    if numbers.min() == 0:
+        return numbers.astype(np.int32), tuple(map(str, range(int(numbers.max()) + 1)))
+    names, codes = np.unique(numbers, return_inverse=True)
+    return codes.astype(np.int32), tuple(map(str, names.tolist()))
+
+
+def _from_one_hot(values: np.ndarray, source: str) -> np.ndarray:
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{source}: labels have shape {values.shape}; give one label for each record.")
+    wrong = np.flatnonzero(~(((values == 0) | (values == 1)).all(axis=1) & (values.sum(axis=1) == 1)))
+    if len(wrong):
+        raise InputError(
+            f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); give one "
+            "class for each record, as a number or as one 1 among zeros."
+        )
+    return values.argmax(axis=1)
+
+
+def _look_up(
+    values: np.ndarray, class_names: Sequence[str], source: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    index = {name: i for i, name in enumerate(class_names)}
+    distinct, codes = np.unique(values, return_inverse=True)
+    unknown = [name for name in distinct.tolist() if name not in index]
+    if unknown:
+        raise InputError(
+            f"{source}: label {unknown[0]!r} is not among the class names "
+            f"({', '.join(map(repr, list(class_names)[:5]))}...); add it to class_names or correct the labels."
+        )
+    table = np.array([index[name] for name in distinct.tolist()], np.int32)
+    return table[codes], tuple(class_names)
+
+
+def _whole_numbers_in_text(values: np.ndarray) -> np.ndarray | None:
+    try:
+        numbers = values.astype(np.float64)
+    except ValueError:
+        return None
+    return numbers if np.isfinite(numbers).all() and (numbers == np.rint(numbers)).all() else None
+
+
+def _whole(values: np.ndarray, source: str) -> np.ndarray:
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{source}: labels are of type {values.dtype}; give whole numbers or text.")
+    if values.dtype.kind == "f":
+        broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
+        if len(broken):
+            raise InputError(
+                f"{source}: labels must be whole numbers or text, but record {broken[0]} has {values[broken[0]]}; is "
+                "this column a measurement rather than a class?"
+            )
+        # Beyond this a float no longer tells neighbouring whole numbers apart; it is no class either.
+        values = values.clip(-(2.0**53), 2.0**53)
+    elif values.dtype.kind == "u":
+        values = values.clip(max=np.iinfo(np.int64).max)
+    return values.astype(np.int64)

@@ -1,0 +1,1 @@
+"""The papers' numbers, from arrays of model outputs."""

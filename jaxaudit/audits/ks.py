@@ -1,0 +1,225 @@
+"""The `ks` audit, end to end: draw the shadow models, train them, compare confidences, judge."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from jaxaudit.audits.ks_result import KSAudit, TargetResult, Truth
+from jaxaudit.audits.pool import (
+    Pool,
+    SimulatedTarget,
+    calibration_row,
+    control_row,
+    make_pool,
+    query_row,
+    target_row,
+)
+from jaxaudit.data import Examples, Outputs, refuse_overlap
+from jaxaudit.ensemble import Progress, fit_many, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.kernels import ks_distance
+from jaxaudit.learners import Learner
+from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule, rho, verdict
+
+
+class Trained(NamedTuple):
+    """The models of one role on the query set.
+
+    Attributes:
+        confidences: probability of the ground-truth class of every query record.
+        own_accuracy: accuracy on the model's own training records.
+        query_accuracy: accuracy on the query set.
+    """
+
+    confidences: Float[np.ndarray, "models n"]
+    own_accuracy: Float[np.ndarray, " models"]
+    query_accuracy: Float[np.ndarray, " models"]
+
+
+def audit_ks(
+    key: Key[Array, ""],
+    query: Examples,
+    calibration: Examples,
+    learner: Learner,
+    *,
+    outputs: Sequence[Outputs] = (),
+    simulated: Sequence[SimulatedTarget] = (),
+    replicates: int = 5,
+    controls: int = 1,
+    subsample: float = 1.0,
+    level: float = 0.95,
+    min_accuracy: float = preflight.MIN_ACCURACY,
+    allow_unrelated_target: bool = False,
+    width: int | None = None,
+    progress: Progress | None = None,
+) -> KSAudit:
+    """Has each target forgotten the query set? Liu & Tsaftaris (2020), algorithm 1, over replicates.
+
+    Trains `replicates` query models, calibration models and copies of every simulated target, each with its own
+    seed, and `controls` models on both sets together; all in one `fit_many`.
+
+    Args:
+        key: random key; everything follows from it.
+        query: the data in question, preprocessed as the learner wants them.
+        calibration: data of the same domain with no record of `query` among them, same classes in the same order.
+        learner: the shadow models' design and recipe: the target's own, as far as it is known.
+        outputs: outputs of target models on `query`, in its order.
+        simulated: targets of known truth, to be trained here.
+        replicates: independent repetitions; at least 2 for an interval.
+        controls: models trained on both sets, which must come out as `not forgotten` before anything is called
+            `forgotten`. 0 leaves the check failed.
+        subsample: the share of the calibration set each replicate's calibration model is trained on, drawn anew.
+        level: confidence level of rho's interval.
+        min_accuracy: what "well trained" means, on a shadow model's own training records.
+        allow_unrelated_target: accept outputs that classify the query set no better than guessing.
+        width: models trained side by side (chosen by measurement when None).
+        progress: called as training goes on.
+
+    Raises:
+        InputError: where the sets overlap, there is no target, or an option is out of range.
+    """
+    if not outputs and not simulated:
+        raise InputError("there is no target to judge: give a file of its outputs or simulate one.")
+    if replicates < 1 or not 0 < subsample <= 1 or not 0 < level < 1 or controls < 0:
+        raise InputError(
+            f"replicates must be at least 1 (got {replicates}), controls at least 0 (got {controls}), subsample above "
+            f"0 and at most 1 (got {subsample:g}), level between 0 and 1 (got {level:g})."
+        )
+    refuse_overlap(query, calibration)
+    pool = make_pool(query, calibration, tuple(simulated))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 0))))
+    roles = {
+        "query": [query_row(pool) for _ in range(replicates)],
+        "calibration": [calibration_row(generator, pool, subsample) for _ in range(replicates)],
+        "control": [control_row(pool) for _ in range(controls)],
+        **{
+            f"target {index}": [target_row(generator, pool, target)] * replicates
+            for index, target in enumerate(simulated)
+        },
+    }
+    trained = _train(jax.random.fold_in(key, 1), pool, roles, learner, width, progress)
+    query_models, calibration_models = trained["query"].confidences, trained["calibration"].confidences
+    bootstrap = jax.random.fold_in(key, 2)
+    control_rhos = [
+        rho(jax.random.fold_in(bootstrap, index), query_models, calibration_models, row[None], level=level)
+        for index, row in enumerate(trained["control"].confidences)
+    ]
+    floor = noise_floor(query_models)
+    shared = _shared_checks(query, calibration, trained, floor, control_rhos, min_accuracy)
+    results = []
+    for index, file in enumerate(outputs):
+        own = file.probabilities[np.arange(len(query)), query.labels][None]
+        compared = [_at_resolution(c, file) for c in (query_models, calibration_models, own)]
+        ratio = rho(jax.random.fold_in(bootstrap, controls + index), *compared, level=level)
+        accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
+        related = preflight.target_accuracy(accuracy, query.labels, file.name)
+        checks = shared if allow_unrelated_target else (*shared, related)
+        results.append(_judge(file.name, None, ratio, checks, compared[2]))
+    for index, target in enumerate(simulated):
+        own = trained[f"target {index}"].confidences
+        at = controls + len(outputs) + index
+        ratio = rho(jax.random.fold_in(bootstrap, at), query_models, calibration_models, own, level=level)
+        truth = _truth(roles[f"target {index}"][0][0], pool)
+        results.append(_judge(target.name, truth, ratio, shared, own))
+    return KSAudit(tuple(results), floor, query_models, calibration_models, query.labels)
+
+
+def _train(
+    key: Key[Array, ""],
+    pool: Pool,
+    roles: dict[str, list[Bool[np.ndarray, "1 examples"]]],
+    learner: Learner,
+    width: int | None,
+    progress: Progress | None,
+) -> dict[str, Trained]:
+    """Trains every model of every role at once and keeps what it says of the pool."""
+    membership = np.concatenate([row for rows in roles.values() for row in rows])
+    labels = pool.examples.labels
+    everyone = np.arange(len(labels))
+
+    def score(params: Any) -> tuple[np.ndarray, np.ndarray]:
+        log_probs = log_probs_many(learner, params, pool.examples.inputs)
+        confidences = np.exp(log_probs[:, everyone[pool.query], labels[pool.query]])
+        return confidences, log_probs.argmax(axis=2) == labels
+
+    keys = jax.random.split(key, len(membership))
+    inputs = pool.examples.inputs
+    confidences, hits = fit_many(keys, membership, inputs, labels, learner, width=width, then=score, progress=progress)
+    own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
+    on_query = hits[:, pool.query].mean(axis=1)
+    ends = np.cumsum([len(rows) for rows in roles.values()])
+    return {
+        role: Trained(confidences[end - len(rows) : end], own[end - len(rows) : end], on_query[end - len(rows) : end])
+        for (role, rows), end in zip(roles.items(), ends, strict=True)
+    }
+
+
+def _shared_checks(
+    query: Examples,
+    calibration: Examples,
+    trained: dict[str, Trained],
+    floor: np.ndarray,
+    controls: list[Rho],
+    min_accuracy: float,
+) -> tuple[Check, ...]:
+    query_models, calibration_models = trained["query"], trained["calibration"]
+    pairs = zip(query_models.confidences, calibration_models.confidences, strict=True)
+    apart = np.array([float(ks_distance(a, b)) for a, b in pairs])
+    return (
+        preflight.shadow_accuracy(
+            np.concatenate([query_models.own_accuracy, calibration_models.own_accuracy]), min_accuracy
+        ),
+        preflight.calibration_reach(calibration_models.query_accuracy, query.labels),
+        preflight.distances_apart(apart, floor),
+        preflight.query_size(len(query), apart),
+        preflight.class_coverage(query.labels, calibration.labels, query.class_names),
+        preflight.tied_confidences(np.concatenate([query_models.confidences, calibration_models.confidences])),
+        preflight.positive_control(controls),
+    )
+
+
+def _at_resolution(confidences: np.ndarray, file: Outputs) -> np.ndarray:
+    """Confidences as coarse as the file's: else its rounding alone would part it from the shadow models."""
+    if file.dtype == "float16":
+        confidences = confidences.astype(np.float16).astype(np.float32)
+    return confidences if file.decimals is None else np.round(confidences, file.decimals)
+
+
+def _truth(row: Bool[np.ndarray, " examples"], pool: Pool) -> Truth:
+    used = float(row[pool.query].mean())
+    return Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
+
+
+def _judge(
+    name: str, truth: Truth | None, ratio: Rho, checks: tuple[Check, ...], confidences: np.ndarray
+) -> TargetResult:
+    found, because = _decide(ratio, checks)
+    return TargetResult(name, truth, ratio, found, because, paper_rule(ratio.median), checks, confidences)
+
+
+def _decide(ratio: Rho, checks: tuple[Check, ...]) -> tuple[Verdict, str]:
+    """The verdict of the interval, unless a failed check takes it away."""
+    found = verdict(ratio)
+    span = f"rho lies between {ratio.low:.2f} and {ratio.high:.2f}"
+    for check in checks:
+        decides = check.decisive and (check.name != preflight.POSITIVE_CONTROL or found == "forgotten")
+        if decides and not check.passed:
+            return "inconclusive", f"{check.name}: {check.message}"
+    if found == "forgotten":
+        return (
+            found,
+            f"{span}, all at or above 1: the target is as far from the query models as one that never saw them",
+        )
+    if found == "not forgotten":
+        return found, f"{span}, all below 1: the target resembles models trained on the query set"
+    if np.isnan(ratio.low):
+        return (
+            found,
+            "rho has no interval: more than one replicate and a calibration model unlike the query model are needed",
+        )
+    return found, f"{span}, which straddles 1: more replicates or more query records may settle it"

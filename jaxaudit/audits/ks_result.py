@@ -1,0 +1,67 @@
+"""What the `ks` audit answers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import Rho, Verdict
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a simulated target was trained on.
+
+    Attributes:
+        used_fraction: the share of the query records among its training data.
+        records: the size of its training set.
+        expected: the right verdict: `not forgotten` where any query record was used, else `forgotten`.
+    """
+
+    used_fraction: float
+    records: int
+    expected: Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class TargetResult:
+    """The answer for one target.
+
+    Attributes:
+        name: the target's name.
+        truth: what is known of it; None for a file of outputs.
+        rho: the ratio over replicates.
+        verdict: `forgotten`, `not forgotten` or `inconclusive`.
+        because: why, in one sentence.
+        paper_rule: the paper's own verdict from one number, the median of rho.
+        checks: everything that was checked, for all targets and for this one.
+        confidences: `float32[rows, n]`, what the metric compared (one row for a file, else one a replicate).
+    """
+
+    name: str
+    truth: Truth | None
+    rho: Rho
+    verdict: Verdict
+    because: str
+    paper_rule: Verdict
+    checks: tuple[Check, ...]
+    confidences: Float[np.ndarray, "rows n"]
+
+
+@dataclass(frozen=True, eq=False)
+class KSAudit:
+    """The answers for all targets, and the shadow models' side of the evidence.
+
+    Attributes:
+        targets: one answer a target, files first.
+        noise_floor: KS distances between query models that differ by their seed.
+        query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision.
+        labels: the query set's labels.
+    """
+
+    targets: tuple[TargetResult, ...]
+    noise_floor: Float[np.ndarray, " pairs"]
+    query_confidences: Float[np.ndarray, "replicates n"]
+    calibration_confidences: Float[np.ndarray, "replicates n"]
+    labels: np.ndarray

@@ -1,0 +1,88 @@
+"""One pool of examples for all models of an audit, and who is trained on what."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from jaxaudit.data import Examples, align_by_index, concatenate
+from jaxaudit.errors import InputError
+from jaxaudit.membership import only, random_subset
+
+
+class Part(NamedTuple):
+    """A share of a data set, drawn at random."""
+
+    examples: Examples
+    fraction: float
+
+
+class SimulatedTarget(NamedTuple):
+    """A target of known truth: trained by us on the union of `parts`."""
+
+    name: str
+    parts: tuple[Part, ...]
+
+
+class Pool(NamedTuple):
+    """Query records first, calibration records next, then records that only simulated targets use."""
+
+    examples: Examples
+    query: slice
+    calibration: slice
+
+
+def make_pool(query: Examples, calibration: Examples, targets: tuple[SimulatedTarget, ...]) -> Pool:
+    """The pool; a record that several sets share stands in it once, found by its hash."""
+    parts, known = (
+        [query, calibration],
+        set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist()),
+    )
+    for target in targets:
+        for part in target.parts:
+            if not 0 < part.fraction <= 1:
+                raise InputError(
+                    f"{target.name}: a fraction of {part.fraction:g} of {part.examples.name} was asked for; give one "
+                    "above 0 and at most 1, such as 0.5."
+                )
+            extra = align_by_index(query, part.examples)
+            fresh = np.array([h not in known for h in extra.record_hashes.tolist()])
+            if fresh.any():
+                parts.append(extra.take(np.flatnonzero(fresh)))
+                known.update(parts[-1].record_hashes.tolist())
+    q, c = len(query), len(calibration)
+    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, q + c))
+
+
+def target_row(generator: np.random.Generator, pool: Pool, target: SimulatedTarget) -> Bool[np.ndarray, "1 examples"]:
+    """The membership row of a simulated target: a random share of each part."""
+    examples = len(pool.examples)
+    rows = [random_subset(generator, _indices(pool, part.examples), part.fraction, examples) for part in target.parts]
+    return np.any(rows, axis=0)
+
+
+def _indices(pool: Pool, part: Examples) -> np.ndarray:
+    """Where the records of `part` stand in the pool; a set that is the query or calibration set stands there whole."""
+    for own in (pool.query, pool.calibration):
+        if np.array_equal(pool.examples.record_hashes[own], part.record_hashes):
+            return np.arange(own.start, own.stop)
+    place: dict[bytes, int] = {}
+    for index, record in enumerate(pool.examples.record_hashes.tolist()):
+        place.setdefault(record, index)
+    return np.unique([place[record] for record in part.record_hashes.tolist()])
+
+
+def query_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
+    """Trained on the whole query set."""
+    return only(np.arange(pool.query.start, pool.query.stop), len(pool.examples))
+
+
+def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float) -> Bool[np.ndarray, "1 examples"]:
+    """Trained on a random share of the calibration set."""
+    indices = np.arange(pool.calibration.start, pool.calibration.stop)
+    return random_subset(generator, indices, fraction, len(pool.examples))
+
+
+def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
+    """Trained on the whole query and the whole calibration set."""
+    return only(np.arange(pool.calibration.stop), len(pool.examples))

@@ -1,0 +1,94 @@
+"""The minibatches of a chunk of models, as tables of record indices, a block of steps at a time."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.ensemble.devices import place_models, place_pool
+from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.program import chunk_bits
+from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.walk import own_batches, pool_batches
+
+TABLE_ENTRIES = 1 << 22  # the most index entries of one block: 32 MB with their weights
+
+
+class Block(NamedTuple):
+    """Up to a block's length of steps; rows past `steps` are padding."""
+
+    indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]
+    weights: Float[np.ndarray, "block models batch"]
+    steps: int
+
+
+def _block_length(learner: SteppedLearner, steps: int, width: int) -> int:
+    """Steps a block: a whole epoch, rounded up to a power of two, where the table stays small.
+
+    One, where every step is dispatched by itself: XLA compiles a convolution inside a loop on a CPU to code 15 to 25
+    times slower than outside (jax issue 12868).
+    """
+    if learner.host_loop and jax.default_backend() == "cpu":
+        return 1
+    bound = max(1, TABLE_ENTRIES // (width * learner.batch_size))
+    return 1 << min(max(steps - 1, 0).bit_length(), bound.bit_length() - 1)
+
+
+def epoch_blocks(
+    learner: SteppedLearner,
+    group: Group,
+    keys: Key[Array, " models"],
+    rows: Bool[np.ndarray, "models examples"],
+    epoch: int,
+) -> Iterator[Block]:
+    """The blocks of one epoch for the models with these keys and membership rows."""
+    width, batch = len(rows), learner.batch_size
+    length = _block_length(learner, group.steps, width)
+    indices, weights = (_pool_epoch if group.pool else _own_epoch)(group, keys, rows, epoch, batch)
+    for start in range(0, group.steps, length):
+        stop = min(start + length, group.steps)
+        block = Block(
+            np.zeros((length, *indices.shape[1:]), np.int32),
+            np.zeros((length, width, batch), np.float32),
+            stop - start,
+        )
+        block.indices[: stop - start] = indices[start:stop]
+        block.weights[: stop - start] = weights[start:stop]
+        yield block
+
+
+def _pool_epoch(
+    group: Group, keys: Key[Array, " models"], rows: np.ndarray, epoch: int, batch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    examples = rows.shape[1]
+    if group.shared:
+        indices, real = pool_batches(np.asarray(chunk_bits(keys[:1], epoch, examples))[0], batch)
+        return indices, np.moveaxis(rows[:, indices], 0, 1) * real[:, None]
+    bits = np.asarray(chunk_bits(keys, epoch, examples))
+    tables = [pool_batches(word, batch) for word in bits]
+    indices = np.stack([table for table, _ in tables], axis=1)
+    real = np.stack([row[table] * real for row, (table, real) in zip(rows, tables, strict=True)], axis=1)
+    return indices, real
+
+
+def _own_epoch(
+    group: Group, keys: Key[Array, " models"], rows: np.ndarray, epoch: int, batch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    indices = np.zeros((group.steps, len(rows), batch), np.int32)
+    weights = np.zeros((group.steps, len(rows), batch), np.float32)
+    members = [np.flatnonzero(row) for row in rows]
+    bits = np.asarray(chunk_bits(keys, epoch, max(map(len, members))))
+    for model, mine in enumerate(members):
+        table, real = own_batches(bits[model, : len(mine)], mine, batch)
+        indices[: len(table), model], weights[: len(table), model] = table, real
+        # A finished row repeats its first record at weight 0: nothing but a member is ever touched.
+        indices[len(table) :, model] = mine[0] if len(mine) else 0
+    return indices, weights
+
+
+def place_block(block: Block, group: Group) -> tuple[Array, Array]:
+    """A block's tables on the devices, split among them like the models."""
+    indices = place_pool(block.indices) if group.shared else place_models(block.indices, axis=1)
+    return indices, place_models(block.weights, axis=1)

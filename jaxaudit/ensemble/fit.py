@@ -1,0 +1,158 @@
+"""`fit_many`: the one function that trains every model of every audit."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.devices import place_models, place_pool
+from jaxaudit.ensemble.plan import Group, chunks, plan
+from jaxaudit.ensemble.program import init_chunk, run_block
+from jaxaudit.ensemble.width import choose_width
+from jaxaudit.errors import InputError
+from jaxaudit.learners.learner import Learner, SteppedLearner
+
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps)."""
+
+
+def fit_many(
+    keys: Key[Array, " models"],
+    membership: Bool[np.ndarray, "models examples"],
+    inputs: Float[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    learner: Learner,
+    *,
+    width: int | None = None,
+    then: Callable[[Any], Any] | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Trains a model for every row of `membership` and returns what `then` makes of them.
+
+    Model `m` is trained on the records where row `m` is true, with key `keys[m]`. Its result is a function of its
+    key, its row and the pool alone: it is the same (up to the rounding of differently shaped products) as training it
+    by itself with `learner.fit`. Rows with the same key walk the same minibatches where they leave out at most a
+    tenth of the pool, so that they differ by those records alone; see `jaxaudit.learners.walk`.
+
+    Models are trained in chunks of `width`, vmapped and jitted, split over all local devices. Memory on the devices
+    is bounded by the chunk, not by the number of models:
+
+        pool + width * (2 * training state + batch_size * (record + activations)) + 40 MB of index tables
+
+    where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
+    second copy holds gradients. What `then` returns is kept on the host for all models.
+
+    Args:
+        keys: one random key a model.
+        membership: which records each model is trained on.
+        inputs: the pool's records, `labels` their classes.
+        learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
+        width: models a chunk; by default chosen by measurement (`choose_width`).
+        then: called with the parameters of each finished chunk (leading axis: the chunk's models) and returning
+            arrays with the same leading axis; by default the parameters themselves.
+        progress: called as work is done.
+
+    Returns:
+        `then`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis.
+
+    Raises:
+        InputError: where shapes disagree, or there are no models.
+    """
+    membership = np.asarray(membership)
+    _check(keys, membership, len(inputs), len(labels))
+    pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
+    train = _train_stepped if isinstance(learner, SteppedLearner) else _train_whole
+    results: list[tuple[np.ndarray, Any]] = []
+    train(keys, membership, pool, learner, width, progress or _silent, partial(_collect, results, then))
+    order = np.argsort(np.concatenate([rows for rows, _ in results]), kind="stable")
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[tree for _, tree in results])
+
+
+def _check(keys: Array, membership: np.ndarray, inputs: int, labels: int) -> None:
+    if membership.ndim != 2 or membership.shape[1] != inputs or inputs != labels:
+        raise InputError(
+            f"membership has shape {membership.shape} but there are {inputs} inputs and {labels} labels: every row is "
+            "one training set over all records; was a split passed instead of the whole pool?"
+        )
+    if len(membership) == 0 or keys.shape != (len(membership),):
+        raise InputError(
+            f"{len(membership)} models are asked for with keys of shape {keys.shape}: give one key a model "
+            "(jax.random.split(key, models)), and at least one model."
+        )
+
+
+def _silent(done: int, total: int) -> None:
+    pass
+
+
+def _collect(
+    results: list[tuple[np.ndarray, Any]], then: Callable[[Any], Any] | None, rows: np.ndarray, params: Any
+) -> None:
+    """Keeps a chunk's result on the host, less the copies that filled the chunk up."""
+    rows, first = np.unique(rows, return_index=True)
+    tree = params if then is None else then(params)
+    results.append((rows, jax.tree.map(lambda leaf: np.asarray(leaf)[first], tree)))
+
+
+def _train_stepped(
+    keys: Array,
+    membership: np.ndarray,
+    pool: tuple[Array, Array],
+    learner: SteppedLearner,
+    width: int | None,
+    progress: Progress,
+    collect: Callable[[np.ndarray, Any], None],
+) -> None:
+    groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner)
+    total = sum(learner.epochs * group.steps * len(group.rows) for group in groups)
+    done = 0
+    progress(done, total)
+    wide = width or choose_width(learner, keys, membership, pool, groups).width
+    for group in groups:
+        for rows in chunks(group.rows, wide, len(jax.local_devices())):
+            real = len(np.unique(rows))
+            for steps, states in _walk(keys[rows], membership[rows], pool, learner, group):
+                done += steps * real
+                progress(done, total)
+            collect(rows, jax.vmap(learner.finish)(states))
+
+
+def _walk(keys: Array, rows: np.ndarray, pool: tuple[Array, Array], learner: SteppedLearner, group: Group) -> Any:
+    """Trains one chunk, yielding the steps taken and the states after every block."""
+    keys = place_models(keys)
+    states = init_chunk(learner, keys)
+    yield 0, states
+    for epoch in range(learner.epochs):
+        for block in epoch_blocks(learner, group, keys, rows, epoch):
+            tables = place_block(block, group)
+            # Tables are made while the devices work on the block before; no more than one block is in flight.
+            jax.block_until_ready(states)
+            states = run_block(learner, states, *pool, *tables, block.steps, group.shared, group.uneven)
+            yield block.steps, states
+
+
+def _train_whole(
+    keys: Array,
+    membership: np.ndarray,
+    pool: tuple[Array, Array],
+    learner: Learner,
+    width: int | None,
+    progress: Progress,
+    collect: Callable[[np.ndarray, Any], None],
+) -> None:
+    done, total = 0, len(membership)
+    progress(done, total)
+    for rows in chunks(np.arange(total), width or 16, len(jax.local_devices())):
+        weights = place_models(membership[rows].astype(np.float32))
+        collect(rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
+        done += len(np.unique(rows))
+        progress(done, total)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _fit_chunk(learner: Learner, keys: Array, inputs: Array, labels: Array, weights: Array) -> Any:
+    return jax.vmap(learner.fit, in_axes=(0, None, None, 0))(keys, inputs, labels, weights)

@@ -1,0 +1,60 @@
+"""The compiled part of training: a chunk of models takes a block of steps."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.walk import epoch_bits, init_key
+
+
+@partial(jax.jit, static_argnames="learner")
+def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
+    """Training states of a chunk, with a leading `models` axis."""
+    return jax.vmap(lambda key: learner.init(init_key(key)))(keys)
+
+
+@partial(jax.jit, static_argnames="count")
+def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int) -> Array:
+    """The random words of one epoch for every model of a chunk."""
+    return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys)
+
+
+@partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
+def run_block(
+    learner: SteppedLearner,
+    states: Any,
+    inputs: Float[Array, "examples ..."],
+    labels: Int[Array, " examples"],
+    indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
+    weights: Float[Array, "block models batch"],
+    steps: int,
+    shared: bool,
+    uneven: bool,
+) -> Any:
+    """The states after the first `steps` minibatches of a block.
+
+    `steps` is a run-time value, so one compilation serves every length; the block's length only bounds it.
+    """
+
+    def step(state: Any, chosen: Array, weight: Array) -> Any:
+        batch_inputs, batch_labels = chosen if shared else (inputs[chosen], labels[chosen])
+        new = learner.step(state, batch_inputs, batch_labels, weight)
+        if not uneven:
+            return new
+        taken = jnp.any(weight > 0)
+        return jax.tree.map(lambda old, now: jnp.where(taken, now, old), state, new)
+
+    def body(index: Array, states: Any) -> Any:
+        chosen = indices[index]
+        if shared:
+            batch = inputs[chosen], labels[chosen]
+            return jax.vmap(step, in_axes=(0, None, 0))(states, batch, weights[index])
+        return jax.vmap(step)(states, chosen, weights[index])
+
+    if indices.shape[0] == 1:
+        return body(jnp.int32(0), states)
+    return jax.lax.fori_loop(0, steps, body, states)

@@ -1,0 +1,108 @@
+"""How many models to train side by side: measured, because on a CPU the cache decides and on a GPU the chip's size."""
+
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Key
+
+from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.devices import place_models
+from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.program import init_chunk, run_block
+from jaxaudit.learners.learner import SteppedLearner
+
+PROBE_SHARE = 0.1
+"""Measuring stops once it has taken this share of the training it is meant to speed up."""
+GIVE_UP = 1.15
+"""Wider chunks are not tried after one that is this much slower than the best."""
+PROBE_STEPS = 32
+PROBE_SECONDS = 0.2
+CPU_BYTES = 4 << 30
+DEVICE_SHARE = 0.5
+
+
+class WidthChoice(NamedTuple):
+    """A width and the evidence for it.
+
+    Attributes:
+        width: models a chunk.
+        seconds: measured seconds a model-step at each width tried; empty where there was nothing to choose.
+    """
+
+    width: int
+    seconds: dict[int, float]
+
+
+def choose_width(
+    learner: SteppedLearner,
+    keys: Key[Array, " models"],
+    membership: Bool[np.ndarray, "models examples"],
+    pool: tuple[Array, Array],
+    groups: list[Group],
+) -> WidthChoice:
+    """The width with the least time a model-step, found by running a few steps at widths 1, 2, 4, ...
+
+    Measured on the group with the most work. The search stops at the first width that is clearly slower than the
+    best, where memory would be short, or where measuring has taken a tenth of what training will take. Since it is a
+    measurement, two runs may choose differently, and models trained at different widths differ by rounding: pass the
+    reported width to repeat a run exactly.
+    """
+    group = max(groups, key=lambda group: group.steps * len(group.rows))
+    work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
+    started, seconds = time.perf_counter(), {}
+    for width in _candidates(learner, keys, pool, len(group.rows)):
+        best = min(seconds.values(), default=np.inf)
+        if seconds and time.perf_counter() - started > PROBE_SHARE * best * work:
+            break
+        seconds[width] = _probe(learner, keys, membership, pool, group, width)
+        if seconds[width] > GIVE_UP * best:
+            break
+    return WidthChoice(min(seconds, key=lambda width: seconds[width]), seconds)
+
+
+def _candidates(
+    learner: SteppedLearner, keys: Key[Array, " models"], pool: tuple[Array, Array], most: int
+) -> list[int]:
+    devices = len(jax.local_devices())
+    state = jax.eval_shape(lambda key: learner.init(key), keys[0])
+    # Extended types such as keys have no plain size; their few bytes do not matter.
+    bytes_of_state = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
+    bytes_of_batch = learner.batch_size * pool[0].nbytes // len(pool[0])
+    room = _device_bytes() * devices // (2 * bytes_of_state + 4 * bytes_of_batch)
+    top = max(devices, min(most, room))
+    return [width for width in (devices << shift for shift in range(top.bit_length())) if width < top] + [top]
+
+
+def _device_bytes() -> int:
+    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    return int(DEVICE_SHARE * stats["bytes_limit"]) if stats and "bytes_limit" in stats else CPU_BYTES
+
+
+def _probe(
+    learner: SteppedLearner,
+    keys: Key[Array, " models"],
+    membership: np.ndarray,
+    pool: tuple[Array, Array],
+    group: Group,
+    width: int,
+) -> float:
+    """Seconds a model-step at this width: the best of three timed runs after one that compiles."""
+    rows = group.rows[:width]
+    own_keys = place_models(keys[rows])
+    states = init_chunk(learner, own_keys)
+    block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
+    steps = min(block.steps, PROBE_STEPS)
+    arrays = place_block(block, group)
+    best, spent = np.inf, 0.0
+    for attempt in range(4):
+        start = time.perf_counter()
+        states = run_block(learner, states, *pool, *arrays, steps, group.shared, group.uneven)
+        jax.block_until_ready(states)
+        took = time.perf_counter() - start
+        if attempt:
+            best, spent = min(best, took), spent + took
+        if spent > PROBE_SECONDS:
+            break
+    return best / steps / len(rows)

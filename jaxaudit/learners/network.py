@@ -1,0 +1,130 @@
+"""A Flax network trained by Optax, as a learner."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.errors import InputError
+from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
+from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+
+
+class NetworkParams(NamedTuple):
+    """A trained network: its parameters and the module's other state (running statistics)."""
+
+    params: Any
+    state: Any
+
+
+class TrainState(NamedTuple):
+    """A network in training."""
+
+    params: Any
+    state: Any
+    optimizer: Any
+
+
+@dataclass(frozen=True)
+class NetworkLearner:
+    """A network, an optimiser and a recipe, as the pure functions of a `SteppedLearner`.
+
+    Training minimises the cross-entropy of minibatches; see `network`, which makes one.
+    """
+
+    net: PureModule
+    optimizer: optax.GradientTransformation
+    epochs: int
+    batch_size: int
+    host_loop: bool
+
+    @property
+    def batch_coupled(self) -> bool:
+        return self.net.batch_coupled
+
+    def init(self, key: Key[Array, ""]) -> TrainState:
+        params, state = self.net.init(key)
+        return TrainState(params, state, self.optimizer.init(params))
+
+    def step(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> TrainState:
+        def loss(params: Any) -> tuple[Float[Array, ""], Any]:
+            logits, new_state = self.net.apply(params, state.state, inputs, True)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+            return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
+
+        gradient, module_state = jax.grad(loss, has_aux=True)(state.params)
+        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
+        return TrainState(optax.apply_updates(state.params, updates), module_state, optimizer)
+
+    def finish(self, state: TrainState) -> NetworkParams:
+        return NetworkParams(state.params, state.state)
+
+    def log_probs(self, params: NetworkParams, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+        logits, _ = self.net.apply(params.params, params.state, inputs, False)
+        return jax.nn.log_softmax(logits)
+
+    def fit(
+        self,
+        key: Key[Array, ""],
+        inputs: Float[Array, "n ..."],
+        labels: Int[Array, " n"],
+        weights: Float[Array, " n"],
+    ) -> NetworkParams:
+        def epoch(index: Array, state: TrainState) -> TrainState:
+            bits = epoch_bits(key, index, len(labels))
+            batches = traced_batches(bits, weights > 0, self.batch_size, self.batch_coupled)
+
+            def take(state: TrainState, batch: tuple[Array, Array]) -> tuple[TrainState, None]:
+                chosen, weight = batch
+                new = self.step(state, inputs[chosen], labels[chosen], weight)
+                return jax.tree.map(lambda old, now: jnp.where(jnp.any(weight > 0), now, old), state, new), None
+
+            return jax.lax.scan(take, state, batches)[0]
+
+        return self.finish(jax.lax.fori_loop(0, self.epochs, epoch, self.init(init_key(key))))
+
+
+def network(
+    factory: ModuleFactory,
+    input_shape: tuple[int, ...],
+    classes: int,
+    *,
+    optimizer: optax.GradientTransformation,
+    epochs: int,
+    batch_size: int,
+) -> NetworkLearner:
+    """The learner that trains `factory(input_shape, classes, rngs=...)` with `optimizer`.
+
+    Args:
+        factory: an NNX module class or a function that builds one, mapping records to logits.
+        input_shape: the shape of one record.
+        classes: the number of classes.
+        optimizer: an Optax transformation, for example `optax.adam(1e-3, b1=0.5)`.
+        epochs: walks through the training set.
+        batch_size: records a step; the last step of an epoch takes what is left.
+
+    Raises:
+        InputError: where the module does not fit (see `pure_module`) or `epochs` or `batch_size` is below 1.
+    """
+    if epochs < 1 or batch_size < 1:
+        raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
+    net = pure_module(factory, input_shape, classes)
+    return NetworkLearner(net, optimizer, epochs, batch_size, host_loop=_convolves(net, input_shape))
+
+
+def _convolves(net: PureModule, input_shape: tuple[int, ...]) -> bool:
+    def forward(key: Key[Array, ""], inputs: Array) -> Array:
+        return net.apply(*net.init(key), inputs, True)[0]
+
+    inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+    jaxpr = jax.make_jaxpr(forward)(jax.eval_shape(jax.random.key, 1), inputs)
+    return "conv_general_dilated" in str(jaxpr)

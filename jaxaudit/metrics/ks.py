@@ -1,0 +1,173 @@
+"""rho, the ratio of two Kolmogorov-Smirnov distances: has a model forgotten a query dataset?
+
+Liu & Tsaftaris (2020), "Have you forgotten? A method to assess if machine learning models have forgotten data".
+Arrays in, numbers out: nothing here trains a model or reads a file.
+"""
+
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
+
+Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
+
+BOOTSTRAP_REPLICATES = 200
+
+Confidences = Float[Array | np.ndarray, "replicates n"]
+
+
+class Rho(NamedTuple):
+    """rho over replicates; below 1 the target resembles a model trained on the query set.
+
+    Attributes:
+        values: rho of every replicate; NaN where the calibration model's distance is 0.
+        median: their median.
+        low, high: the interval for rho's mean over shadow seeds and query records; NaN where there is none.
+        distances: KS(query model, target), the numerator, of every replicate.
+        calibration_distances: KS(query model, calibration model), the denominator, of every replicate.
+    """
+
+    values: Float[np.ndarray, " replicates"]
+    median: float
+    low: float
+    high: float
+    distances: Float[np.ndarray, " replicates"]
+    calibration_distances: Float[np.ndarray, " replicates"]
+
+
+_distances = jax.jit(jax.vmap(ks_distance))
+
+
+def rho(
+    key: Key[Array, ""],
+    query: Confidences,
+    calibration: Confidences,
+    target: Confidences,
+    *,
+    level: float = 0.95,
+    bootstrap: int = BOOTSTRAP_REPLICATES,
+) -> Rho:
+    """rho = KS(query, target) / KS(query, calibration), eq. 4, over replicates; smaller means more is remembered.
+
+    Row `k` of each array holds the confidences (probability of the ground-truth class) of replicate `k`'s model on
+    the same `n` query records, in the same order. A target that exists once, as a file, is given as one row and
+    stands in every replicate.
+
+    The interval is for the mean of rho: Student's t over replicates, whose variance is that of the replicates'
+    mean (training seeds) plus the bootstrap variance over query records (a paired bootstrap: one draw of records for
+    all models):
+
+        mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
+
+    It is cut at 0. With one replicate there is none: nothing is known of the spread over seeds.
+
+    Args:
+        key: random key of the bootstrap.
+        query: confidences of the models trained on the query set.
+        calibration: confidences of the models trained on the calibration set.
+        target: confidences of the audited model, one row or one a replicate.
+        level: confidence level of the interval.
+        bootstrap: bootstrap replicates of the query records.
+
+    Raises:
+        InputError: where shapes disagree or a confidence is not finite.
+
+    >>> import jax, numpy as np
+    >>> query = np.array([[0.9, 0.8, 0.9, 1.0], [0.8, 0.9, 1.0, 0.9]], np.float32)
+    >>> calibration = np.array([[0.2, 0.8, 0.3, 0.9], [0.1, 0.2, 0.8, 0.9]], np.float32)
+    >>> float(rho(jax.random.key(1), query, calibration, query).median)
+    0.0
+    >>> float(rho(jax.random.key(1), query, calibration, calibration).median)
+    1.0
+    """
+    query, calibration, target = (np.asarray(c, np.float32) for c in (query, calibration, target))
+    _check(query, calibration, target)
+    target = np.broadcast_to(target, query.shape)
+    to_target = np.asarray(_distances(query, target), np.float64)
+    to_calibration = np.asarray(_distances(query, calibration), np.float64)
+    values = _ratio(to_target, to_calibration)
+    low, high = _interval(key, query, calibration, target, values, level, bootstrap)
+    return Rho(values, float(np.median(values)), low, high, to_target, to_calibration)
+
+
+def _check(query: np.ndarray, calibration: np.ndarray, target: np.ndarray) -> None:
+    if calibration.shape != query.shape or target.shape not in (query.shape, (1, query.shape[1])):
+        raise InputError(
+            f"confidences must be of one shape [replicates, records], got query {query.shape}, calibration "
+            f"{calibration.shape} and target {target.shape} (a target may have one row)."
+        )
+    for name, confidences in (("query", query), ("calibration", calibration), ("target", target)):
+        bad = int((~np.isfinite(confidences)).sum())
+        if bad:
+            raise InputError(
+                f"{bad} confidences of the {name} model are NaN or infinite; did its training diverge? Try a smaller "
+                "learning rate."
+            )
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0)
+
+
+def _interval(
+    key: Key[Array, ""],
+    query: np.ndarray,
+    calibration: np.ndarray,
+    target: np.ndarray,
+    values: np.ndarray,
+    level: float,
+    bootstrap: int,
+) -> tuple[float, float]:
+    replicates = len(values)
+    if replicates < 2 or np.isnan(values).any():
+        return float("nan"), float("nan")
+    of_records = []
+    for k, one_key in enumerate(jax.random.split(key, replicates)):
+        others = jnp.stack([target[k], calibration[k]])
+        draws = np.asarray(bootstrap_ks_paired(one_key, query[k], others, bootstrap), np.float64)
+        of_records.append(np.nanvar(_ratio(draws[:, 0], draws[:, 1]), ddof=1))
+    error = np.sqrt(np.var(values, ddof=1) / replicates + np.mean(of_records))
+    reach = float(stats.t.ppf((1 + level) / 2, replicates - 1) * error)
+    middle = float(np.mean(values))
+    return max(0.0, middle - reach), middle + reach
+
+
+def verdict(interval: Rho) -> Verdict:
+    """`forgotten` where the whole interval is at or above 1, `not forgotten` where it is below 1.
+
+    `inconclusive` where it straddles 1 or there is none.
+    """
+    if interval.low >= 1:
+        return "forgotten"
+    if interval.high < 1:
+        return "not forgotten"
+    return "inconclusive"
+
+
+def paper_rule(median: float) -> Verdict:
+    """Algorithm 1's one-number rule: `forgotten` if rho >= 1, else `not forgotten`; no verdict where rho is NaN."""
+    if np.isnan(median):
+        return "inconclusive"
+    return "forgotten" if median >= 1 else "not forgotten"
+
+
+def noise_floor(query: Confidences) -> Float[np.ndarray, " pairs"]:
+    """KS distances between query models of different seeds: what no difference in training data looks like.
+
+    A target nearer to the query models than this is one of them, as far as the method can tell.
+
+    >>> noise_floor(np.array([[0.1, 0.9], [0.2, 0.9], [0.1, 0.9]], np.float32))
+    array([0.5, 0. , 0.5])
+    """
+    rows = np.asarray(query, np.float32)
+    pairs = np.array(list(combinations(range(len(rows)), 2)), int).reshape(-1, 2)
+    if not len(pairs):
+        return np.zeros(0)
+    return np.asarray(_distances(rows[pairs[:, 0]], rows[pairs[:, 1]]), np.float64)

@@ -1,0 +1,81 @@
+"""Decoded arrays kept on disk, so that a set of images is decoded once."""
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+
+def cache_dir() -> Path:
+    """Where decoded arrays are kept: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder."""
+    if chosen := os.environ.get("JAXAUDIT_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "jaxaudit" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "jaxaudit"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxaudit"
+
+
+def cache_path(key: str) -> Path:
+    """The file that holds the arrays of `key`: readable start, then 128 bits of the key's BLAKE2b digest."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:48]
+    return cache_dir() / f"{readable}-{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.npz"
+
+
+def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays that `build` makes, from disk where an earlier call with the same `key` left them.
+
+    `key` must change whenever the result of `build` would: let it hold names, versions and a fingerprint of
+    the source.
+
+    Guarantees:
+        - a reader never sees half a file: it is written beside its place and then moved there;
+        - a file that is damaged (the archive's CRC covers every array) or of another kind is built anew;
+        - nothing is unpickled; an array of objects is refused by NumPy's writer and is not cached;
+        - a cache that cannot be written costs a RuntimeWarning, not the result.
+
+    Files are never deleted here: removing the cache folder is always safe.
+    """
+    path = cache_path(key)
+    arrays = _read(path)
+    if arrays is None:
+        arrays = dict(build())
+        _write(path, arrays)
+    return arrays
+
+
+def _read(path: Path) -> dict[str, np.ndarray] | None:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                return None
+            return {name: archive[name] for name in archive.files}
+    except Exception:  # whatever a damaged file makes the reader raise, the answer is the same: build it anew
+        return None
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".writing-", suffix=".npz", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        warnings.warn(
+            f"decoded data could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to a folder "
+            "that is writable and has room.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,138 @@
+"""What a person types -> `Examples`: the one place where a string chooses a data set."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from jaxaudit.data.embedded import digits
+from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.files import load_path
+from jaxaudit.data.prepare import has_originals, prepare
+from jaxaudit.data.printed import printed_digits
+from jaxaudit.data.selection import choose_parts, parse_split, split_name
+from jaxaudit.data.tfds import (
+    data_folder,
+    find_prepared,
+    is_prepared_folder,
+    known_names,
+    parse_set_name,
+    read_prepared,
+    set_folders,
+)
+from jaxaudit.errors import InputError
+
+_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
+_FORCE_TFDS = "tfds:"
+
+
+def load(name: str, *, data_dir: Path | None = None) -> Examples:
+    """The labelled records that `name` means: `NAME_OR_PATH[@SPLIT]`.
+
+    SPLIT is a split or a slice of one, several joined by `+`, as in TensorFlow Datasets: `test`,
+    `train[:10000]`, `train[:10%]+extra`; `all` is every split. Without it: the only split there is, else `train`.
+
+    NAME_OR_PATH is the first of these that fits:
+        1. an embedded set: `digits`, `printed-digits` (one split, `train`);
+        2. a file or folder that exists (see `load_path`), also the folder of a version of a prepared TFDS set;
+        3. a file or folder of that name in the data directory (`data_dir`, else `$JAXAUDIT_DATA`): with the
+           four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
+        4. a TFDS set `name[/config][:version]` already prepared in the data directory, `$TFDS_DATA_DIR` or
+           `~/tensorflow_datasets`: read without TensorFlow;
+        5. a TFDS set that can be prepared: into the first writable of those three, by a child process, from
+           original files in DATA_DIRECTORY/name or from the network. Needs the `prepare` extra.
+
+    The prefix `tfds:` (`tfds:mnist`) goes straight to 4. TFDS shuffles when it prepares, so `tfds:mnist` holds
+    the records of `mnist` in another, fixed order. One-channel TFDS images come as `[n, height, width]`, others
+    as `[n, height, width, channels]`.
+
+    Raises:
+        InputError: nothing fits (with near matches), the set cannot be had here (with what to install or
+            where to put which files; offline this is known within 15 seconds), or it cannot be read.
+
+    >>> load("digits@train[:100]")
+    Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
+    """
+    # A path may itself hold an '@'.
+    source, split = (name, None) if Path(name).exists() else split_name(name)
+    if source.startswith(_FORCE_TFDS):
+        examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir)
+    elif source in _EMBEDDED:
+        examples = _select(lambda _: _EMBEDDED[source](), split, source, ("train", "all"))
+    else:
+        examples = _from_disk(source, split, data_folder(data_dir)) or load_tfds(source, split, data_dir)
+    return replace(examples, name=name)
+
+
+def load_tfds(source: str, split: str | None, data_dir: Path | None) -> Examples:
+    """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`."""
+    set_name = parse_set_name(source)
+    folders = set_folders(data_dir)
+    found = find_prepared(set_name, folders) if set_name else None
+    if found is None:
+        if set_name is None or set_name.base not in known_names():
+            raise InputError(_unknown(source, data_dir))
+        prepare(source, set_name.base, folders, data_folder(data_dir))
+        found = find_prepared(set_name, folders)
+        if found is None:
+            raise RuntimeError(f"{source} was prepared, but is not in {', '.join(map(str, folders))}")
+    return read_prepared(found, split, source)
+
+
+def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples | None:
+    """The file or folder `source`, here or in the data directory; None where TFDS has to be asked."""
+    here = Path(source).expanduser()
+    path = here if here.exists() or folder is None else folder / source
+    if not path.exists():
+        return None
+    if is_prepared_folder(path):
+        return read_prepared(path, split, source)
+    set_name = parse_set_name(source) if path != here else None
+    if set_name is not None and folder is not None and path.is_dir():
+        # What TFDS leaves there: a prepared set, or an empty folder after it failed.
+        content = [child for child in path.iterdir() if not child.name.startswith(".")]
+        has_files = any(child.is_file() for child in content)
+        if not content or (not has_files and find_prepared(set_name, (folder,))):
+            return None
+    try:
+        return _select(lambda part: load_path(path, split=part), split, source)
+    except InputError:
+        # Originals that only TFDS can read, where it looks for them.
+        if set_name is not None and has_originals(set_name.base, path):
+            return None
+        raise
+
+
+def _select(
+    read: Callable[[str | None], Examples],
+    split: str | None,
+    name: str,
+    available: tuple[str, ...] | None = None,
+) -> Examples:
+    """The parts that `split` names; `read` gives a whole split by its name, and its own choice for None."""
+    if split is None:
+        return read(None)
+    parts = parse_split(split) if available is None else choose_parts(split, available, name)
+    wholes = {part.split: read(part.split) for part in parts}
+    pieces = []
+    for part in parts:
+        span = part.span(len(wholes[part.split]), name)
+        pieces.append(wholes[part.split].take(slice(span.start, span.stop)))
+    return pieces[0] if len(pieces) == 1 else concatenate(pieces, name)
+
+
+def _unknown(source: str, data_dir: Path | None) -> str:
+    """The message for a name that fits nothing, with the known names nearest to it."""
+    folder = data_folder(data_dir)
+    names = [*_EMBEDDED, *known_names()]
+    for place in set_folders(data_dir):
+        if place.is_dir():
+            names += [child.name for child in place.iterdir() if not child.name.startswith(".")]
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(source.lower(), by_lower, n=4)
+    searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
+    advice = f"Did you mean {', '.join(by_lower[match] for match in near)}?" if near else "Is it spelled right?"
+    return (
+        f"`{source}` is no file or folder here or in {searched}, no embedded set ({', '.join(_EMBEDDED)}) "
+        f"and no TensorFlow Datasets name. {advice}"
+    )

@@ -1,0 +1,137 @@
+"""`NAME[@SPLIT]`: which part of a data set a person means. Pure."""
+
+import re
+from typing import NamedTuple
+
+from jaxaudit.errors import InputError
+
+_BOUND = r"\s*(-?\d+%?)?\s*"
+_PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
+_HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000], train[:10%]), joined by '+'"
+
+
+class Bound(NamedTuple):
+    """One end of a slice: a record number or a percentage of the split; negative ones count from its end."""
+
+    amount: int
+    percent: bool
+
+    def position(self, records: int) -> int:
+        """The absolute record number, with a percentage rounded to the closest record as TFDS does."""
+        amount = round(self.amount * records / 100) if self.percent else self.amount
+        return records + amount if self.amount < 0 else amount  # the sign as written: -1% of 25 is the end, not 0
+
+
+class Part(NamedTuple):
+    """One split or a slice of it; None is that end of the split."""
+
+    split: str
+    start: Bound | None = None
+    stop: Bound | None = None
+
+    def span(self, records: int, name: str) -> range:
+        """The record numbers of this part in a split of `records` records.
+
+        Raises:
+            InputError: the slice is empty or reaches outside the split; `name` says of which set.
+
+        >>> Part("train", None, Bound(10, percent=True)).span(255, "mnist")
+        range(0, 26)
+        """
+        start = self.start.position(records) if self.start else 0
+        stop = self.stop.position(records) if self.stop else records
+        if not (0 <= start <= records and 0 <= stop <= records):
+            raise InputError(
+                f"{name}: `{self}` reaches outside the {records} records of `{self.split}`; choose bounds within them."
+            )
+        if start >= stop:
+            raise InputError(
+                f"{name}: `{self}` selects none of the {records} records of `{self.split}`; is the slice backwards?"
+            )
+        return range(start, stop)
+
+    def __str__(self) -> str:
+        if self.start is None and self.stop is None:
+            return self.split
+        return f"{self.split}[{_bound_text(self.start)}:{_bound_text(self.stop)}]"
+
+
+def _bound_text(bound: Bound | None) -> str:
+    return "" if bound is None else f"{bound.amount}{'%' * bound.percent}"
+
+
+def split_name(text: str) -> tuple[str, str | None]:
+    """`NAME[@SPLIT]` as (name, split); the last `@` counts, and without one the split is None.
+
+    Raises:
+        InputError: there is nothing before or after the `@`.
+
+    >>> split_name("mnist@train[:10000]")
+    ('mnist', 'train[:10000]')
+    """
+    name, at, split = text.rpartition("@")
+    if not at:
+        name, split = text, None
+    if not name.strip():
+        raise InputError(f"`{text}` names no data set; write NAME or NAME@SPLIT, as mnist@train[:10000].")
+    if split is not None and not split.strip():
+        raise InputError(f"`{text}` has nothing after the '@'; {_HOW}.")
+    return name, split
+
+
+def parse_split(text: str) -> tuple[Part, ...]:
+    """The parts that a SPLIT names, in the order written: the syntax of TensorFlow Datasets.
+
+    Raises:
+        InputError: `text` is not in that syntax, or a percentage is over 100.
+
+    >>> parse_split("train[:10%]+extra")
+    (Part(split='train', start=None, stop=Bound(amount=10, percent=True)),
+     Part(split='extra', start=None, stop=None))
+    """
+    return tuple(_parse_part(part, text) for part in text.split("+"))
+
+
+def _parse_part(part: str, text: str) -> Part:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise InputError(f"`{text}` is not a split; {_HOW}.")
+    split, start, stop = match.groups()
+    return Part(split, _parse_bound(start, text), _parse_bound(stop, text))
+
+
+def _parse_bound(bound: str | None, text: str) -> Bound | None:
+    if bound is None:
+        return None
+    parsed = Bound(int(bound.rstrip("%")), bound.endswith("%"))
+    if parsed.percent and abs(parsed.amount) > 100:
+        raise InputError(f"`{text}` asks for {parsed.amount}%; a percentage lies within -100% and 100%.")
+    return parsed
+
+
+def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tuple[Part, ...]:
+    """The parts to read of a set with the splits `available`.
+
+    Args:
+        split: in the syntax of `parse_split`, or `all`, which is every split; None is the only one, else `train`.
+        available: the splits of the set `name`, in their order.
+
+    Raises:
+        InputError: no such split, or none is named and it is open which is meant.
+
+    >>> choose_parts(None, ("test", "train"), "mnist")
+    (Part(split='train', start=None, stop=None),)
+    """
+    if split is None:
+        if len(available) == 1:
+            return (Part(available[0]),)
+        if "train" in available:
+            return (Part("train"),)
+        raise InputError(f"{name} has several splits and none is `train`; name one of: {', '.join(available)}.")
+    if split == "all" and "all" not in available:
+        return tuple(Part(each) for each in available)
+    parts = parse_split(split)
+    for part in parts:
+        if part.split not in available:
+            raise InputError(f"{name} has no split `{part.split}`; it has: {', '.join(available)}.")
+    return parts

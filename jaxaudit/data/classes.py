@@ -21,8 +21,8 @@ def _with_records(examples: Examples) -> set[str]:
 def align_classes(query: Examples, other: Examples) -> Examples:
     """`other` with its labels in the class order of `query`, matched by class name.
 
-    Guarantees: same records in the same order, `class_names` as `query`'s, and every class with a record in one set
-    has a record in the other. Names without a record on either side do not matter.
+    Guarantees: same records in the same order, `class_names` as `query`'s, and every class with a record in
+    one set has a record in the other. Names without a record on either side do not matter.
 
     Raises:
         InputError: when a class has records in one of the sets only, or is named in one of them only.
@@ -38,13 +38,14 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     if any(name not in other.class_names for name in missing):
         also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
         raise InputError(
-            f"the classes of {query.name} and {other.name} differ: only {query.name} has {_some(missing)}{also}; "
-            "name the classes alike in both (folder names, text labels, or an array class_names in the .npz)."
+            f"the classes of {query.name} and {other.name} differ: only {query.name} has "
+            f"{_some(missing)}{also}; name the classes alike in both (folder names, text labels, or an array "
+            "class_names in the .npz)."
         )
     if missing:
         raise InputError(
-            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence cannot be "
-            "calibrated; add records of that class or leave it out of the query set."
+            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence "
+            "cannot be calibrated; add records of that class or leave it out of the query set."
         )
     if unshared:
         raise InputError(
@@ -67,8 +68,9 @@ def drop_unshared(query: Examples, calibration: Examples) -> Examples:
     keep = np.array([name in shared for name in calibration.class_names])[calibration.labels]
     if not keep.any():
         raise InputError(
-            f"{calibration.name} and {query.name} share no class: {query.name} has {_some(query.class_names)}, "
-            f"{calibration.name} has {_some(calibration.class_names)}; name the classes alike in both."
+            f"{calibration.name} and {query.name} share no class: {query.name} has "
+            f"{_some(query.class_names)}, {calibration.name} has {_some(calibration.class_names)}; name the "
+            "classes alike in both."
         )
     return align_classes(query, calibration.take(np.flatnonzero(keep)))
 
@@ -76,15 +78,16 @@ def drop_unshared(query: Examples, calibration: Examples) -> Examples:
 def align_by_index(query: Examples, other: Examples) -> Examples:
     """`other` with `query`'s class names, class k standing for class k.
 
-    For data from another domain that simulate a target's training set (CIFAR-10 for digits, as in Table 1 of Liu &
-    Tsaftaris 2020): the names mean nothing there, only the number of outputs must suffice.
+    For data from another domain that simulate a target's training set (CIFAR-10 for digits, as in Table 1 of
+    Liu & Tsaftaris 2020): the names mean nothing there, only the number of outputs must suffice.
 
     Raises:
         InputError: when `other` has more classes than `query`.
     """
     if len(other.class_names) > len(query.class_names):
         raise InputError(
-            f"{other.name} has {len(other.class_names)} classes but {query.name} only {len(query.class_names)}: a "
-            "model with the query's outputs cannot learn it; choose data with as many classes or fewer."
+            f"{other.name} has {len(other.class_names)} classes but {query.name} only "
+            f"{len(query.class_names)}: a model with the query's outputs cannot learn it; choose data with "
+            "as many classes or fewer."
         )
     return replace(other, class_names=query.class_names)

@@ -8,10 +8,11 @@ from jaxaudit.data.examples import Examples
 def digits() -> Examples:
     """The 1,797 handwritten digits that scikit-learn carries, as `uint8[1797, 8, 8]`, white ink on black.
 
-    scikit-learn stores 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v * 255 / 16),
-    which is one-to-one: the level is `round(pixel * 16 / 255)`.
+    scikit-learn stores 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v *
+    255 / 16), which is one-to-one: the level is `round(pixel * 16 / 255)`.
 
-    Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, CC BY 4.0 (its test part).
+    Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, CC BY 4.0 (its test
+        part).
 
     >>> digits()
     Examples(digits: 1797 records of shape (8, 8), 10 classes)

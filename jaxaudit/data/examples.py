@@ -20,8 +20,8 @@ class Examples:
         class_names: one name a class, in label order.
         name: what a person calls this set, for tables and messages.
 
-    Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
-    record; the arrays are read-only, so a hash once computed stays true.
+    Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at
+    least one record; the arrays are read-only, so a hash once computed stays true.
 
     Raises:
         InputError: where one of the guarantees would not hold.
@@ -39,13 +39,11 @@ class Examples:
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
         if len(inputs) == 0:
-            raise InputError(
-                f"{self.name}: there are no records; an audit needs at least one. Is the file empty?"
-            )
+            raise InputError(f"{self.name}: there are no records; an audit needs at least one. Is the file empty?")
         if labels.shape != (len(inputs),):
             raise InputError(
-                f"{self.name}: {len(inputs)} inputs but labels of shape {labels.shape}; give one integer label for "
-                "each input, in the same order."
+                f"{self.name}: {len(inputs)} inputs but labels of shape {labels.shape}; give one integer "
+                "label for each input, in the same order."
             )
         if not np.issubdtype(labels.dtype, np.integer):
             raise InputError(f"{self.name}: labels must be integers, got {labels.dtype}.")
@@ -58,14 +56,10 @@ class Examples:
             )
         if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
             bad = int((~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).sum())
-            raise InputError(
-                f"{self.name}: {bad} records hold NaN or infinite values; clean or drop them first."
-            )
+            raise InputError(f"{self.name}: {bad} records hold NaN or infinite values; clean or drop them first.")
         if len(set(self.class_names)) < len(self.class_names):
             twice = next(name for name in self.class_names if self.class_names.count(name) > 1)
-            raise InputError(
-                f"{self.name}: the class name {twice!r} occurs twice; give every class its own name."
-            )
+            raise InputError(f"{self.name}: the class name {twice!r} occurs twice; give every class its own name.")
         inputs, labels = inputs.view(), labels.astype(np.int32)
         inputs.flags.writeable = labels.flags.writeable = False
         object.__setattr__(self, "inputs", inputs)
@@ -105,9 +99,7 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
     digests = np.empty(len(inputs), "V16")
     step = max(1, 2**24 // max(1, inputs[0].nbytes))
     for start in range(0, len(inputs), step):
-        rows = np.ascontiguousarray(inputs[start : start + step]).reshape(
-            len(inputs[start : start + step]), -1
-        )
+        rows = np.ascontiguousarray(inputs[start : start + step]).reshape(len(inputs[start : start + step]), -1)
         if rows.dtype.kind == "f":
             # -0.0 equals 0.0 but has other bytes.
             rows = rows + rows.dtype.type(0)
@@ -133,8 +125,8 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
             )
         if part.inputs.dtype != first.inputs.dtype:
             raise InputError(
-                f"{part.name} holds {part.inputs.dtype} records but {first.name} {first.inputs.dtype}; bring both to "
-                "one scale and type first."
+                f"{part.name} holds {part.inputs.dtype} records but {first.name} {first.inputs.dtype}; bring "
+                "both to one scale and type first."
             )
         if part.class_names != first.class_names:
             raise InputError(

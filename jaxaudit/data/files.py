@@ -1,8 +1,21 @@
 """A path to labelled records, whatever kind of file or folder it is."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from jaxaudit.data.examples import Examples
+import numpy as np
+
+from jaxaudit.data.arrays import MAX_BYTES, NpzArrays, read_npy
+from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.folders import load_image_folders
+from jaxaudit.data.idx import FILE_NAME as IDX_NAME
+from jaxaudit.data.idx import read_idx, read_idx_folder
+from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.matlab import load_mat
+from jaxaudit.data.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
+from jaxaudit.errors import InputError
+
+KINDS = ".npz, .npy, .csv, .mat, an IDX file or folder, or a folder of class-named folders of images"
 
 
 def load_path(
@@ -12,6 +25,192 @@ def load_path(
     split: str | None = None,
     size: tuple[int, int] | None = None,
     label_column: str | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Examples:
-    """The labelled records in `path`: .npz, .npy pair, .csv, .mat, IDX folder or a folder of class folders."""
-    raise NotImplementedError
+    """The labelled records in a file or folder, called by its name.
+
+    | path | holds |
+    |---|---|
+    | `.npz` | inputs and labels under usual names (`named_arrays`), optionally `class_names` |
+    | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
+    | folder of `.npy` | as the arrays of a `.npz` |
+    | `.csv` | see `tables.load_table` |
+    | `.mat` or folder of train_32x32.mat, ... | SVHN, see `matlab.load_mat` |
+    | IDX file or folder | MNIST's four files, gzipped or not; see `idx.read_idx` |
+    | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
+
+    Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that
+    the splits of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`,
+    everything else `float32`, unscaled.
+
+    Args:
+        labels_path: a `.npy`, `.npz` or one-column `.csv` of labels, where `path` is a `.npy`, `.npz` or
+            `.csv` of inputs only.
+        split: "train", "test", "validation" or "all" (one after the other); None is the records without a
+            split, else train, else the only split there is.
+        size: (height, width) for folders of images that differ in size.
+        label_column: for CSV.
+        max_bytes: refuse to unpack more than this.
+
+    Raises:
+        InputError: when the path does not exist, is of no such kind or does not hold what it should; nothing
+            pickled is ever read.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file or folder; is the path right?")
+    given = None if labels_path is None else _read_labels(Path(labels_path).expanduser(), max_bytes)
+    suffix = path.suffix.lower()
+    if path.is_file() and suffix == ".npz":
+        archive = NpzArrays(path, max_bytes)
+        return _from_named(archive.names, archive.read, path.name, split, given)
+    if path.is_file() and suffix == ".npy":
+        choose_splits([None], split, path.name)
+        return _from_npy(path, given, max_bytes)
+    if path.is_file() and suffix == ".csv":
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.tables import load_table
+
+        choose_splits([None], split, path.name)
+        encoded = None if given is None else encode_labels(given, None, str(labels_path))
+        return load_table(path, label_column, encoded)
+    if labels_path is not None:
+        raise InputError(f"{path}: has labels of its own; give no labels file for it.")
+    if path.is_file() and suffix == ".mat":
+        choose_splits([None], split, path.name)
+        return load_mat(path, max_bytes)
+    if path.is_file() and (match := IDX_NAME.fullmatch(path.name)):
+        own = match["split"].replace("t10k", "test")
+        choose_splits([own], split, path.name)
+        return _from_idx(path.parent, own, path.name, max_bytes)
+    if path.is_dir():
+        return _from_folder(path, split, size, max_bytes)
+    raise InputError(f"{path}: is of no known kind; give {KINDS}.")
+
+
+def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, max_bytes: int) -> Examples:
+    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    if any(IDX_NAME.fullmatch(entry.name) for entry in entries):
+        return _from_idx(path, split, path.name, max_bytes)
+    arrays = {entry.stem: entry for entry in entries if entry.suffix.lower() == ".npy"}
+    if arrays:
+        return _from_named(arrays, lambda name: read_npy(arrays[name], max_bytes), path.name, split, None)
+    matlab = {e.name.split("_")[0]: e for e in entries if e.name.endswith("_32x32.mat")}
+    if matlab:
+        chosen = choose_splits(matlab, split, path.name)
+        return _join(path.name, [load_mat(matlab[str(s)], max_bytes) for s in chosen])
+    folders = [entry for entry in entries if entry.is_dir()]
+    if not folders:
+        raise InputError(f"{path}: this folder holds no data of a known kind; give {KINDS}.")
+    splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
+    if None in splits or len(splits) < len(folders):
+        choose_splits([None], split, path.name)
+        return load_image_folders(path, size, max_bytes)
+    chosen = choose_splits(splits, split, path.name)
+    return _join(path.name, [load_image_folders(splits[name], size, max_bytes) for name in chosen])
+
+
+def _from_idx(folder: Path, split: str | None, name: str, max_bytes: int) -> Examples:
+    splits, class_names = read_idx_folder(folder)
+    parts = []
+    for chosen in choose_splits(splits, split, name):
+        file, labels = splits[str(chosen)]
+        parts.append(Examples(_as_stored(read_idx(file, max_bytes), file.name), labels, class_names, name))
+    return _join(name, parts)
+
+
+def _from_npy(path: Path, given: np.ndarray | None, max_bytes: int) -> Examples:
+    labels, source = given, "the labels file"
+    if labels is None:
+        beside = _labels_beside(path)
+        labels, source = read_npy(beside, max_bytes), beside.name
+    codes, class_names = encode_labels(labels, None, source)
+    return Examples(_as_stored(read_npy(path, max_bytes), path.name), codes, class_names, path.name)
+
+
+def _labels_beside(path: Path) -> Path:
+    candidates = [path.with_name(f"{path.stem}{ending}.npy") for ending in ("_labels", "-labels", "_y")]
+    place = role_of(path.stem)
+    if place is not None and place[1] == "inputs":
+        candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (place[0], "labels")]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise InputError(
+        f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy in the same folder, or "
+        "as .npz with inputs and labels."
+    )
+
+
+def _from_named(
+    names: Iterable[str],
+    read: Callable[[str], np.ndarray],
+    source: str,
+    split: str | None,
+    given: np.ndarray | None,
+) -> Examples:
+    """Records from a mapping of names to arrays, of which only those needed are read."""
+    names = list(names)
+    pairs = find_pairs(names, source, labels_elsewhere=given is not None)
+    chosen = choose_splits(pairs, split, source)
+    if given is not None and len(chosen) > 1:
+        raise InputError(f"{source}: labels from a file go with one split; name it.")
+    labels = {chosen[0]: given} if given is not None else {s: read(str(pairs[s].labels)) for s in pairs}
+    names_array = next((name for name in CLASS_NAMES if name in names), None)
+    class_names = None if names_array is None else _class_names(read(names_array), f"{source}[{names_array}]")
+    codes, class_names = encode_labels(_stack(list(labels.values()), source), class_names, f"{source}, labels")
+    starts = np.cumsum([0, *(len(part) for part in labels.values())])
+    place = {s: slice(starts[i], starts[i + 1]) for i, s in enumerate(labels)}
+    inputs = {s: _as_stored(read(pairs[s].inputs), source) for s in chosen}
+    return _join(source, [Examples(inputs[s], codes[place[s]], class_names, source) for s in chosen])
+
+
+def _stack(labels: list[np.ndarray], source: str) -> np.ndarray:
+    labels = [part[:, 0] if part.ndim == 2 and part.shape[1] == 1 else part for part in labels]
+    if any(part.ndim == 0 or part.shape[1:] != labels[0].shape[1:] for part in labels):
+        shapes = ", ".join(str(part.shape) for part in labels)
+        raise InputError(f"{source}: labels have shapes {shapes}; give one label for each record.")
+    return np.concatenate(labels)
+
+
+def _class_names(values: np.ndarray, source: str) -> list[str]:
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    if values.ndim != 1 or len(set(values.tolist())) < len(values):
+        raise InputError(f"{source}: class names must be one list without repetitions, in label order.")
+    return [str(value) for value in values.tolist()]
+
+
+def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such labels file; is the path right?")
+    if path.suffix.lower() == ".npy":
+        return read_npy(path, max_bytes)
+    if path.suffix.lower() == ".npz":
+        archive = NpzArrays(path, max_bytes)
+        found = [n for n in archive.names if (role_of(n) or (None, ""))[1] == "labels"] or archive.names
+        if len(found) != 1:
+            raise InputError(f"{path}: holds several arrays ({', '.join(archive.names[:10])}); call the labels y.")
+        return archive.read(found[0])
+    if path.suffix.lower() == ".csv":
+        from jaxaudit.data.tables import read_label_column
+
+        return read_label_column(path)
+    raise InputError(f"{path}: labels are read from .npy, .npz or .csv.")
+
+
+def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
+    if inputs.ndim < 2 or inputs.dtype.kind not in "buif":
+        raise InputError(
+            f"{source}: inputs are {inputs.dtype} of shape {inputs.shape}; give numbers of shape [records, "
+            "features] or [records, height, width, ...]."
+        )
+    whole = inputs.ndim >= 3 and inputs.dtype.kind in "ui"
+    if whole and (inputs.dtype == np.uint8 or (inputs.size and inputs.min() >= 0 and inputs.max() <= 255)):
+        return inputs.astype(np.uint8, copy=False)
+    with np.errstate(over="ignore"):
+        return inputs.astype(np.float32, copy=False)
+
+
+def _join(name: str, parts: list[Examples]) -> Examples:
+    return parts[0].take(slice(None), name) if len(parts) == 1 else concatenate(parts, name)

@@ -22,14 +22,15 @@ def is_image(examples: Examples) -> bool:
 def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: bool = True) -> Examples:
     """Images as `float32[n, height, width, channels]` in [0, 1]: optionally gray, then resized.
 
-    Accepts `[n, h, w]`, and `[n, h, w, c]` with 1, 3 or 4 channels (a fourth, alpha, is ignored), as `uint8` 0..255
-    or as floats that lie in [0, 1] already. Gray is 0.299 R + 0.587 G + 0.114 B. The resize is bilinear, and averages
-    over a triangle as wide as the scale when shrinking (Pillow's BILINEAR; it rounds to 8 bits after each of its two
-    passes, so it differs by up to 1.5/255).
+    Accepts `[n, h, w]`, and `[n, h, w, c]` with 1, 3 or 4 channels (a fourth, alpha, is ignored), as `uint8`
+    0..255 or as floats that lie in [0, 1] already. Gray is 0.299 R + 0.587 G + 0.114 B. The resize is
+    bilinear, and averages over a triangle as wide as the scale when shrinking (Pillow's BILINEAR; it rounds
+    to 8 bits after each of its two passes, so it differs by up to 1.5/255).
 
-    Guarantees: for `uint8` input the sums are exact integer sums, so the result depends on the image alone, to the
-    last bit: not on its place in the set, the chunk or the machine's matrix library. That is what lets equal images
-    be found by hash afterwards. Memory beyond the result is about 100 MB, however many images there are.
+    Guarantees: for `uint8` input the sums are exact integer sums, so the result depends on the image alone,
+    to the last bit: not on its place in the set, the chunk or the machine's matrix library. That is what lets
+    equal images be found by hash afterwards. Memory beyond the result is about 100 MB, however many images
+    there are.
 
     Args:
         size: (height, width) of the result.
@@ -47,13 +48,19 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     images = examples.inputs
     if not is_image(examples):
         raise InputError(
-            f"{examples.name}: records of shape {images.shape[1:]} are not images; an image is [height, width] or "
-            "[height, width, channels] with 1, 3 or 4 channels. Tabular records need no image preprocessing."
+            f"{examples.name}: records of shape {images.shape[1:]} are not images; an image is [height, "
+            "width] or [height, width, channels] with 1, 3 or 4 channels. Tabular records need no image "
+            "preprocessing."
         )
     if min(size) < 1:
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
     if images.dtype != np.uint8:
         _check_floats(examples)
+    elif images.max() == 1:
+        raise InputError(
+            f"{examples.name}: uint8 images whose largest value is 1; if they are black and white, save them as bool "
+            "or times 255."
+        )
     images = images[..., None] if images.ndim == 3 else images[..., :3]
     to_gray = gray and images.shape[3] == 3
     channels = 1 if to_gray else images.shape[3]

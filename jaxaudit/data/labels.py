@@ -58,8 +58,8 @@ def encode_labels(
         outside = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
         if len(outside):
             raise InputError(
-                f"{source}: {len(outside)} labels lie outside the {len(class_names)} named classes (first: record "
-                f"{outside[0]} has label {numbers[outside[0]]}); labels count from 0."
+                f"{source}: {len(outside)} labels lie outside the {len(class_names)} named classes (first: "
+                f"record {outside[0]} has label {numbers[outside[0]]}); labels count from 0."
             )
         return numbers.astype(np.int32), tuple(map(str, class_names))
     if numbers.max() >= MOST_CLASSES or numbers.min() <= -MOST_CLASSES:
@@ -78,22 +78,21 @@ def _from_one_hot(values: np.ndarray, source: str) -> np.ndarray:
     wrong = np.flatnonzero(~(((values == 0) | (values == 1)).all(axis=1) & (values.sum(axis=1) == 1)))
     if len(wrong):
         raise InputError(
-            f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); give one "
-            "class for each record, as a number or as one 1 among zeros."
+            f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); "
+            "give one class for each record, as a number or as one 1 among zeros."
         )
     return values.argmax(axis=1)
 
 
-def _look_up(
-    values: np.ndarray, class_names: Sequence[str], source: str
-) -> tuple[np.ndarray, tuple[str, ...]]:
+def _look_up(values: np.ndarray, class_names: Sequence[str], source: str) -> tuple[np.ndarray, tuple[str, ...]]:
     index = {name: i for i, name in enumerate(class_names)}
     distinct, codes = np.unique(values, return_inverse=True)
     unknown = [name for name in distinct.tolist() if name not in index]
     if unknown:
         raise InputError(
             f"{source}: label {unknown[0]!r} is not among the class names "
-            f"({', '.join(map(repr, list(class_names)[:5]))}...); add it to class_names or correct the labels."
+            f"({', '.join(map(repr, list(class_names)[:5]))}...); add it to class_names or correct the "
+            "labels."
         )
     table = np.array([index[name] for name in distinct.tolist()], np.int32)
     return table[codes], tuple(class_names)
@@ -114,8 +113,8 @@ def _whole(values: np.ndarray, source: str) -> np.ndarray:
         broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
         if len(broken):
             raise InputError(
-                f"{source}: labels must be whole numbers or text, but record {broken[0]} has {values[broken[0]]}; is "
-                "this column a measurement rather than a class?"
+                f"{source}: labels must be whole numbers or text, but record {broken[0]} has "
+                f"{values[broken[0]]}; is this column a measurement rather than a class?"
             )
         # Beyond this a float no longer tells neighbouring whole numbers apart; it is no class either.
         values = values.clip(-(2.0**53), 2.0**53)

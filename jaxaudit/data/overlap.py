@@ -65,9 +65,9 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
         pairs = zip(overlap.query_indices[:3].tolist(), overlap.calibration_indices[:3].tolist(), strict=True)
         first = ", ".join(f"{mine} = {other}" for mine, other in pairs)
         raise InputError(
-            f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in {query.name} "
-            f"(first, query record = calibration record: {first}); the method needs disjoint sets: use "
-            "--drop-overlap to remove them from the calibration set."
+            f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in "
+            f"{query.name} (first, query record = calibration record: {first}); the method needs disjoint "
+            "sets: use --drop-overlap to remove them from the calibration set."
         )
 
 
@@ -82,7 +82,7 @@ def drop_overlap(query: Examples, calibration: Examples) -> Examples:
         return calibration
     if overlap.count == len(calibration):
         raise InputError(
-            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: nothing remains to "
-            "calibrate with; is it the same data set? Choose another calibration set."
+            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: nothing remains "
+            "to calibrate with; is it the same data set? Choose another calibration set."
         )
     return calibration.take(np.delete(np.arange(len(calibration)), overlap.calibration_indices))

@@ -1,0 +1,94 @@
+"""Which arrays of a .npz file or of a folder of .npy files are the inputs and the labels, and of which split."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from jaxaudit.errors import InputError
+
+INPUT_NAMES = {"x", "images", "image", "inputs", "input", "data", "features"}
+LABEL_NAMES = {"y", "labels", "label", "targets", "target"}
+CLASS_NAMES = ("class_names", "classes", "label_names")
+SPLITS = {"train": "train", "training": "train", "test": "test", "testing": "test"} | dict.fromkeys(
+    ("val", "valid", "validation"), "validation"
+)
+
+
+class Pair(NamedTuple):
+    """The names of two arrays that belong together; `labels` is None where only inputs were found."""
+
+    inputs: str
+    labels: str | None
+
+
+def role_of(name: str) -> tuple[str | None, str] | None:
+    """(split, "inputs" or "labels") for a usual array name, None for any other.
+
+    >>> role_of("X_train"), role_of("test_labels"), role_of("y"), role_of("index_in_train")
+    (('train', 'inputs'), ('test', 'labels'), (None, 'labels'), None)
+    """
+    words = re.split(r"[_\-. ]", name.lower())
+    splits = [SPLITS[word] for word in words if word in SPLITS]
+    others = [word for word in words if word not in SPLITS]
+    if len(splits) > 1 or len(others) != 1 or others[0] not in INPUT_NAMES | LABEL_NAMES:
+        return None
+    return (splits[0] if splits else None), ("inputs" if others[0] in INPUT_NAMES else "labels")
+
+
+def find_pairs(names: Iterable[str], source: str, labels_elsewhere: bool = False) -> dict[str | None, Pair]:
+    """split -> its pair of array names; split None for arrays whose names mention none.
+
+    Raises:
+        InputError: when there is no pair, half a pair, or two arrays for one role.
+    """
+    names = list(names)
+    places: dict[tuple[str | None, str], str] = {}
+    for name in names:
+        place = role_of(name)
+        if place is not None and places.setdefault(place, name) != name:
+            raise InputError(
+                f"{source}: {places[place]!r} and {name!r} could both be the {place[1]}; keep one of them."
+            )
+    pairs: dict[str | None, Pair] = {}
+    for (split, role), name in places.items():
+        if role == "inputs":
+            labels = places.get((split, "labels"))
+            if labels is None and not labels_elsewhere:
+                raise InputError(
+                    f"{source}: {name!r} has no labels beside it; add them under the matching name (y, "
+                    "labels, train_labels, ...)."
+                )
+            pairs[split] = Pair(name, labels)
+    if not pairs:
+        raise InputError(
+            f"{source}: found no inputs and labels among {', '.join(map(repr, names[:10])) or 'no arrays'}; "
+            "name them x and y, images and labels or inputs and labels, with train or test in front if there "
+            "are splits."
+        )
+    return pairs
+
+
+def choose_splits(available: Iterable[str | None], split: str | None, source: str) -> list[str | None]:
+    """The splits to read: the wanted one; "all"; or, with None, the nameless one, else train, else the only one.
+
+    Records without a split are the split train too.
+
+    Raises:
+        InputError: when the wanted split is not there, or none is wanted and the choice is open.
+    """
+    available = list(available)
+    if split == "all":
+        return available
+    wanted = SPLITS.get(split, split) if split is not None else None
+    if wanted in available:
+        return [wanted]
+    if wanted == "train" and available == [None]:
+        return [None]
+    named = ", ".join(str(name) for name in available if name is not None)
+    if wanted is not None:
+        raise InputError(f"{source}: has no split {split!r}; it has {named or 'only one set of records'}.")
+    if "train" in available:
+        return ["train"]
+    if len(available) == 1:
+        return available
+    raise InputError(f"{source}: has several splits and none is train; name one of {named}, or all.")

@@ -1,5 +1,6 @@
 """The target model's outputs on the query set, from any framework."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,16 +8,25 @@ from typing import Literal
 
 import numpy as np
 
+from jaxaudit.data.output_files import HARD_LABELS, check_rows, read_outputs
+from jaxaudit.data.precision import coarsest_dtype, decimals_of, round_like
+from jaxaudit.errors import InputError
+
+Kind = Literal["auto", "probabilities", "logits"]
+# Softmax in float32 leaves [0, 1] by about 1e-7.
+SLACK = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """A model's outputs on a data set, one row a record.
 
     Attributes:
-        probabilities: `float32[n, classes]`, rows sum to 1.
+        probabilities: `float32[n, classes]`; rows sum to 1 as precisely as the file was printed (they are not
+            renormalised: that would move them off the grid that `match_precision` needs).
         kind: what the file held.
-        decimals: the number of decimals the file was printed with, None where it was not rounded.
-        dtype: the file's number type, such as "float16"; "text" for CSV.
+        decimals: how many decimals probabilities were printed with, 1 to 6; None where they were not rounded.
+        dtype: the coarsest of float16, bfloat16 and the file's own type that holds its numbers; "text" for CSV.
         name: the file's name.
         content_hash: of the file's numbers, `blake2b:...`.
     """
@@ -28,17 +38,176 @@ class Outputs:
     name: str
     content_hash: str
 
+    def __post_init__(self) -> None:
+        self.probabilities.flags.writeable = False
 
-def load_outputs(
-    path: str | Path,
-    classes: int | Sequence[str],
-    rows: int,
-    kind: Literal["auto", "probabilities", "logits"] = "auto",
-) -> Outputs:
-    """The outputs in a .npz, .npy, .csv or .parquet file, as probabilities."""
-    raise NotImplementedError
+
+def load_outputs(path: str | Path, classes: int | Sequence[str], rows: int, kind: Kind = "auto") -> Outputs:
+    """The outputs in a .npz, .npy, .csv or .parquet file, as probabilities.
+
+    | file | holds |
+    |---|---|
+    | `.npy` | `[rows, classes]` |
+    | `.npz` | one array, or one named probabilities, probs, logits, outputs, predictions, y_pred or arr_0 |
+    | `.csv` | a line for each record, with or without a header line |
+    | `.parquet` | a column a class, or one column of lists |
+
+    In tables a first column that numbers the rows, or that is text, is left out, and columns named after the
+    classes are brought into class order. For two classes one column is enough: the probability (or the logit) of
+    class 1, as binary classifiers give it.
+
+    With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
+    outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64.
+
+    Args:
+        classes: how many, or their names in label order.
+        rows: how many records the query set has.
+        kind: what the file holds, where it should not be guessed.
+
+    Raises:
+        InputError: when the file cannot be read; has another number of rows or classes; holds NaN, infinity, text
+            or predicted labels; or its rows are neither probabilities nor logits.
+    """
+    path = Path(path).expanduser()
+    class_names = None if isinstance(classes, int) else [str(name) for name in classes]
+    count = classes if isinstance(classes, int) else len(classes)
+    values, dtype = read_outputs(path, rows, count, class_names)
+    _check_shape(values, rows, count, path.name)
+    broken = np.logical_not(np.isfinite(values).all(axis=1))
+    if broken.any():
+        raise InputError(
+            f"{path.name}: {int(broken.sum())} rows hold NaN or infinite values (first: row {_first(broken)}); did the "
+            "model diverge?"
+        )
+    _refuse_hard_labels(values, path.name)
+    dtype = coarsest_dtype(values, dtype)
+    decimals = decimals_of(values, dtype) if _inside(values).all() else None
+    if values.shape[1] == 1:
+        found = _kind_of_one_column(values, kind, path.name)
+        pairs = np.concatenate([1 - values if found == "probabilities" else 0 * values, values], axis=1)
+    else:
+        found = _kind_of_rows(values, kind, _tolerance(values, decimals, dtype), path.name)
+        pairs = values
+    digest = hashlib.blake2b(repr(values.shape).encode() + values.astype("<f8").tobytes(), digest_size=16)
+    return Outputs(
+        probabilities=(pairs.clip(0, 1) if found == "probabilities" else _softmax(pairs)).astype(np.float32),
+        kind=found,
+        decimals=decimals if found == "probabilities" else None,
+        dtype=dtype,
+        name=path.name,
+        content_hash=f"blake2b:{digest.hexdigest()}",
+    )
 
 
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
-    """`float32[n]`: each row's probability of its ground-truth class."""
-    raise NotImplementedError
+    """`float32[n]`: each row's probability of its ground-truth class (c of Liu & Tsaftaris 2020, section 2).
+
+    Args:
+        labels: `int[n]`, in the order of the rows.
+
+    Raises:
+        InputError: when there are not as many labels as rows.
+    """
+    if len(labels) != len(outputs.probabilities):
+        raise InputError(
+            f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give the "
+            "outputs in the order of the query set."
+        )
+    return np.take_along_axis(outputs.probabilities, np.asarray(labels)[:, None], axis=1)[:, 0]
+
+
+def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
+    """`float32`: `confidences` rounded as the file of `outputs` was, to its decimals or its half precision.
+
+    Comparing rounded with unrounded confidences would inflate the KS distance: near 1, where most of them lie,
+    rounding alone separates the samples. Logits that were stored coarsely cannot be matched here; they return
+    unchanged.
+    """
+    if outputs.kind == "logits":
+        return confidences.astype(np.float32)
+    return round_like(confidences, outputs.decimals, outputs.dtype)
+
+
+def _first(rows: np.ndarray) -> int:
+    """The first true row, counted from 1 as people count lines."""
+    return int(np.flatnonzero(rows)[0]) + 1
+
+
+def _check_shape(values: np.ndarray, rows: int, classes: int, source: str) -> None:
+    if values.size == 0:
+        raise InputError(f"{source}: is empty; did the model write its outputs?")
+    if values.shape == (classes, rows) and classes != rows:
+        raise InputError(f"{source}: has shape {values.shape}, one row a class; transpose it to {rows} rows.")
+    check_rows(len(values), rows, source)
+    columns = values.shape[1]
+    if columns == 1 and classes > 2 and (values == np.rint(values)).all():
+        raise InputError(f"{source}: {HARD_LABELS}.")
+    if columns != classes and not (columns == 1 and classes == 2):
+        raise InputError(
+            f"{source}: has {columns} columns but the query set {classes} classes; give one column a class, in label "
+            "order."
+        )
+
+
+def _refuse_hard_labels(values: np.ndarray, source: str) -> None:
+    zero_or_one = ((values == 0) | (values == 1)).all()
+    if zero_or_one and (values.shape[1] == 1 or (values.sum(axis=1) == 1).all()):
+        raise InputError(f"{source}: holds only 0 and 1: {HARD_LABELS}.")
+
+
+def _inside(values: np.ndarray) -> np.ndarray:
+    return (values >= -SLACK) & (values <= 1 + SLACK)
+
+
+def _tolerance(values: np.ndarray, decimals: int | None, dtype: str) -> float:
+    """How far from 1 the rounding of its entries can bring the sum of a row of probabilities."""
+    if decimals is not None:
+        return min(0.5, values.shape[1] * 0.5 * 10.0**-decimals) + SLACK
+    return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
+
+
+def _kind_of_one_column(values: np.ndarray, kind: Kind, source: str) -> Literal["probabilities", "logits"]:
+    outside = np.logical_not(_inside(values)[:, 0])
+    if kind == "probabilities" and outside.any():
+        raise InputError(
+            f"{source}: row {_first(outside)} holds {values[outside][0, 0]:g}, which is no probability; are these "
+            "logits (--target-kind logits)?"
+        )
+    if kind == "auto":
+        return "logits" if outside.any() else "probabilities"
+    return kind
+
+
+def _kind_of_rows(values: np.ndarray, kind: Kind, tolerance: float, source: str) -> Literal["probabilities", "logits"]:
+    if kind == "logits":
+        return kind
+    outside = np.logical_not(_inside(values).all(axis=1))
+    sums = values.sum(axis=1)
+    off = np.abs(sums - 1) > tolerance
+    if not outside.any() and not off.any():
+        return "probabilities"
+    if kind == "probabilities":
+        row = _first(outside | off)
+        what = "leaves [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
+        raise InputError(
+            f"{source}: row {row} {what}, so these are no probabilities; renormalise the rows, or are they logits "
+            "(--target-kind logits)?"
+        )
+    if not outside.any():
+        raise InputError(
+            f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {_first(off)} sums to "
+            f"{sums[_first(off) - 1]:g}; if they are logits, say so (--target-kind logits); if they are independent "
+            "scores (sigmoid), renormalise the rows."
+        )
+    scale = float(np.median(sums))
+    if (values >= 0).all() and (np.abs(sums - scale) <= 0.01 * scale).all():
+        raise InputError(
+            f"{source}: every row sums to about {scale:g}, so these look like probabilities times that (percent?); "
+            f"divide by {scale:g}, or say that they are logits (--target-kind logits)."
+        )
+    return "logits"
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)

@@ -40,6 +40,11 @@ class Table:
         """What to call a column in a message."""
         return f"column {column + 1}" if self.header is None else f"column {self.header[column]!r}"
 
+    def with_header(self) -> "Table":
+        """The table whose header is the first line of this one, which has none yet."""
+        names = [column[0].as_py().strip() for column in self.columns]
+        return Table(names, [column[1:] for column in self.columns], self.source)
+
     def numbers(self, column: int) -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers.
 
@@ -86,11 +91,8 @@ def read_table(path: Path, header: bool = True) -> Table:
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error) as error:
         reason = str(error).splitlines()[0][:160]
         raise InputError(f"{path}: cannot be read as CSV ({reason}); is it comma-separated UTF-8 text?") from error
-    columns = list(table.columns)
-    if not header:
-        return Table(None, columns, path.name)
-    names = [column[0].as_py().strip() for column in columns]
-    return Table(names, [column[1:] for column in columns], path.name)
+    whole = Table(None, list(table.columns), path.name)
+    return whole.with_header() if header else whole
 
 
 def load_table(
@@ -147,7 +149,7 @@ def read_label_column(path: Path) -> np.ndarray:
     """
     table = read_table(path, header=False)
     if len(table.columns) > 1:
-        table = read_table(path)
+        table = table.with_header()
         return table.columns[_label_column(table, None)].to_numpy().astype(str)
     cells = table.columns[0].to_numpy().astype(str)
     return cells[1:] if str(cells[0]).strip().lower() in LABEL_NAMES else cells

@@ -17,7 +17,9 @@ from jaxaudit.audits.pool import (
     query_row,
     target_row,
 )
-from jaxaudit.data import Examples, Outputs, refuse_overlap
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.outputs import Outputs
+from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import Progress, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import ks_distance

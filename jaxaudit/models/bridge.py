@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key
 from jaxaudit.errors import InputError
 
 ModuleFactory = Callable[..., nnx.Module]
-"""`factory(input_shape, classes, *, rngs) -> nnx.Module`; the module maps `[n, *input_shape]` to logits `[n, classes]`."""
+"""`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`."""
 
 
 class PureModule(NamedTuple):

@@ -98,7 +98,8 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
 
 def _writable(folder: Path) -> bool:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    # The mode as well: a folder that is read-only on purpose stays so for root, who may write anywhere.
+    return existing.is_dir() and bool(existing.stat().st_mode & 0o222) and os.access(existing, os.W_OK | os.X_OK)
 
 
 def _manual_folder(base: str, folders: tuple[Path, ...]) -> Path | None:

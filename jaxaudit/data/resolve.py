@@ -55,12 +55,15 @@ def load(name: str, *, data_dir: Path | None = None) -> Examples:
     """
     # A path may itself hold an '@'.
     source, split = (name, None) if Path(name).exists() else split_name(name)
+    if split is not None:
+        parse_split(split)  # a misprint is found before anything is downloaded
     if source.startswith(_FORCE_TFDS):
         examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir)
     elif source in _EMBEDDED:
         examples = _select(lambda _: _EMBEDDED[source](), split, source, ("train", "all"))
     else:
-        examples = _from_disk(source, split, data_folder(data_dir)) or load_tfds(source, split, data_dir)
+        found = _from_disk(source, split, data_folder(data_dir))
+        examples = load_tfds(source, split, data_dir) if found is None else found
     return replace(examples, name=name)
 
 
@@ -80,15 +83,16 @@ def load_tfds(source: str, split: str | None, data_dir: Path | None) -> Examples
 
 
 def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples | None:
-    """The file or folder `source`, here or in the data directory; None where TFDS has to be asked."""
+    """The file or folder `source`, here or in the data directory; None where TFDS is to be asked."""
     here = Path(source).expanduser()
     path = here if here.exists() or folder is None else folder / source
     if not path.exists():
         return None
     if is_prepared_folder(path):
         return read_prepared(path, split, source)
-    set_name = parse_set_name(source) if path != here else None
-    if set_name is not None and folder is not None and path.is_dir():
+    set_name = parse_set_name(source)
+    in_data_folder = path != here
+    if set_name is not None and folder is not None and in_data_folder and path.is_dir():
         # What TFDS leaves there: a prepared set, or an empty folder after it failed.
         content = [child for child in path.iterdir() if not child.name.startswith(".")]
         has_files = any(child.is_file() for child in content)
@@ -96,11 +100,13 @@ def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples 
             return None
     try:
         return _select(lambda part: load_path(path, split=part), split, source)
-    except InputError:
+    except InputError as error:
+        if set_name is None or set_name.base not in known_names():
+            raise
         # Originals that only TFDS can read, where it looks for them.
-        if set_name is not None and has_originals(set_name.base, path):
+        if in_data_folder and has_originals(set_name.base, path):
             return None
-        raise
+        raise InputError(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
 
 
 def _select(

@@ -133,7 +133,7 @@ def image_features(features: Any, supervised_keys: Any, name: str) -> ImageFeatu
                 return ImageFeatures(image, label)
         if len(images) == 1 and len(labels) == 1:
             return ImageFeatures(images[0], labels[0])
-        found = ", ".join(f"{key} ({type(feature).__name__})" for key, feature in features.items())
+        found = ", ".join(f"{key} ({type(feature).__name__})" for key, feature in sorted(features.items()))
     else:
         found = type(features).__name__
     raise InputError(

@@ -1,0 +1,107 @@
+"""Decoded arrays on disk: built once, and never trusted when damaged."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.cache import cache_dir, cache_path, cached_arrays
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(folder))
+    return folder
+
+
+def _arrays() -> dict[str, np.ndarray]:
+    return {"images": np.arange(4000, dtype=np.uint8).reshape(40, 100), "labels": np.arange(40, dtype=np.int32)}
+
+
+def _never() -> dict[str, np.ndarray]:
+    raise AssertionError("built again although it is cached")
+
+
+def _assert_same(found: dict[str, np.ndarray]) -> None:
+    expected = _arrays()
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_second_call_reads_what_the_first_left(cache):
+    _assert_same(cached_arrays("set 1.0.0 train", _arrays))
+    _assert_same(cached_arrays("set 1.0.0 train", _never))
+    assert [path.name for path in cache.iterdir()] == [cache_path("set 1.0.0 train").name]
+
+
+def test_another_key_is_another_entry(cache):
+    # The same readable start, so that only the digest tells them apart.
+    first, second = "set/1.0.0", "set 1.0.0"
+    cached_arrays(first, _arrays)
+    other = cached_arrays(second, lambda: {"x": np.zeros(3)})
+    assert other.keys() == {"x"}
+    _assert_same(cached_arrays(first, _never))
+
+
+def _flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[2000] ^= 1
+    path.write_bytes(content)
+
+
+def _pickle_in_archive(path: Path) -> None:
+    np.savez(path, images=np.array([{"a": 1}], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _flip_a_byte,
+        _pickle_in_archive,
+        lambda path: path.write_bytes(path.read_bytes()[:1000]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no archive at all"),
+        lambda path: np.save(path.open("wb"), np.zeros(3)),
+    ],
+    ids=["one byte", "pickle", "cut short", "empty", "text", "no archive"],
+)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_damaged_entry_is_built_anew(cache, damage):
+    cached_arrays("key", _arrays)
+    damage(cache_path("key"))
+    _assert_same(cached_arrays("key", _arrays))
+    _assert_same(cached_arrays("key", _never))
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.warns(RuntimeWarning, match="could not be cached in .*file.cache.*set JAXAUDIT_CACHE"):
+        _assert_same(cached_arrays("key", _arrays))
+
+
+def test_nothing_is_pickled_and_nothing_half_written_stays(cache):
+    with pytest.warns(RuntimeWarning, match="Object arrays cannot be saved"):
+        cached_arrays("key", lambda: {"bad": np.array([{}], dtype=object)})
+    assert list(cache.iterdir()) == []
+
+
+def test_where_the_cache_is(monkeypatch):
+    monkeypatch.delenv("JAXAUDIT_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: Path("home"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "xdg")
+    assert cache_dir() == Path("xdg/jaxaudit")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_dir() == Path("home/.cache/jaxaudit")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_dir() == Path("home/Library/Caches/jaxaudit")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", "local")
+    assert cache_dir() == Path("local/jaxaudit/Cache")
+    monkeypatch.setenv("JAXAUDIT_CACHE", "mine")
+    assert cache_dir() == Path("mine")

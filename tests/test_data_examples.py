@@ -1,0 +1,89 @@
+"""`Examples` keeps its promises and its hash tells data apart."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.errors import InputError
+
+
+def make(inputs, labels=None, class_names=("a", "b"), name="set"):
+    inputs = np.asarray(inputs)
+    return Examples(inputs, np.zeros(len(inputs), int) if labels is None else np.asarray(labels), class_names, name)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "class_names", "message"),
+    [
+        (np.zeros((0, 2)), [], ("a",), "set: there are no records"),
+        (np.zeros((2, 2)), [0], ("a",), r"2 inputs but labels of shape \(1,\)"),
+        (np.zeros((2, 2)), [0.0, 0.0], ("a",), "labels must be integers, got float64"),
+        (np.zeros((2, 2)), [0, 2], ("a", "b"), r"1 labels lie outside the 2 classes \(first: record 1 has label 2\)"),
+        (np.zeros((2, 2)), [-1, 0], ("a", "b"), "record 0 has label -1"),
+        (np.array([[1.0], [np.nan]]), [0, 0], ("a",), "1 records hold NaN or infinite"),
+        (np.zeros((2, 2)), [0, 1], ("a", "a"), "the class name 'a' occurs twice"),
+    ],
+)
+def test_broken_records_are_refused(inputs, labels, class_names, message):
+    with pytest.raises(InputError, match=message):
+        make(inputs, labels, class_names)
+
+
+def test_arrays_are_read_only_and_the_callers_are_not():
+    mine = np.zeros((2, 2))
+    examples = make(mine)
+    with pytest.raises(ValueError, match="read-only"):
+        examples.inputs[0] = 1
+    mine[0] = 1
+
+
+def test_record_hashes_are_those_of_each_record_alone():
+    inputs = np.random.default_rng(0).integers(0, 256, (50, 3, 4), dtype=np.uint8)
+    prefix = b"|u1(3, 4)"
+    slow = [hashlib.blake2b(prefix + row.tobytes(), digest_size=16).digest() for row in inputs]
+    assert make(inputs).record_hashes.tolist() == slow
+    # In memory order, too, they are the same.
+    assert make(np.asfortranarray(inputs)).record_hashes.tolist() == slow
+
+
+def test_equal_values_have_equal_hashes_and_others_not():
+    floats = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.5]], np.float32)
+    first, second, third = make(floats).record_hashes.tolist()
+    assert first == second != third
+    assert make(floats.astype(">f4")).record_hashes.tolist()[2] == third
+    assert make(floats.astype(np.float64)).record_hashes.tolist()[2] != third
+    assert make(floats.reshape(3, 1, 2)).record_hashes.tolist()[2] != third
+
+
+def test_content_hash_sees_records_labels_names_and_order():
+    base = make([[1], [2]], [0, 1])
+    assert base.content_hash == make([[1], [2]], [0, 1], name="other").content_hash
+    others = [
+        make([[1], [3]], [0, 1]),
+        make([[1], [2]], [1, 1]),
+        make([[2], [1]], [1, 0]),
+        make([[1], [2]], [0, 1], ("a", "c")),
+    ]
+    assert base.content_hash not in {other.content_hash for other in others}
+
+
+def test_concatenate_keeps_order():
+    both = concatenate([make([[1], [2]], [0, 1]), make([[3]], [1])], "both")
+    assert both.inputs.tolist() == [[1], [2], [3]]
+    assert both.labels.tolist() == [0, 1, 1]
+    assert both.name == "both"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (make([[1, 2]], name="other"), r"other has records of shape \(2,\) but set of shape \(1,\)"),
+        (make([[1.0]], name="other"), "other holds float64 records but set int64"),
+        (make([[1]], class_names=("b", "a"), name="other"), "other and set differ in their classes"),
+    ],
+)
+def test_concatenate_refuses_unlike_parts(other, message):
+    with pytest.raises(InputError, match=message):
+        concatenate([make([[1]]), other], "both")

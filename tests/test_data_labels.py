@@ -1,0 +1,60 @@
+"""Labels in every form people store them."""
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.labels import encode_labels
+from jaxaudit.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "codes", "names"),
+    [
+        ([0, 2, 1], None, [0, 2, 1], ("0", "1", "2")),
+        ([0, 2], None, [0, 2], ("0", "1", "2")),
+        ([3, 1, 30], None, [1, 0, 2], ("1", "3", "30")),
+        ([-1, 1, 1], None, [0, 1, 1], ("-1", "1")),
+        ([0.0, 2.0], None, [0, 2], ("0", "1", "2")),
+        ([True, False], None, [1, 0], ("0", "1")),
+        ([[1], [0]], None, [1, 0], ("0", "1")),
+        (["dog", "cat", "dog"], None, [1, 0, 1], ("cat", "dog")),
+        ([b"dog", b"cat"], None, [1, 0], ("cat", "dog")),
+        (["10", "9"], None, [1, 0], ("9", "10")),
+        (["1.0", "0.0"], None, [1, 0], ("0", "1")),
+        (["nan", "a"], None, [1, 0], ("a", "nan")),
+        ([[0, 1, 0], [1, 0, 0]], None, [1, 0], ("0", "1", "2")),
+        ([[0.0, 1.0], [1.0, 0.0]], ["n", "y"], [1, 0], ("n", "y")),
+        ([1, 0], ["n", "y", "?"], [1, 0], ("n", "y", "?")),
+        (["y", "n"], ["y", "n"], [0, 1], ("y", "n")),
+        (np.array([2**64 - 1, 0], np.uint64) // 2**63, None, [1, 0], ("0", "1")),
+    ],
+)
+def test_forms(labels, given, codes, names):
+    got, got_names = encode_labels(np.array(labels), given, "y")
+    assert got.dtype == np.int32
+    assert got.tolist() == codes
+    assert got_names == names
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "message"),
+    [
+        ([], None, "y: there are no labels"),
+        ([0.5, 1], None, "whole numbers or text, but record 0 has 0.5"),
+        ([1, np.nan], None, "record 1 has nan"),
+        ([1, np.inf], None, "record 1 has inf"),
+        ([0, 123456], None, "labels run from 0 to 123456; these look like identifiers"),
+        ([0, 1e300], None, "these look like identifiers"),
+        (np.array([0, 2**64 - 1], np.uint64), None, "these look like identifiers"),
+        ([1, 2], ["a", "b"], r"1 labels lie outside the 2 named classes \(first: record 1 has label 2\)"),
+        (["a", "c"], ["a", "b"], "label 'c' is not among the class names"),
+        ([[0, 1], [1, 1]], None, r"not one-hot \(first: record 1\)"),
+        ([[0.2, 0.8]], None, "not one-hot"),
+        ([["a", "b"]], None, r"labels have shape \(1, 2\)"),
+        (np.zeros((2, 2, 2)), None, r"labels have shape \(2, 2, 2\)"),
+        (np.array(["2020-01-01"], "M8[D]"), None, r"labels are of type datetime64\[D\]"),
+    ],
+)
+def test_refused(labels, given, message):
+    with pytest.raises(InputError, match=message):
+        encode_labels(np.array(labels), given, "y")

@@ -150,6 +150,37 @@ def test_a_missing_shard_is_named(prepared):
         read_prepared(prepared.folder, "test", "tiny")
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        *(("dataset_info.json", content) for content in ["", "{", "[]", '{"splits": 3}']),
+        *(("features.json", content) for content in ["", "{", "[]", '{"featuresDict": 3}']),
+    ],
+)
+def test_damaged_metadata_are_named(prepared, file, content):
+    (prepared.folder / file).write_text(content)
+    with pytest.raises(
+        InputError, match=r"tiny: the prepared set in .* cannot be read .*delete it and prepare it again"
+    ):
+        read_prepared(prepared.folder, "test", "tiny")
+
+
+@pytest.mark.parametrize("key", ["pythonClassName", "python_class_name", "type"])
+def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, key):
+    (tmp_path / "evil_features.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = prepared.folder / "features.json"
+    features = json.loads(path.read_text())
+    image = features["featuresDict"]["features"]["image"]
+    del image["pythonClassName"]
+    image |= {key: "evil_features.Image", "content": {}}
+    path.write_text(json.dumps(features))
+    with pytest.raises(
+        InputError, match=r"uses features of another package \(evil_features.Image\), which are not loaded"
+    ):
+        read_prepared(prepared.folder, "test", "tiny")
+
+
 @pytest.mark.parametrize("channels", [3, 4])
 def test_colour_images_keep_their_channels(tmp_path, channels):
     images = random_images((5, 7, channels), {"train": 4}, seed=3)["train"]

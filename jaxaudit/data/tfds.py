@@ -19,6 +19,7 @@ from jaxaudit.errors import InputError
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?")
 _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
+_CLASS_KEYS = ("pythonClassName", "python_class_name", "type")  # the last is of sets prepared before 2022
 _CHUNK = 1000
 _LONGEST_RECORD = 1 << 28
 
@@ -157,10 +158,8 @@ def read_prepared(folder: Path, split: str | None, name: str) -> Examples:
     Raises:
         InputError: not a set of image classification, no such split, images of several sizes, damaged files.
     """
-    import tensorflow_datasets as tfds
-
-    builder = tfds.builder_from_directory(folder)
-    info: Any = builder.info
+    builder = _open(folder, name)
+    info = builder.info
     keys = image_features(info.features, info.supervised_keys, name)
     available = tuple(info.splits)
     parts = choose_parts(split, available, name)
@@ -173,6 +172,42 @@ def read_prepared(folder: Path, split: str | None, name: str) -> Examples:
         class_names = tuple(label.names or map(str, range(label.num_classes)))
         pieces.append(Examples(arrays["images"], arrays["labels"], class_names, name))
     return pieces[0] if len(pieces) == 1 else concatenate(pieces, name)
+
+
+def _open(folder: Path, name: str) -> Any:
+    """TFDS's builder of a prepared set.
+
+    The metadata name the Python class of every feature, and TFDS imports its module. A data file must not choose
+    which code runs, so only classes of TFDS itself are let through.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        classes = list(_class_names(json.loads((folder / "features.json").read_text())))
+        foreign = [each for each in classes if not each.startswith("tensorflow_datasets.")]
+        if not foreign:
+            return tfds.builder_from_directory(folder)
+    except Exception as error:  # whatever damaged metadata make json, protobuf and TFDS raise
+        raise _unreadable(name, folder, error) from error
+    raise InputError(f"{name}: {folder} uses features of another package ({foreign[0]}), which are not loaded.")
+
+
+def _class_names(features: Any) -> Iterator[str]:
+    items = (
+        features.items() if isinstance(features, dict) else enumerate(features if isinstance(features, list) else ())
+    )
+    for key, value in items:
+        if key in _CLASS_KEYS and isinstance(value, str) and "." in value:
+            yield value
+        yield from _class_names(value)
+
+
+def _unreadable(name: str, folder: str | Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())[:200]
+    return InputError(
+        f"{name}: the prepared set in {folder} cannot be read ({type(error).__name__}: {reason}); if it is damaged, "
+        "delete it and prepare it again."
+    )
 
 
 def _fingerprint(folder: Path) -> str:
@@ -210,10 +245,7 @@ def _decode(builder: Any, keys: ImageFeatures, split: str, span: range, name: st
     except InputError:
         raise
     except Exception as error:  # array_record, protobuf and PIL each raise their own kinds on damaged files
-        raise InputError(
-            f"{name}: the prepared set in {builder.data_dir} cannot be read ({type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]}); if it is damaged, delete it and prepare it again."
-        ) from error
+        raise _unreadable(name, builder.data_dir, error) from error
     assert images is not None
     return {"images": images, "labels": labels}
 

@@ -43,8 +43,9 @@ def test_names_without_records_do_not_matter():
     ],
 )
 def test_refused(query, other, message):
+    query, other = make(query[0], query[1], "query"), make(other[0], other[1], "other")
     with pytest.raises(InputError, match=message):
-        align_classes(make(*query, "query"), make(*other, "other"))
+        align_classes(query, other)
 
 
 def test_drop_unshared():

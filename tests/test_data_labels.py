@@ -48,6 +48,7 @@ def test_forms(labels, given, codes, names):
         (np.array([0, 2**64 - 1], np.uint64), None, "these look like identifiers"),
         ([1, 2], ["a", "b"], r"1 labels lie outside the 2 named classes \(first: record 1 has label 2\)"),
         (["a", "c"], ["a", "b"], "label 'c' is not among the class names"),
+        (["1.5", "3"], None, "record 0 has 1.5; is this column a measurement"),
         ([[0, 1], [1, 1]], None, r"not one-hot \(first: record 1\)"),
         ([[0.2, 0.8]], None, "not one-hot"),
         ([["a", "b"]], None, r"labels have shape \(1, 2\)"),

@@ -4,13 +4,18 @@ import math
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxaudit.errors import InputError
 
 MAX_BYTES = 16 * 2**30
+
+
+@runtime_checkable
+class _Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
 
 
 def read_npy(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
@@ -69,7 +74,7 @@ class NpzArrays:
             raise InputError(f"{source}: is damaged or encrypted ({error}); save it again.") from error
 
 
-def _read_array(stream: IO[bytes], length: int, source: str, max_bytes: int) -> np.ndarray:
+def _read_array(stream: _Readable, length: int, source: str, max_bytes: int) -> np.ndarray:
     """NumPy's own reader, but the header is held against the file's length before anything is allocated."""
     shape, fortran_order, dtype, header = _read_header(stream, source)
     if dtype.hasobject:
@@ -102,7 +107,7 @@ def _read_array(stream: IO[bytes], length: int, source: str, max_bytes: int) -> 
     return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
 
 
-def _read_header(stream: IO[bytes], source: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+def _read_header(stream: _Readable, source: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
     counted = _Counted(stream)
     try:
         version = np.lib.format.read_magic(counted)
@@ -123,7 +128,7 @@ def _read_header(stream: IO[bytes], source: str) -> tuple[tuple[int, ...], bool,
 class _Counted:
     """A stream that knows how far it has been read: members of an archive cannot `tell` cheaply."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: _Readable) -> None:
         self.stream, self.place = stream, 0
 
     def read(self, size: int = -1, /) -> bytes:

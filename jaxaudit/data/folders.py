@@ -44,10 +44,10 @@ def load_image_folders(root: Path, size: tuple[int, int] | None = None, max_byte
                     f"{path}: is {pixels.shape[0]}x{pixels.shape[1]} pixels but {files[0].name} is "
                     f"{images.shape[1]}x{images.shape[2]}; bring all images to one size (--image-size)."
                 )
-            if pixels.ndim > images.ndim:
+            if pixels.ndim == 3 and images.ndim == 3:
                 # Gray so far, and here is the first in colour.
                 images = np.repeat(images[..., None], 3, axis=3)
-            images[place] = pixels[..., None] if pixels.ndim < images.ndim else pixels
+            images[place] = pixels[..., None] if pixels.ndim == 2 and images.ndim == 4 else pixels
     assert images is not None
     return Examples(images, labels, names, root.name)
 

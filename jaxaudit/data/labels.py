@@ -48,11 +48,11 @@ def encode_labels(
     if values.dtype.kind == "U":
         if class_names is not None:
             return _look_up(values, class_names, source)
-        whole = _whole_numbers_in_text(values)
-        if whole is None:
+        numbers = _numbers_in_text(values)
+        if numbers is None:
             names, codes = np.unique(values, return_inverse=True)
             return codes.astype(np.int32), tuple(names.tolist())
-        values = whole
+        values = numbers
     numbers = _whole(values, source)
     if class_names is not None:
         outside = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
@@ -98,12 +98,12 @@ def _look_up(values: np.ndarray, class_names: Sequence[str], source: str) -> tup
     return table[codes], tuple(class_names)
 
 
-def _whole_numbers_in_text(values: np.ndarray) -> np.ndarray | None:
+def _numbers_in_text(values: np.ndarray) -> np.ndarray | None:
     try:
         numbers = values.astype(np.float64)
     except ValueError:
         return None
-    return numbers if np.isfinite(numbers).all() and (numbers == np.rint(numbers)).all() else None
+    return numbers if np.isfinite(numbers).all() else None
 
 
 def _whole(values: np.ndarray, source: str) -> np.ndarray:

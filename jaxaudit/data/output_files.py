@@ -83,7 +83,7 @@ def _from_array(array: np.ndarray, source: str) -> RawOutputs:
         raise InputError(f"{source}: holds values of type {array.dtype}: {what}.")
     if array.ndim not in (1, 2):
         raise InputError(f"{source}: has shape {array.shape}; outputs are [records, classes].")
-    return RawOutputs(array.reshape(len(array), -1 if array.size else 1).astype(np.float64), array.dtype.name)
+    return RawOutputs((array[:, None] if array.ndim == 1 else array).astype(np.float64), array.dtype.name)
 
 
 def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | None) -> RawOutputs:

@@ -26,7 +26,7 @@ class Outputs:
             renormalised: that would move them off the grid that `match_precision` needs).
         kind: what the file held.
         decimals: how many decimals probabilities were printed with, 1 to 6; None where they were not rounded.
-        dtype: the coarsest of float16, bfloat16 and the file's own type that holds its numbers; "text" for CSV.
+        dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
         name: the file's name.
         content_hash: of the file's numbers, `blake2b:...`.
     """
@@ -199,12 +199,12 @@ def _kind_of_rows(values: np.ndarray, kind: Kind, tolerance: float, source: str)
             f"{sums[_first(off) - 1]:g}; if they are logits, say so (--target-kind logits); if they are independent "
             "scores (sigmoid), renormalise the rows."
         )
-    scale = float(np.median(sums))
-    if (values >= 0).all() and (np.abs(sums - scale) <= 0.01 * scale).all():
-        raise InputError(
-            f"{source}: every row sums to about {scale:g}, so these look like probabilities times that (percent?); "
-            f"divide by {scale:g}, or say that they are logits (--target-kind logits)."
-        )
+    for scale, what in ((100, "percentages"), (255, "8-bit probabilities")):
+        if (values >= 0).all() and (np.abs(sums - scale) <= 0.02 * scale).all():
+            raise InputError(
+                f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or say "
+                "that they are logits (--target-kind logits)."
+            )
     return "logits"
 
 

@@ -22,13 +22,13 @@ def decimals_of(values: np.ndarray, dtype: str) -> int | None:
 
 
 def coarsest_dtype(values: np.ndarray, dtype: str) -> str:
-    """The coarsest of float16, bfloat16 and `dtype` that holds every one of `values` exactly.
+    """The coarsest of bfloat16, float16 and `dtype` that holds every one of `values` exactly.
 
     Outputs computed in half precision are often saved as float32.
     """
     if dtype in ("text", "float16"):
         return dtype
-    for coarse in ("float16", "bfloat16"):
+    for coarse in ("bfloat16", "float16"):
         if np.array_equal(_as_dtype(values, coarse), values):
             return coarse
     return dtype

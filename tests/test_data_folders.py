@@ -1,0 +1,119 @@
+"""Folders of class-named folders of images."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxaudit.data.files import load_path
+from jaxaudit.data.folders import load_image_folders
+from jaxaudit.errors import InputError
+
+
+def write(root, name, array, mode=None):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(np.asarray(array))
+    (image if mode is None else image.quantize(4) if mode == "P" else image.convert(mode)).save(path)
+    return path
+
+
+def gray(level, shape=(3, 4)):
+    return np.full(shape, level, np.uint8)
+
+
+def colour(level, shape=(3, 4)):
+    return np.stack([gray(level, shape), gray(0, shape), gray(255, shape)], axis=2)
+
+
+def test_gray_folders_in_sorted_order(tmp_path):
+    for name, level in (("dog/b.png", 4), ("dog/a.bmp", 3), ("cat/2.png", 2), ("cat/10.PNG", 1)):
+        write(tmp_path, name, gray(level))
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "cat" / ".DS_Store").write_bytes(b"")
+    (tmp_path / "cat" / "notes.txt").write_bytes(b"")
+    examples = load_path(tmp_path)
+    assert examples.class_names == ("cat", "dog")
+    assert examples.labels.tolist() == [0, 0, 1, 1]
+    assert examples.inputs.shape == (4, 3, 4)
+    assert examples.inputs[:, 0, 0].tolist() == [1, 2, 3, 4]
+
+
+def test_one_in_colour_makes_all_colour(tmp_path):
+    write(tmp_path, "a/1.png", gray(7))
+    write(tmp_path, "a/2.png", colour(9))
+    write(tmp_path, "a/3.png", gray(8))
+    inputs = load_image_folders(tmp_path).inputs
+    assert inputs.shape == (3, 3, 4, 3)
+    assert inputs[:, 0, 0].tolist() == [[7, 7, 7], [9, 0, 255], [8, 8, 8]]
+
+
+@pytest.mark.parametrize(
+    ("array", "mode", "suffix", "expected"),
+    [
+        (gray(200), "1", "png", 255),
+        (gray(200), "LA", "png", 200),
+        (np.full((3, 4), 65535, np.uint16), None, "png", 255),
+        (np.full((3, 4), 257 * 9, np.uint16), None, "tif", 9),
+        (colour(200), "RGBA", "png", [200, 0, 255]),
+        (colour(200), "P", "gif", [200, 0, 255]),
+        (colour(0), "CMYK", "tif", [0, 0, 255]),
+    ],
+)
+def test_modes(tmp_path, array, mode, suffix, expected):
+    write(tmp_path, f"a/1.{suffix}", array, mode)
+    assert load_image_folders(tmp_path).inputs[0, 0, 0].tolist() == expected
+
+
+def test_splits(tmp_path):
+    for name, level in (("train/a/1.png", 1), ("test/a/1.png", 2)):
+        write(tmp_path, name, gray(level))
+    assert load_path(tmp_path).inputs[0, 0, 0] == 1
+    assert load_path(tmp_path, split="test").inputs[0, 0, 0] == 2
+    assert load_path(tmp_path, split="test").name == tmp_path.name
+    with pytest.raises(InputError, match="has no split 'test'; it has only one set of records"):
+        load_path(tmp_path / "train", split="test")
+
+
+def test_size(tmp_path):
+    write(tmp_path, "a/1.png", gray(1))
+    other = write(tmp_path, "b/2.png", gray(2, (5, 4)))
+    with pytest.raises(InputError, match=f"{other}: is 5x4 pixels but 1.png is 3x4; .*--image-size"):
+        load_path(tmp_path)
+    examples = load_path(tmp_path, size=(6, 2))
+    assert examples.inputs.shape == (2, 6, 2)
+    assert examples.inputs[:, 0, 0].tolist() == [1, 2]
+
+
+def test_refused_folders(tmp_path):
+    with pytest.raises(InputError, match="this folder holds no data of a known kind"):
+        load_path(tmp_path)
+    write(tmp_path, "a/1.png", gray(1))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match=r"b: holds no images .*every folder in .* is a class"):
+        load_path(tmp_path)
+    write(tmp_path, "b/1.png", gray(1))
+    (tmp_path / "b" / "more").mkdir()
+    with pytest.raises(InputError, match="more: is a folder within a class folder"):
+        load_path(tmp_path)
+    (tmp_path / "b" / "more").rmdir()
+    with pytest.raises(InputError, match=r"2 images of 3x4 need up to 0.0 GiB, more than the 0.0 GiB"):
+        load_path(tmp_path, max_bytes=50)
+
+
+def test_refused_images(tmp_path, monkeypatch):
+    path = write(tmp_path, "a/1.png", np.random.default_rng(0).integers(0, 256, (30, 30), dtype=np.uint8))
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"rubbish", b""):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
+            load_path(tmp_path)
+    path.write_bytes(whole)
+    for limit in (600, 100):  # Pillow warns from the limit on and refuses from twice the limit on
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(InputError, match=r"1.png: has more pixels than is safe to unpack"):
+            load_path(tmp_path)
+    monkeypatch.undo()
+    path.unlink()
+    write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
+    with pytest.raises(InputError, match=r"1.tif: has 32-bit pixels"):
+        load_path(tmp_path)

@@ -1,0 +1,77 @@
+"""SVHN's MATLAB files."""
+
+import numpy as np
+import pytest
+import scipy.io
+
+from jaxaudit.data.files import load_path
+from jaxaudit.data.matlab import load_mat
+from jaxaudit.errors import InputError
+
+
+def write_svhn(path, labels, **changes):
+    images = np.random.default_rng(0).integers(0, 256, (4, 5, 3, len(labels)), dtype=np.uint8)
+    scipy.io.savemat(path, {"X": images, "y": np.array(labels)[:, None]} | changes, do_compression=True)
+    return images
+
+
+def test_svhn(tmp_path):
+    images = write_svhn(tmp_path / "train_32x32.mat", [1, 10, 9])
+    examples = load_path(tmp_path / "train_32x32.mat")
+    assert examples.class_names == tuple("0123456789")
+    assert examples.labels.tolist() == [1, 0, 9]
+    assert examples.inputs.shape == (3, 4, 5, 3)
+    for i in range(3):
+        np.testing.assert_array_equal(examples.inputs[i], images[:, :, :, i])
+
+
+def test_a_part_without_the_digit_0_is_still_svhn(tmp_path):
+    write_svhn(tmp_path / "a.mat", [3, 1])
+    assert load_mat(tmp_path / "a.mat").labels.tolist() == [3, 1]
+    write_svhn(tmp_path / "a.mat", [0, 1])
+    assert load_mat(tmp_path / "a.mat").class_names == ("0", "1")
+
+
+def test_folder_of_splits(tmp_path):
+    write_svhn(tmp_path / "train_32x32.mat", [1, 2])
+    write_svhn(tmp_path / "extra_32x32.mat", [3])
+    assert len(load_path(tmp_path)) == 2
+    assert load_path(tmp_path, split="extra").labels.tolist() == [3]
+    assert load_path(tmp_path, split="all").labels.tolist() == [3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X": np.zeros((4, 4, 3))}, r"X is double of shape \(4, 4, 3\), not uint8"),
+        ({"X": np.zeros((4, 4, 3, 2))}, r"X is double of shape \(4, 4, 3, 2\), not uint8"),
+        ({"y": np.array([[1], [2], [3]])}, "2 inputs but labels of shape"),
+        ({"y": np.array([[1], [0.5]])}, "y: labels must be whole numbers"),
+    ],
+)
+def test_other_contents(tmp_path, changes, message):
+    write_svhn(tmp_path / "a.mat", [1, 2], **changes)
+    with pytest.raises(InputError, match=message):
+        load_mat(tmp_path / "a.mat")
+
+
+def test_bad_files(tmp_path):
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"images": np.zeros(3)})
+    with pytest.raises(InputError, match=r"has no variable X; .* this one images"):
+        load_mat(path)
+    path.write_bytes(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512))
+    with pytest.raises(InputError, match=r"is a MATLAB 7.3 \(HDF5\) file, .*save it with"):
+        load_mat(path)
+    path.write_bytes(b"rubbish" * 100)
+    with pytest.raises(InputError, match="is not a readable MATLAB file"):
+        load_mat(path)
+    write_svhn(path, [1, 2, 3])
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match="is not a readable MATLAB file"):
+        load_mat(path)
+    write_svhn(path, [1, 2, 3])
+    with pytest.raises(InputError, match=r"X of shape \(4, 5, 3, 3\) is larger than"):
+        load_mat(path, max_bytes=100)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_mat(tmp_path / "none.mat")

@@ -1,0 +1,66 @@
+"""The widest gap of two empirical distribution functions, in XLA: one sort, then running counts.
+
+This is the lowering for accelerators, whose sort is fast. Counts stay integers; where a product of counts
+may exceed 31 bits it is kept as two 32-bit halves, because jax has no 64-bit integers unless x64 is enabled.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float, Int, UInt
+
+from jaxaudit.kernels.ordered_keys import device_keys, device_values
+from jaxaudit.kernels.wide_integers import choose, multiply, subtract
+
+
+class Union(NamedTuple):
+    """Two samples in one ascending order: where each value came from, and where runs of equal values end."""
+
+    keys: UInt[Array, " union"]
+    record: Int[Array, " union"]  # 0..n-1 in the first sample, n.. in the second
+    is_end: Bool[Array, " union"]
+
+
+def sorted_union(first: Float[Array, " n"], second: Float[Array, " m"]) -> Union:
+    """Sort both samples together; equal values are one run whatever sample they come from."""
+    keys = device_keys(jnp.concatenate([first, second]))
+    keys, record = jax.lax.sort((keys, jnp.arange(keys.size, dtype=jnp.int32)), num_keys=1, is_stable=False)
+    return Union(keys, record, jnp.append(keys[1:] != keys[:-1], True))
+
+
+def ks_gap_by_sort(first: Float[Array, " n"], second: Float[Array, " m"]) -> tuple[Array, Array, Array]:
+    """Distance, place and sign of the widest gap; NaN if a sample holds NaN. Memory: about 40 bytes a value."""
+    union = sorted_union(first, second)
+    below_first = jnp.cumsum(union.record < first.size, dtype=jnp.int32)
+    below_second = jnp.arange(1, union.keys.size + 1, dtype=jnp.int32) - below_first
+    distance, place, sign = widest(below_first, below_second, union.is_end, (first.size, second.size), first.dtype)
+    at = device_values(union.keys[place])
+    spoilt = jnp.isnan(first).any() | jnp.isnan(second).any()
+    return jnp.where(spoilt, jnp.nan, distance), jnp.where(spoilt, jnp.nan, at), jnp.where(spoilt, jnp.nan, sign)
+
+
+def widest(
+    below_first: Int[Array, " union"],
+    below_second: Int[Array, " union"],
+    is_end: Bool[Array, " union"],
+    sizes: tuple[int, int],
+    dtype: Any,
+) -> tuple[Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
+    """Largest |below_first / n - below_second / m| where a run ends, the first such place, and its sign."""
+    n, m = sizes
+    common = math.gcd(n, m)
+    up, down = m // common, n // common
+    rise, fall = multiply(below_first, up), multiply(below_second, down)
+    is_above = (rise.high > fall.high) | ((rise.high == fall.high) & (rise.low >= fall.low))
+    gap = subtract(choose(is_above, rise, fall), choose(is_above, fall, rise))
+    high = jnp.where(is_end, gap.high, 0)
+    low = jnp.where(is_end, gap.low, 0)
+    best_high = high.max()
+    best_low = jnp.where(high == best_high, low, 0).max()
+    place = jnp.argmax(is_end & (high == best_high) & (low == best_low))
+    distance = (best_high.astype(dtype) * 2.0**32 + best_low.astype(dtype)) / jnp.asarray(up * n, dtype)
+    sign = jnp.where(distance == 0, 0, jnp.where(is_above[place], 1, -1)).astype(dtype)
+    return distance, place, sign

@@ -1,0 +1,58 @@
+"""Floats as unsigned integers of the same order, on the host (NumPy) and on the device (jax).
+
+For an IEEE 754 number the order of the values is the order of the bits once negative numbers have all bits
+flipped and the others only the sign bit. Integer keys make sorting, bucketing and testing for ties exact.
+Both zeros get one key. NaN has a key too, of no meaning: callers look for NaN first.
+
+Only integer operations are used: XLA's floating-point ones may take numbers below 1.2e-38 for zero, and so do
+NumPy's on a thread of XLA's, where the host callbacks run.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, UInt
+
+_UNSIGNED = {4: np.uint32, 8: np.uint64}
+
+
+def host_keys(values: Float[np.ndarray, "*shape"]) -> UInt[np.ndarray, "*shape"]:
+    """Unsigned integers that compare as the values do (float32 to uint32, float64 to uint64).
+
+    >>> bool(host_keys(np.float32([-np.inf]))[0] < host_keys(np.float32([-0.5]))[0])
+    True
+    """
+    size = values.dtype.itemsize
+    unsigned = _UNSIGNED[size]
+    sign = unsigned(1 << (8 * size - 1))
+    keys = (values.view(f"i{size}") >> (8 * size - 1)).view(unsigned)  # all ones where negative
+    keys |= sign
+    keys ^= values.view(unsigned)
+    keys += keys == ~sign  # -0.0, the key just below that of 0.0
+    return keys
+
+
+def host_values(keys: UInt[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """The values of keys made by `host_keys` (both zeros come back as 0.0)."""
+    size = keys.dtype.itemsize
+    sign = keys.dtype.type(1 << (8 * size - 1))
+    return np.where(keys & sign, keys ^ sign, ~keys).view(f"f{size}")
+
+
+def device_keys(values: Float[Array, "*shape"]) -> UInt[Array, "*shape"]:
+    """`host_keys` in jax: float32 to uint32, and float64 to uint64 where x64 is enabled."""
+    size = values.dtype.itemsize
+    unsigned = _UNSIGNED[size]
+    sign = unsigned(1 << (8 * size - 1))
+    bits = jax.lax.bitcast_convert_type(values, unsigned)
+    bits = jnp.where(bits == sign, 0, bits)  # -0.0 to 0.0
+    return jnp.where(bits & sign, ~bits, bits | sign)
+
+
+def device_values(keys: UInt[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The values of keys made by `device_keys` (both zeros come back as 0.0)."""
+    size = keys.dtype.itemsize
+    sign = _UNSIGNED[size](1 << (8 * size - 1))
+    bits = jnp.where(keys & sign, keys ^ sign, ~keys)
+    return jax.lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * size}"))

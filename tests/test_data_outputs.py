@@ -155,6 +155,10 @@ def test_near_one_is_not_taken_for_a_grid(write):
     outputs = load_outputs(write(near), 2, 20)
     assert outputs.decimals is None
     np.testing.assert_array_equal(match_precision(near, outputs), near)
+    assert decimals_of(near[:, 0].astype(np.float64), "float32") is None
+    # Near 1 the fourth decimal is finer than float16 itself, so any number would lie on it.
+    halves = (1 - np.arange(1, 21) * 2.0**-11).astype(np.float16)
+    assert decimals_of(halves.astype(np.float64), "float16") is None
 
 
 @settings(max_examples=50, deadline=None)
@@ -184,6 +188,11 @@ def test_match_precision_makes_equal_what_was_equal(write):
 
 
 def test_round_like():
+    # Every tie between neighbours of bfloat16 in [1, 2), and just beside the ties.
+    ties = (1 + (np.arange(128) + 0.5) / 128).astype(np.float32)
+    for values in (ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(9))):
+        expected = values.astype(ml_dtypes.bfloat16).astype(np.float32)
+        np.testing.assert_array_equal(round_like(values, None, "bfloat16"), expected)
     assert round_like(np.array([0.12345]), 2, "text").tolist() == [np.float32(0.12)]
     assert round_like(np.array([1.0]), None, "float32").tolist() == [1.0]
 
@@ -208,6 +217,18 @@ def test_binary_classifiers_may_give_one_column(write, shape):
 def test_two_columns_that_could_be_a_row_number_are_not_dropped(write):
     values = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
     assert load_outputs(write(csv(values)), 2, 3).probabilities.tolist() == values.tolist()
+
+    # Logits of two records; two numbers are too few to be a row number.
+    outputs = load_outputs(write("0,3.5\n1,-2.5\n"), 2, 2)
+    assert outputs.kind == "logits"
+    np.testing.assert_allclose(outputs.probabilities[:, 1], 1 / (1 + np.exp([-3.5, 3.5])), atol=1e-7)
+
+
+def test_a_first_row_of_outputs_that_reads_like_class_names_is_data(write):
+    text = "0,1\n0.5,0.5\n0.25,0.75\n"
+    assert load_outputs(write(text), ("0", "1"), 3).probabilities.tolist() == [[0, 1], [0.5, 0.5], [0.25, 0.75]]
+    assert load_outputs(write(text), ("0", "1"), 2).probabilities.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    assert load_outputs(write(text), ("1", "0"), 2).probabilities.tolist() == [[0.5, 0.5], [0.75, 0.25]]
 
 
 def test_content_hash(write):

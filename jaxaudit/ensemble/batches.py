@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -25,13 +24,7 @@ class Block(NamedTuple):
 
 
 def _block_length(learner: SteppedLearner, steps: int, width: int) -> int:
-    """Steps a block: a whole epoch, rounded up to a power of two, where the table stays small.
-
-    One, where every step is dispatched by itself: XLA compiles a convolution inside a loop on a CPU to code 15 to 25
-    times slower than outside (jax issue 12868).
-    """
-    if learner.host_loop and jax.default_backend() == "cpu":
-        return 1
+    """Steps a block: a whole epoch, rounded up to a power of two, where the table stays small."""
     bound = max(1, TABLE_ENTRIES // (width * learner.batch_size))
     return 1 << min(max(steps - 1, 0).bit_length(), bound.bit_length() - 1)
 

@@ -10,14 +10,18 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.devices import place_models, place_pool
+from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.plan import Group, chunks, plan
 from jaxaudit.ensemble.program import init_chunk, run_block
 from jaxaudit.ensemble.width import choose_width
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import Learner, SteppedLearner
+from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps)."""
+"""`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
+
+Copies that fill a last chunk up count as done too, so `done` can end above `total`.
+"""
 
 
 def fit_many(
@@ -109,30 +113,41 @@ def _train_stepped(
 ) -> None:
     groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner)
     total = sum(learner.epochs * group.steps * len(group.rows) for group in groups)
+    progress(0, total)
     done = 0
-    progress(done, total)
-    wide = width or choose_width(learner, keys, membership, pool, groups).width
+
+    def advance(model_steps: int) -> None:
+        nonlocal done
+        done += model_steps
+        progress(done, total)
+
+    from_host = steps_from_host(learner)
+    wide = 1 if from_host else width or choose_width(learner, keys, membership, pool, groups).width
+    train = train_from_host if from_host else _train_chunk
     for group in groups:
         for rows in chunks(group.rows, wide, len(jax.local_devices())):
-            real = len(np.unique(rows))
-            for steps, states in _walk(keys[rows], membership[rows], pool, learner, group):
-                done += steps * real
-                progress(done, total)
+            states = train(learner, group, keys[rows], membership[rows], pool, advance)
             collect(rows, jax.vmap(learner.finish)(states))
 
 
-def _walk(keys: Array, rows: np.ndarray, pool: tuple[Array, Array], learner: SteppedLearner, group: Group) -> Any:
-    """Trains one chunk, yielding the steps taken and the states after every block."""
+def _train_chunk(
+    learner: SteppedLearner,
+    group: Group,
+    keys: Array,
+    rows: np.ndarray,
+    pool: tuple[Array, Array],
+    advance: Callable[[int], None],
+) -> TrainState:
     keys = place_models(keys)
     states = init_chunk(learner, keys)
-    yield 0, states
     for epoch in range(learner.epochs):
         for block in epoch_blocks(learner, group, keys, rows, epoch):
             tables = place_block(block, group)
             # Tables are made while the devices work on the block before; no more than one block is in flight.
             jax.block_until_ready(states)
             states = run_block(learner, states, *pool, *tables, block.steps, group.shared, group.uneven)
-            yield block.steps, states
+            advance(block.steps * len(rows))
+    return states
 
 
 def _train_whole(

@@ -1,4 +1,4 @@
-"""The compiled part of training: a chunk of models takes a block of steps."""
+"""The compiled part of training: a chunk of models takes a block of steps in one call."""
 
 from functools import partial
 from typing import Any
@@ -40,6 +40,8 @@ def run_block(
     `steps` is a run-time value, so one compilation serves every length; the block's length only bounds it.
     """
 
+    drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
+
     def step(state: Any, chosen: Array, weight: Array) -> Any:
         batch_inputs, batch_labels = chosen if shared else (inputs[chosen], labels[chosen])
         new = learner.step(state, batch_inputs, batch_labels, weight)
@@ -50,11 +52,13 @@ def run_block(
 
     def body(index: Array, states: Any) -> Any:
         chosen = indices[index]
+        if weights.shape[1] == 1:
+            # Products with a models axis of one are compiled to slower code than without it.
+            batch = (inputs[chosen], labels[chosen]) if shared else chosen[0]
+            return add_axis(step(drop_axis(states), batch, weights[index, 0]))
         if shared:
             batch = inputs[chosen], labels[chosen]
             return jax.vmap(step, in_axes=(0, None, 0))(states, batch, weights[index])
         return jax.vmap(step)(states, chosen, weights[index])
 
-    if indices.shape[0] == 1:
-        return body(jnp.int32(0), states)
     return jax.lax.fori_loop(0, steps, body, states)

@@ -1,6 +1,6 @@
 """What a learner is: two pure functions."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, Int, Key
 
@@ -28,6 +28,14 @@ class Learner(Protocol):
         ...
 
 
+class TrainState(NamedTuple):
+    """A model in training, as pytrees: its parameters, what else its module keeps, and its optimiser's state."""
+
+    params: Any
+    state: Any
+    optimizer: Any
+
+
 @runtime_checkable
 class SteppedLearner(Learner, Protocol):
     """A learner that trains by walking minibatches, so that many models can take each step together.
@@ -40,28 +48,42 @@ class SteppedLearner(Learner, Protocol):
         batch_size: records a step.
         batch_coupled: whether a record of weight 0 in a minibatch would still touch the result (batch
             normalisation): then only members are ever put into its minibatches.
-        host_loop: whether its steps are better driven from the host than inside a compiled loop.
+        convolves: whether it convolves: then a CPU takes its steps one at a time, driven from the host.
     """
 
     epochs: int
     batch_size: int
     batch_coupled: bool
-    host_loop: bool
+    convolves: bool
 
-    def init(self, key: Key[Array, ""]) -> Any:
+    def init(self, key: Key[Array, ""]) -> TrainState:
         """The training state before the first step."""
         ...
 
     def step(
         self,
-        state: Any,
+        state: TrainState,
         inputs: Float[Array, "batch ..."],
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
-    ) -> Any:
+    ) -> TrainState:
         """The training state after one minibatch, whose loss is the weighted mean over its records."""
         ...
 
-    def finish(self, state: Any) -> Any:
+    def gradient(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> tuple[Any, Any]:
+        """The first half of `step`: what `update` needs of the minibatch."""
+        ...
+
+    def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+        """The second half: `step(state, *batch) == update(state, *gradient(state, *batch))`."""
+        ...
+
+    def finish(self, state: TrainState) -> Any:
         """The parameters `log_probs` takes."""
         ...

@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.learners.learner import TrainState
 from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 
@@ -18,14 +19,6 @@ class NetworkParams(NamedTuple):
 
     params: Any
     state: Any
-
-
-class TrainState(NamedTuple):
-    """A network in training."""
-
-    params: Any
-    state: Any
-    optimizer: Any
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ class NetworkLearner:
     optimizer: optax.GradientTransformation
     epochs: int
     batch_size: int
-    host_loop: bool
+    convolves: bool
 
     @property
     def batch_coupled(self) -> bool:
@@ -49,6 +42,27 @@ class NetworkLearner:
         params, state = self.net.init(key)
         return TrainState(params, state, self.optimizer.init(params))
 
+    def gradient(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> tuple[Any, Any]:
+        """The gradient of the weighted mean loss, and the module's state after the batch."""
+
+        def loss(params: Any) -> tuple[Float[Array, ""], Any]:
+            logits, new_state = self.net.apply(params, state.state, inputs, True)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+            return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
+
+        return jax.grad(loss, has_aux=True)(state.params)
+
+    def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+        """The training state after an optimiser step along `gradient`."""
+        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
+        return TrainState(optax.apply_updates(state.params, updates), module_state, optimizer)
+
     def step(
         self,
         state: TrainState,
@@ -56,14 +70,7 @@ class NetworkLearner:
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
     ) -> TrainState:
-        def loss(params: Any) -> tuple[Float[Array, ""], Any]:
-            logits, new_state = self.net.apply(params, state.state, inputs, True)
-            losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-            return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
-
-        gradient, module_state = jax.grad(loss, has_aux=True)(state.params)
-        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
-        return TrainState(optax.apply_updates(state.params, updates), module_state, optimizer)
+        return self.update(state, *self.gradient(state, inputs, labels, weights))
 
     def finish(self, state: TrainState) -> NetworkParams:
         return NetworkParams(state.params, state.state)
@@ -118,7 +125,7 @@ def network(
     if epochs < 1 or batch_size < 1:
         raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
     net = pure_module(factory, input_shape, classes)
-    return NetworkLearner(net, optimizer, epochs, batch_size, host_loop=_convolves(net, input_shape))
+    return NetworkLearner(net, optimizer, epochs, batch_size, convolves=_convolves(net, input_shape))
 
 
 def _convolves(net: PureModule, input_shape: tuple[int, ...]) -> bool:

@@ -1,0 +1,89 @@
+"""Training one model step by step from the host: what convolutions on a CPU need.
+
+XLA compiles a convolution inside a loop on a CPU to code 15 to 25 times slower than outside (jax issue 12868). And one
+compiled step that both differentiates and updates copies the optimiser's arrays before overwriting them: three
+programs, of which the first only reads, take little more than half the time for a network of some million parameters.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Key
+
+from jaxaudit.ensemble.batches import epoch_blocks
+from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.program import init_chunk
+from jaxaudit.learners.learner import SteppedLearner, TrainState
+
+
+def steps_from_host(learner: SteppedLearner) -> bool:
+    """Whether this learner's steps are dispatched one by one here."""
+    return learner.convolves and jax.default_backend() == "cpu" and len(jax.local_devices()) == 1
+
+
+def train_from_host(
+    learner: SteppedLearner,
+    group: Group,
+    keys: Key[Array, " one"],
+    rows: Bool[np.ndarray, "one examples"],
+    pool: tuple[Array, Array],
+    advance: Callable[[int], None],
+) -> TrainState:
+    """The trained state of one model, with a leading axis of one; calls `advance(1)` after every step."""
+    state = jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys))
+    update = _update_at_once if _optimizer_reads_params(learner, state) else _update_in_parts
+    for epoch in range(learner.epochs):
+        for block in epoch_blocks(learner, group, keys, rows, epoch):
+            indices = block.indices if group.shared else block.indices[:, 0]
+            for chosen, weight in zip(indices[: block.steps], block.weights[: block.steps, 0], strict=True):
+                if weight.any():
+                    made = _gradient(learner, state, *pool, jnp.asarray(chosen), jnp.asarray(weight))
+                    state = update(learner, state, *made)
+                    jax.block_until_ready(state)
+                advance(1)
+    return jax.tree.map(lambda leaf: leaf[None], state)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _gradient(
+    learner: SteppedLearner, state: TrainState, inputs: Array, labels: Array, chosen: Array, weight: Array
+) -> Any:
+    return learner.gradient(state, inputs[chosen], labels[chosen], weight)
+
+
+def _update_in_parts(learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+    optimizer = state.optimizer
+    # The parameters go first: their update reads the old optimiser state, which is then free to be overwritten.
+    params = _update_params(learner, state.params, optimizer, gradient)
+    return TrainState(params, module_state, _update_optimizer(learner, params, optimizer, gradient))
+
+
+@partial(jax.jit, static_argnames="learner", donate_argnames="state")
+def _update_at_once(learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+    return learner.update(state, gradient, module_state)
+
+
+@partial(jax.jit, static_argnames="learner", donate_argnames="params")
+def _update_params(learner: SteppedLearner, params: Any, optimizer: Any, gradient: Any) -> Any:
+    return learner.update(TrainState(params, None, optimizer), gradient, None).params
+
+
+@partial(jax.jit, static_argnames="learner", donate_argnames="optimizer")
+def _update_optimizer(learner: SteppedLearner, params: Any, optimizer: Any, gradient: Any) -> Any:
+    return learner.update(TrainState(params, None, optimizer), gradient, None).optimizer
+
+
+def _optimizer_reads_params(learner: SteppedLearner, state: TrainState) -> bool:
+    """Whether the new optimiser state depends on the parameters, by following the update's program backwards."""
+    traced = jax.make_jaxpr(lambda state, gradient: learner.update(state, gradient, None).optimizer)
+    jaxpr = traced(state, state.params).jaxpr
+    live = {id(variable) for variable in jaxpr.outvars}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in live for variable in equation.outvars):
+            live.update(id(variable) for variable in equation.invars)
+    params = len(jax.tree.leaves(state.params))
+    return any(id(variable) in live for variable in jaxpr.invars[:params])

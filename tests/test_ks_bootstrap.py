@@ -45,7 +45,7 @@ def on_device(key, first, second, replicates, paired):
     return _compiled(key, jnp.asarray(first), jnp.asarray(second)[None], replicates=replicates, paired=paired)[:, 0]
 
 
-_compiled = jax.jit(bootstrap_by_sort, static_argnames=("replicates", "paired"))
+_compiled: Any = jax.jit(bootstrap_by_sort, static_argnames=("replicates", "paired"))
 
 
 BOTH_PATHS = pytest.mark.parametrize("bootstrap", [on_host, on_device])

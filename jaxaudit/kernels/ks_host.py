@@ -1,6 +1,6 @@
 """The widest gap of two empirical distribution functions, on the host, in integers, without a sort.
 
-XLA's CPU sort is some ten times slower than NumPy's, and even NumPy's sort is most of the time of a
+XLA's CPU sort is 8 to 50 times slower than NumPy's, by machine, and even NumPy's is a large part of the time of a
 Kolmogorov-Smirnov distance. A sort does too much: the gap is needed only where it may be the widest. So the keys
 are counted in buckets (one `bincount` a sample), which gives the exact gap at every bucket's end. Inside a
 bucket the gap rises above its start by at most the first sample's share of that bucket and falls below it by at
@@ -90,7 +90,7 @@ def _by_splitting(
             return int(after[place]), floor[place >> bits] | unsigned(place & ((1 << bits) - 1))
         before = after - change
         open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
-        first_open, second_open = open_[first_bucket], open_[second_bucket]
+        first_open, second_open = open_.take(first_bucket), open_.take(second_bucket)
         remain = int(np.count_nonzero(first_open)) + int(np.count_nonzero(second_open))
         kept = np.flatnonzero(open_)
         if work + remain > limit and _bits_to_split(remain, kept.size, width) < width:
@@ -98,8 +98,10 @@ def _by_splitting(
         rank = np.zeros(buckets, unsigned)
         rank[kept] = np.arange(kept.size, dtype=unsigned) << shift
         within = (unsigned(1) << shift) - unsigned(1)
-        first = rank[first_bucket[first_open]] | (first[first_open] & within)
-        second = rank[second_bucket[second_open]] | (second[second_open] & within)
+        # `compress`, not a boolean index: several times faster where about half is kept.
+        first, second = np.compress(first_open, first), np.compress(second_open, second)
+        first = rank.take(_buckets(first, shift)) | (first & within)
+        second = rank.take(_buckets(second, shift)) | (second & within)
         low_bits = (kept & ((1 << bits) - 1)).astype(unsigned) << shift
         floor, start = floor[kept >> bits] | low_bits, before[kept]
 

@@ -18,7 +18,7 @@ from jaxaudit.audits.pool import (
     target_row,
 )
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.outputs import Outputs
+from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import Progress, fit_many, log_probs_many
 from jaxaudit.errors import InputError
@@ -62,8 +62,9 @@ def audit_ks(
 ) -> KSAudit:
     """Has each target forgotten the query set? Liu & Tsaftaris (2020), algorithm 1, over replicates.
 
-    Trains `replicates` query models, calibration models and copies of every simulated target, each with its own
-    seed, and `controls` models on both sets together; all in one `fit_many`.
+    Trains `replicates` query models and calibration models, `controls` models on both sets together, and one model
+    for every simulated target, each with its own seed; all in one `fit_many`. A target, simulated or not, is one
+    model: it stands in every replicate against another pair of shadow models.
 
     Args:
         key: random key; everything follows from it.
@@ -99,10 +100,7 @@ def audit_ks(
         "query": [query_row(pool) for _ in range(replicates)],
         "calibration": [calibration_row(generator, pool, subsample) for _ in range(replicates)],
         "control": [control_row(pool) for _ in range(controls)],
-        **{
-            f"target {index}": [target_row(generator, pool, target)] * replicates
-            for index, target in enumerate(simulated)
-        },
+        **{f"target {index}": [target_row(generator, pool, target)] for index, target in enumerate(simulated)},
     }
     trained = _train(jax.random.fold_in(key, 1), pool, roles, learner, width, progress)
     query_models, calibration_models = trained["query"].confidences, trained["calibration"].confidences
@@ -115,8 +113,8 @@ def audit_ks(
     shared = _shared_checks(query, calibration, trained, floor, control_rhos, min_accuracy)
     results = []
     for index, file in enumerate(outputs):
-        own = file.probabilities[np.arange(len(query)), query.labels][None]
-        compared = [_at_resolution(c, file) for c in (query_models, calibration_models, own)]
+        own = confidence_of(file, query.labels)[None]
+        compared = [match_precision(c, file) for c in (query_models, calibration_models, own)]
         ratio = rho(jax.random.fold_in(bootstrap, controls + index), *compared, level=level)
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         related = preflight.target_accuracy(accuracy, query.labels, file.name)
@@ -183,13 +181,6 @@ def _shared_checks(
         preflight.tied_confidences(np.concatenate([query_models.confidences, calibration_models.confidences])),
         preflight.positive_control(controls),
     )
-
-
-def _at_resolution(confidences: np.ndarray, file: Outputs) -> np.ndarray:
-    """Confidences as coarse as the file's: else its rounding alone would part it from the shadow models."""
-    if file.dtype == "float16":
-        confidences = confidences.astype(np.float16).astype(np.float32)
-    return confidences if file.decimals is None else np.round(confidences, file.decimals)
 
 
 def _truth(row: Bool[np.ndarray, " examples"], pool: Pool) -> Truth:

@@ -36,7 +36,7 @@ class TargetResult:
         because: why, in one sentence.
         paper_rule: the paper's own verdict from one number, the median of rho.
         checks: everything that was checked, for all targets and for this one.
-        confidences: `float32[rows, n]`, what the metric compared (one row for a file, else one a replicate).
+        confidences: `float32[1, n]`, the target's probability of each query record's ground-truth class.
     """
 
     name: str
@@ -46,7 +46,7 @@ class TargetResult:
     because: str
     paper_rule: Verdict
     checks: tuple[Check, ...]
-    confidences: Float[np.ndarray, "rows n"]
+    confidences: Float[np.ndarray, "1 n"]
 
 
 @dataclass(frozen=True, eq=False)

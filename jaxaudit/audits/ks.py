@@ -20,7 +20,7 @@ from jaxaudit.audits.pool import (
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
 from jaxaudit.data.overlap import refuse_overlap
-from jaxaudit.ensemble import Progress, fit_many, log_probs_many
+from jaxaudit.ensemble import Progress, fit_many, log_probs_many, measure_width
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import ks_distance
 from jaxaudit.learners import Learner
@@ -102,7 +102,11 @@ def audit_ks(
         "control": [control_row(pool) for _ in range(controls)],
         **{f"target {index}": [target_row(generator, pool, target)] for index, target in enumerate(simulated)},
     }
-    trained = _train(jax.random.fold_in(key, 1), pool, roles, learner, width, progress)
+    membership = np.concatenate([row for rows in roles.values() for row in rows])
+    keys = jax.random.split(jax.random.fold_in(key, 1), len(membership))
+    if width is None:
+        width = measure_width(keys, membership, pool.examples.inputs, pool.examples.labels, learner).width
+    trained = _by_role(roles, _train(keys, membership, pool, learner, width, progress))
     query_models, calibration_models = trained["query"].confidences, trained["calibration"].confidences
     bootstrap = jax.random.fold_in(key, 2)
     control_rhos = [
@@ -118,45 +122,43 @@ def audit_ks(
         ratio = rho(jax.random.fold_in(bootstrap, controls + index), *compared, level=level)
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         related = preflight.target_accuracy(accuracy, query.labels, file.name)
-        checks = shared if allow_unrelated_target else (*shared, related)
-        results.append(_judge(file.name, None, ratio, checks, compared[2]))
+        checks = (*shared, preflight.tied_confidences(np.concatenate(compared)))
+        results.append(_judge(file.name, None, ratio, checks if allow_unrelated_target else (*checks, related), own))
     for index, target in enumerate(simulated):
         own = trained[f"target {index}"].confidences
         at = controls + len(outputs) + index
         ratio = rho(jax.random.fold_in(bootstrap, at), query_models, calibration_models, own, level=level)
         truth = _truth(roles[f"target {index}"][0][0], pool)
-        results.append(_judge(target.name, truth, ratio, shared, own))
-    return KSAudit(tuple(results), floor, query_models, calibration_models, query.labels)
+        tied = preflight.tied_confidences(np.concatenate([query_models, calibration_models, own]))
+        results.append(_judge(target.name, truth, ratio, (*shared, tied), own))
+    return KSAudit(tuple(results), floor, query_models, calibration_models, query.labels, width)
 
 
 def _train(
-    key: Key[Array, ""],
+    keys: Key[Array, " models"],
+    membership: Bool[np.ndarray, "models examples"],
     pool: Pool,
-    roles: dict[str, list[Bool[np.ndarray, "1 examples"]]],
     learner: Learner,
-    width: int | None,
+    width: int,
     progress: Progress | None,
-) -> dict[str, Trained]:
-    """Trains every model of every role at once and keeps what it says of the pool."""
-    membership = np.concatenate([row for rows in roles.values() for row in rows])
-    labels = pool.examples.labels
-    everyone = np.arange(len(labels))
+) -> Trained:
+    """Trains all models at once and keeps what they say of the pool."""
+    inputs, labels = pool.examples.inputs, pool.examples.labels
 
     def score(params: Any) -> tuple[np.ndarray, np.ndarray]:
-        log_probs = log_probs_many(learner, params, pool.examples.inputs)
-        confidences = np.exp(log_probs[:, everyone[pool.query], labels[pool.query]])
-        return confidences, log_probs.argmax(axis=2) == labels
+        log_probs = log_probs_many(learner, params, inputs)
+        of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
+        return np.exp(of_label[:, pool.query]), log_probs.argmax(axis=2) == labels
 
-    keys = jax.random.split(key, len(membership))
-    inputs = pool.examples.inputs
     confidences, hits = fit_many(keys, membership, inputs, labels, learner, width=width, then=score, progress=progress)
     own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
-    on_query = hits[:, pool.query].mean(axis=1)
+    return Trained(confidences, own, hits[:, pool.query].mean(axis=1))
+
+
+def _by_role(roles: dict[str, list[Bool[np.ndarray, "1 examples"]]], models: Trained) -> dict[str, Trained]:
     ends = np.cumsum([len(rows) for rows in roles.values()])
-    return {
-        role: Trained(confidences[end - len(rows) : end], own[end - len(rows) : end], on_query[end - len(rows) : end])
-        for (role, rows), end in zip(roles.items(), ends, strict=True)
-    }
+    spans = [slice(end - len(rows), end) for rows, end in zip(roles.values(), ends, strict=True)]
+    return {role: Trained(*(array[span] for array in models)) for role, span in zip(roles, spans, strict=True)}
 
 
 def _shared_checks(
@@ -178,7 +180,6 @@ def _shared_checks(
         preflight.distances_apart(apart, floor),
         preflight.query_size(len(query), apart),
         preflight.class_coverage(query.labels, calibration.labels, query.class_names),
-        preflight.tied_confidences(np.concatenate([query_models.confidences, calibration_models.confidences])),
         preflight.positive_control(controls),
     )
 

@@ -58,6 +58,7 @@ class KSAudit:
         noise_floor: KS distances between query models that differ by their seed.
         query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision.
         labels: the query set's labels.
+        width: how many models were trained side by side.
     """
 
     targets: tuple[TargetResult, ...]
@@ -65,3 +66,4 @@ class KSAudit:
     query_confidences: Float[np.ndarray, "replicates n"]
     calibration_confidences: Float[np.ndarray, "replicates n"]
     labels: np.ndarray
+    width: int

@@ -13,9 +13,11 @@ from jaxaudit.ensemble.devices import place_models, place_pool
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.plan import Group, chunks, plan
 from jaxaudit.ensemble.program import init_chunk, run_block
-from jaxaudit.ensemble.width import choose_width
+from jaxaudit.ensemble.width import WidthChoice, choose_width
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+
+WHOLE_FIT_WIDTH = 16
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
@@ -74,6 +76,29 @@ def fit_many(
     train(keys, membership, pool, learner, width, progress or _silent, partial(_collect, results, then))
     order = np.argsort(np.concatenate([rows for rows, _ in results]), kind="stable")
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[tree for _, tree in results])
+
+
+def measure_width(
+    keys: Key[Array, " models"],
+    membership: Bool[np.ndarray, "models examples"],
+    inputs: Float[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    learner: Learner,
+) -> WidthChoice:
+    """The width `fit_many` would choose for these models, with its measurements: see `choose_width`.
+
+    Choose once and pass the width on where several calls, or a later repetition, must give the same numbers.
+    """
+    membership = np.asarray(membership)
+    _check(keys, membership, len(inputs), len(labels))
+    if not isinstance(learner, SteppedLearner):
+        return WidthChoice(WHOLE_FIT_WIDTH, {})
+    if steps_from_host(learner):
+        return WidthChoice(1, {})
+    pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
+    return choose_width(
+        learner, keys, membership, pool, plan(np.asarray(jax.random.key_data(keys)), membership, learner)
+    )
 
 
 def _check(keys: Array, membership: np.ndarray, inputs: int, labels: int) -> None:
@@ -161,7 +186,7 @@ def _train_whole(
 ) -> None:
     done, total = 0, len(membership)
     progress(done, total)
-    for rows in chunks(np.arange(total), width or 16, len(jax.local_devices())):
+    for rows in chunks(np.arange(total), width or WHOLE_FIT_WIDTH, len(jax.local_devices())):
         weights = place_models(membership[rows].astype(np.float32))
         collect(rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
         done += len(np.unique(rows))

@@ -1,0 +1,5 @@
+"""The command line: the only place that prints, makes a random key from a seed, or turns a string into a choice."""
+
+from jaxaudit.cli.app import main
+
+__all__ = ["main"]

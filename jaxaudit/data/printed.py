@@ -34,7 +34,7 @@ class _Jitter(NamedTuple):
     ink: np.ndarray  # gray level of the digit
 
 
-def printed_digits(records: int = 6000, size: int = 28, seed: int = SEED) -> Examples:
+def printed_digits(records: int = 2000, size: int = 28, seed: int = SEED) -> Examples:
     """Printed digits, light on dark: `uint8[records, size, size]`, to handwritten ones as SVHN is to MNIST.
 
     Rendered from the 21 TrueType fonts that matplotlib ships and that have digits (DejaVu, STIX, Computer

@@ -49,23 +49,27 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     (2, 3)
     """
 
-    def build(key: Key[Array, ""]) -> nnx.Module:
-        return factory(input_shape, classes, rngs=nnx.Rngs(key))
-
     name = getattr(factory, "__qualname__", repr(factory))
+
+    def build(key: Key[Array, ""]) -> nnx.Module:
+        module = factory(input_shape, classes, rngs=nnx.Rngs(key))
+        if not isinstance(module, nnx.Module):
+            raise InputError(
+                f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module; wrap a Linen "
+                "module in flax.nnx.bridge.ToNNX."
+            )
+        return module
+
     abstract_key = jax.eval_shape(jax.random.key, 1)
     try:
         module = nnx.eval_shape(build, abstract_key)
-    except TypeError as error:
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise InputError(
-            f"the model factory {name} could not build a network: {error}. It is called as "
-            f"{name}(input_shape={input_shape}, classes={classes}, rngs=...)."
+            f"the model factory {name} could not build a network: {_first_line(error)}. It is called as "
+            f"{name}(input_shape={input_shape}, classes={classes}, rngs=...); does it suit records of that shape?"
         ) from error
-    if not isinstance(module, nnx.Module):
-        raise InputError(
-            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module; wrap a Linen "
-            "module in flax.nnx.bridge.ToNNX."
-        )
     module.train()
     train_graph, _, _ = nnx.split(module, nnx.Param, ...)
     module.eval()
@@ -94,12 +98,20 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
         return net.apply(params, state, x, False)[0]
 
     try:
-        shape = jax.eval_shape(forward, jax.eval_shape(jax.random.key, 1), inputs).shape
-    except (TypeError, ValueError) as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise InputError(f"the model {name} does not accept records of shape {input_shape}: {first_line}") from error
-    if shape != (2, classes):
+        outputs = jax.eval_shape(forward, jax.eval_shape(jax.random.key, 1), inputs)
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise InputError(
-            f"the model {name} maps 2 records to outputs of shape {shape}; it must return logits of shape "
+            f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
+        ) from error
+    shape = getattr(outputs, "shape", None)
+    if shape != (2, classes):
+        found = f"a {type(outputs).__name__}" if shape is None else f"outputs of shape {shape}"
+        raise InputError(
+            f"the model {name} maps 2 records to {found}; it must return logits of shape "
             f"(2, {classes}), one column a class."
         )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

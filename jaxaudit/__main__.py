@@ -1,0 +1,6 @@
+"""`python -m jaxaudit`."""
+
+from jaxaudit.cli import main
+
+if __name__ == "__main__":
+    main()

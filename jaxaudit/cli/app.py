@@ -1,0 +1,63 @@
+"""The `jaxaudit` command: its sub-commands, and what becomes of errors."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from jaxaudit.cli.ks import ks
+from jaxaudit.errors import InputError
+from jaxaudit.version import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(ks)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"jaxaudit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """What does a trained classifier still remember?
+
+    `jaxaudit ks` asks whether it has forgotten a data set. Try it without options: it needs no data and about a minute.
+
+    Exit status: 0 done, whatever the verdict; 2 something you gave cannot be used; 1 a failure of the program;
+    3 a verdict you asked to fail on.
+    """
+
+
+def main() -> None:
+    """Runs the command; an `InputError` becomes one line and status 2, any other error one line and status 1."""
+    try:
+        app()
+    except InputError as error:
+        _stop(f"Error: {error}", 2)
+    except KeyboardInterrupt:
+        _stop("Interrupted: nothing was written.", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("JAXAUDIT_DEBUG"):
+            raise
+        _stop(f"Failed: {type(error).__name__}: {error} (set JAXAUDIT_DEBUG=1 for the traceback)", 1)
+
+
+def _stop(message: str, status: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(status)

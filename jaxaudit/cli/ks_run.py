@@ -1,0 +1,174 @@
+"""What `jaxaudit ks` does between its options and its result."""
+
+import datetime
+import enum
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxaudit.audits.ks import audit_ks
+from jaxaudit.audits.ks_result import KSAudit
+from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.cli.inputs import default_targets, match, parse_image_size, parse_target_data, read_examples, simulate
+from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.data import Examples, is_image
+from jaxaudit.data.outputs import Outputs, load_outputs
+from jaxaudit.errors import InputError
+from jaxaudit.learners import network
+from jaxaudit.report.ks_json import ks_json
+from jaxaudit.report.provenance import describe_examples, describe_machine
+from jaxaudit.report.run_directory import write
+
+Options = dict[str, Any]
+
+USUAL = {"hidden": "512,256,128", "epochs": 15, "image_size": "28x28"}
+DEMONSTRATION = {
+    "query": "digits",
+    "calibration": "printed-digits",
+    "model": "mlp",
+    "hidden": "256",
+    "epochs": 40,
+    "image_size": "8x8",
+}
+"""What a run without data uses: both sets come with the package, and 8x8 is how the digits are stored."""
+
+
+def run(options: Options) -> tuple[dict[str, Any], KSAudit]:
+    """The result of `jaxaudit ks` with these options, as a JSON object and as it is."""
+    started = time.time()
+    options = _with_defaults(options)
+    size = parse_image_size(options["image_size"])
+
+    def read(name: str) -> Examples:
+        return read_examples(name, options["data_dir"], size, options["gray"], options["field_strength"])
+
+    query = read(options["query"])
+    calibration = match(
+        query,
+        read(options["calibration"]),
+        drop_shared=options["drop_overlap"],
+        drop_classes=options["drop_unshared"],
+    )
+    outputs = [load_outputs(path, query.class_names, len(query), options["target_kind"]) for path in options["target"]]
+    simulated = _simulated(options, query, calibration, read)
+    options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
+    learner = network(
+        make_factory(options["model"], options["hidden"]),
+        query.inputs.shape[1:],
+        len(query.class_names),
+        optimizer=make_optimizer(options["optimizer"], options["learning_rate"]),
+        epochs=options["epochs"],
+        batch_size=options["batch_size"],
+    )
+    work = {**_plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
+    say(
+        f"training {2 * options['replicates'] + options['controls'] + len(simulated)} {options['model']} models on "
+        f"{jax.default_backend()}, {options['epochs']} epochs each"
+    )
+    with progress_on_stderr("training") as progress:
+        audit = audit_ks(
+            jax.random.key(options["seed"]),
+            query,
+            calibration,
+            learner,
+            outputs=outputs,
+            simulated=simulated,
+            replicates=options["replicates"],
+            controls=options["controls"],
+            subsample=options["subsample"],
+            level=options["level"],
+            min_accuracy=options["min_accuracy"],
+            allow_unrelated_target=options["allow_unrelated_target"],
+            width=options["width"] or recall_width(work),
+            progress=progress,
+        )
+    if options["width"] is None:
+        options["width"] = audit.width
+        remember_width(work, audit.width)
+    extra = {part.examples.content_hash: part.examples for target in simulated for part in target.parts}
+    return ks_json(audit, _provenance(options, query, calibration, list(extra.values()), outputs, started)), audit
+
+
+def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
+    """Writes the run directory: the JSON result, and every model's confidences on the query set."""
+    targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
+    arrays = {
+        "query": audit.query_confidences,
+        "calibration": audit.calibration_confidences,
+        "labels": audit.labels,
+        **targets,
+    }
+    write(directory, result, arrays)
+    say(f"written: {directory}/result.json and {directory}/confidences.npz")
+
+
+def _with_defaults(options: Options) -> Options:
+    if (options["query"] is None) != (options["calibration"] is None):
+        given, missing = ("query", "calibration") if options["calibration"] is None else ("calibration", "query")
+        raise InputError(f"--{given} needs --{missing}: shadow models are trained on both sets.")
+    defaults = {"target": [], "target_data": [], **(DEMONSTRATION if options["query"] is None else USUAL)}
+    return {name: defaults.get(name) if value is None else value for name, value in options.items()}
+
+
+def _simulated(options: Options, query: Examples, calibration: Examples, read: Any) -> list[SimulatedTarget]:
+    if not options["target_data"]:
+        return [] if options["target"] else default_targets(query, calibration)
+    own = {options["query"]: query, options["calibration"]: calibration}
+    parts = []
+    for name, fraction in map(parse_target_data, options["target_data"]):
+        parts.append(Part(own[name] if name in own else read(name), fraction))
+    return [simulate(parts)]
+
+
+def _provenance(
+    options: Options,
+    query: Examples,
+    calibration: Examples,
+    extra: list[Examples],
+    outputs: list[Outputs],
+    started: float,
+) -> dict[str, Any]:
+    others = [examples for examples in extra if examples not in (query, calibration)]
+    return {
+        **describe_machine(),
+        "command": _command(options),
+        "seed": options["seed"],
+        "options": _plain(options),
+        "data": {
+            "query": describe_examples(query),
+            "calibration": describe_examples(calibration),
+            "target_data": [describe_examples(examples) for examples in others],
+        },
+        "targets": [{"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in outputs],
+        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.time() - started, 1),
+    }
+
+
+def _plain(options: Options) -> Options:
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [plain(one) for one in value]
+        return value.value if isinstance(value, enum.Enum) else str(value) if isinstance(value, Path) else value
+
+    return {name: plain(value) for name, value in options.items()}
+
+
+def _command(options: Options) -> list[str]:
+    """The command line that repeats this run."""
+    words = ["jaxaudit", "ks"]
+    for name, value in _plain(options).items():
+        flag = f"--{name.replace('_', '-')}"
+        if name == "gray":
+            words.append("--gray" if value else "--color")
+        elif value is True:
+            words.append(flag)
+        elif isinstance(value, list):
+            words += [word for one in value for word in (flag, str(one))]
+        elif value not in (None, False):
+            words += [flag, str(value)]
+    return words

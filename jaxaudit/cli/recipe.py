@@ -1,0 +1,66 @@
+"""From the words on the command line to a learner."""
+
+import importlib
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jaxaudit.errors import InputError
+
+DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
+
+
+def make_factory(name: str, hidden: str) -> Any:
+    """The model factory that `--model` names: a built-in design or `package.module:factory`."""
+    from jaxaudit import models
+
+    if name == "mlp":
+        return partial(models.MLP, hidden=parse_hidden(hidden))
+    if name == "liu-cnn":
+        return models.LiuCNN
+    if name == "medical-cnn":
+        return models.MedicalCNN
+    if ":" not in name:
+        raise InputError(
+            f"--model {name} is not one of {', '.join(DESIGNS)}; your own Flax module is named package.module:factory."
+        )
+    return _import(name)
+
+
+def parse_hidden(text: str) -> tuple[int, ...]:
+    """Layer widths, from `512,256,128`; an empty text is no hidden layer."""
+    try:
+        widths = tuple(int(width) for width in text.split(",") if width.strip())
+    except ValueError:
+        widths = (0,)
+    if any(width < 1 for width in widths):
+        raise InputError(f"--hidden {text} must be whole numbers above 0 with commas between, such as 512,256,128.")
+    return widths
+
+
+def _import(name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--model {name}: there is no module {error.name!r}; is its folder the current one, or is it installed?"
+        ) from error
+    except Exception as error:
+        raise InputError(f"--model {name}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError as error:
+        raise InputError(f"--model {name}: module {module_name} has no {attribute!r}.") from error
+
+
+def make_optimizer(name: str, learning_rate: float) -> Any:
+    """The Optax transformation that `--optimizer` names; Adam has the paper's b1 = 0.5, b2 = 0.999."""
+    import optax
+
+    if not learning_rate > 0:
+        raise InputError(f"--learning-rate must be above 0, got {learning_rate:g}.")
+    return optax.adam(learning_rate, b1=0.5, b2=0.999) if name == "adam" else optax.sgd(learning_rate)

@@ -1,0 +1,63 @@
+"""The `ks` answer as one JSON object; its shape is fixed by `ks.schema.json` beside this file."""
+
+import math
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from jaxaudit.audits.ks_result import KSAudit, TargetResult
+from jaxaudit.metrics.checks import Check
+
+SCHEMA = "jaxaudit.ks/1"
+
+
+def ks_json(audit: KSAudit, provenance: dict[str, Any]) -> dict[str, Any]:
+    """The object `jaxaudit ks --json` prints: numbers JSON cannot hold (no interval, no ratio) are null."""
+    return {
+        "schema": SCHEMA,
+        "targets": [_target(target) for target in audit.targets],
+        "noise_floor": {
+            "median": _number(np.median(audit.noise_floor)) if len(audit.noise_floor) else None,
+            "max": _number(np.max(audit.noise_floor)) if len(audit.noise_floor) else None,
+            "values": _numbers(audit.noise_floor),
+        },
+        "provenance": provenance,
+    }
+
+
+def ks_schema() -> str:
+    """The JSON Schema of that object, as text."""
+    return (files("jaxaudit.report") / "ks.schema.json").read_text(encoding="utf-8")
+
+
+def _target(target: TargetResult) -> dict[str, Any]:
+    truth = target.truth
+    return {
+        "name": target.name,
+        "truth": truth
+        and {"used_fraction": truth.used_fraction, "training_records": truth.records, "expected": truth.expected},
+        "rho": {
+            "median": _number(target.rho.median),
+            "low": _number(target.rho.low),
+            "high": _number(target.rho.high),
+            "values": _numbers(target.rho.values),
+        },
+        "ks": {"target": _numbers(target.rho.distances), "calibration": _numbers(target.rho.calibration_distances)},
+        "verdict": target.verdict,
+        "because": target.because,
+        "paper_rule": target.paper_rule,
+        "checks": [_check(check) for check in target.checks],
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {**check._asdict(), "value": _number(check.value), "threshold": _number(check.threshold)}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _numbers(values: np.ndarray) -> list[float | None]:
+    return [_number(value) for value in values]

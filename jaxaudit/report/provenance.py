@@ -1,0 +1,35 @@
+"""What must be known to repeat a run."""
+
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import jax
+
+from jaxaudit.data import Examples
+from jaxaudit.version import __version__
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Versions and devices."""
+    devices = jax.local_devices()
+    return {
+        "jaxaudit": __version__,
+        "versions": {name: version(name) for name in _PACKAGES},
+        "python": platform.python_version(),
+        "device": f"{devices[0].platform}: {devices[0].device_kind}",
+        "devices": len(devices),
+    }
+
+
+def describe_examples(examples: Examples) -> dict[str, Any]:
+    """A data set by name, size and content hash."""
+    return {
+        "name": examples.name,
+        "records": len(examples),
+        "shape": list(examples.inputs.shape[1:]),
+        "classes": len(examples.class_names),
+        "content_hash": examples.content_hash,
+    }

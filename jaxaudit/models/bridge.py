@@ -80,7 +80,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
         _, params, state = nnx.split(build(key), nnx.Param, ...)
         return params, state
 
-    def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Array, Any]:
+    def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         net: Any = nnx.merge(train_graph if training else eval_graph, params, state, copy=True)
         logits = net(inputs)
         return (logits, nnx.state(net, nnx.Not(nnx.Param))) if training else (logits, state)

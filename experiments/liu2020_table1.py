@@ -134,11 +134,26 @@ def main() -> None:
         "calibration_distances": [float(value) for value in result.targets[0].rho.calibration_distances],
         "checks": [check._asdict() for check in result.targets[0].checks],
     }
+    record["sentence"] = sentence(record["columns"])
     name = f"liu2020_table1-{arguments.size}-{device_slug()}"
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     (arguments.out / f"{name}.md").write_text(table(record))
     print(table(record))
+
+
+def sentence(columns: list[dict]) -> str:
+    """How often each rule was right, and where the paper's was not."""
+    verdicts = [column["verdict"] for column in columns]
+    right = sum(verdict == column["expected"] for verdict, column in zip(verdicts, columns, strict=True))
+    undecided = verdicts.count("inconclusive")
+    wrong = [column for column in columns if column["paper_rule"] != column["expected"]]
+    where = ", ".join(f"{column['name']} (rho {column['rho']:.2f})" for column in wrong)
+    return (
+        f"Table 1 again: the paper's rule is right for {len(columns) - len(wrong)} of {len(columns)} targets"
+        + (f" and wrong for {where}" if wrong else "")
+        + f"; the verdict is right for {right}, inconclusive for {undecided}, wrong for {len(columns) - right - undecided}."
+    )
 
 
 def table(record: dict) -> str:
@@ -166,15 +181,7 @@ def table(record: dict) -> str:
         f"- {'passed' if check['passed'] else 'FAILED'}: {check['name']}: {check['message']}"
         for check in record["checks"]
     ]
-    right = sum(column["paper_rule"] == column["expected"] for column in record["columns"])
-    verdicts = [column["verdict"] for column in record["columns"]]
-    good = sum(verdict == column["expected"] for verdict, column in zip(verdicts, record["columns"], strict=True))
-    open_ones = verdicts.count("inconclusive")
-    lines += [
-        "",
-        f"The paper's rule is right for {right} of {len(verdicts)} targets; the verdict is right for {good}, "
-        f"inconclusive for {open_ones} and wrong for {len(verdicts) - good - open_ones}.",
-    ]
+    lines += ["", record["sentence"]]
     return "\n".join(lines) + "\n"
 
 

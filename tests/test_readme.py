@@ -1,0 +1,48 @@
+"""README.md says what the program does."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import readme_sections as sections
+
+
+def test_help_is_up_to_date():
+    shown = sections.section(sections.README.read_text(encoding="utf-8"), "help")
+    assert shown == sections.help_section(), "run python tests/readme_sections.py"
+
+
+def test_headline_is_up_to_date():
+    shown = sections.section(sections.README.read_text(encoding="utf-8"), "headline")
+    assert shown == sections.headline_section(), "run python tests/readme_sections.py"
+
+
+def test_python_example_runs(tmp_path):
+    """The six lines, on small generated files of the names they use and for a few steps."""
+    code = re.search(r"```python\n(.*?)```", sections.README.read_text(encoding="utf-8"), re.DOTALL)
+    assert code
+    assert len(code[1].strip().splitlines()) == 6
+    rng = np.random.default_rng(3)
+    labels = np.arange(60) % 5
+    names = np.array([f"class {k}" for k in range(5)])
+
+    def images(low: int) -> np.ndarray:
+        noise = rng.integers(low, low + 60, (60, 28, 28))
+        noise[np.arange(60), :, labels * 5] += 120
+        return noise.astype(np.uint8)
+
+    np.savez(tmp_path / "hospital_b.npz", images=images(0), labels=labels, class_names=names)
+    from PIL import Image
+
+    for index, image in enumerate(images(40)):
+        folder = tmp_path / "hospital_a" / names[labels[index]]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{index}.png")
+    outputs = rng.dirichlet(np.ones(5), 60)
+    np.savetxt(tmp_path / "outputs.csv", outputs, delimiter=",")
+    short = code[1].replace("epochs=15", "epochs=1").replace("LiuCNN", "MLP")
+    assert short != code[1]
+    shown = subprocess.run([sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("inconclusive")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxaudit.data.classes import align_by_index, align_classes, drop_unshared
+from jaxaudit.data.classes import align_target_data, align_classes, drop_unshared
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 
@@ -62,9 +62,9 @@ def test_drop_unshared_cannot_make_up_records():
         drop_unshared(make("ab", "ab", "query"), make("c", "c", "calibration"))
 
 
-def test_align_by_index():
-    other = align_by_index(make("ab", "abc", "query"), make("yx", "xy", "other"))
+def test_align_target_data():
+    other = align_target_data(make("ab", "abc", "query"), make("yx", "xy", "other"))
     assert other.class_names == ("a", "b", "c")
     assert letters(other) == "ba"
     with pytest.raises(InputError, match="other has 3 classes but query only 2"):
-        align_by_index(make("ab", "ab", "query"), make("x", "xyz", "other"))
+        align_target_data(make("ab", "ab", "query"), make("x", "xyz", "other"))

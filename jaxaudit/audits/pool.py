@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from jaxaudit.data import Examples, align_by_index, concatenate
+from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
 
@@ -45,7 +45,7 @@ def make_pool(query: Examples, calibration: Examples, targets: tuple[SimulatedTa
                     f"{target.name}: a fraction of {part.fraction:g} of {part.examples.name} was asked for; give one "
                     "above 0 and at most 1, such as 0.5."
                 )
-            extra = align_by_index(query, part.examples)
+            extra = align_target_data(query, part.examples)
             fresh = np.array([h not in known for h in extra.record_hashes.tolist()])
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))

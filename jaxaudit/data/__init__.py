@@ -1,6 +1,6 @@
 """The data room: a name or a path -> `Examples`. The only door to disk and network; NumPy only, no JAX."""
 
-from jaxaudit.data.classes import align_by_index, align_classes, drop_unshared
+from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
 from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
@@ -10,8 +10,8 @@ from jaxaudit.data.resolve import load, load_tfds
 
 __all__ = [
     "Examples",
-    "align_by_index",
     "align_classes",
+    "align_target_data",
     "concatenate",
     "digits",
     "drop_unshared",

@@ -75,19 +75,29 @@ def drop_unshared(query: Examples, calibration: Examples) -> Examples:
     return align_classes(query, calibration.take(np.flatnonzero(keep)))
 
 
-def align_by_index(query: Examples, other: Examples) -> Examples:
-    """`other` with `query`'s class names, class k standing for class k.
+def align_target_data(query: Examples, other: Examples) -> Examples:
+    """`other` with `query`'s class names, to simulate a target's training set.
 
-    For data from another domain that simulate a target's training set (CIFAR-10 for digits, as in Table 1 of
-    Liu & Tsaftaris 2020): the names mean nothing there, only the number of outputs must suffice.
+    Matched by name where the query knows every name; else class k stands for class k, for data from another domain
+    whose names mean nothing there (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020): then only the number
+    of outputs must suffice.
 
     Raises:
-        InputError: when `other` has more classes than `query`.
+        InputError: when the names differ and `other` has more classes than `query`.
+
+    >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
+    >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")
+    >>> foreign = Examples(np.zeros((1, 1)), np.array([0]), ("ship", "plane"), "foreign")
+    >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
+    (array([1], dtype=int32), array([0], dtype=int32))
     """
+    index = {name: k for k, name in enumerate(query.class_names)}
+    if all(name in index for name in other.class_names):
+        table = np.array([index[name] for name in other.class_names], np.int32)
+        return replace(other, labels=table[other.labels], class_names=query.class_names)
     if len(other.class_names) > len(query.class_names):
         raise InputError(
-            f"{other.name} has {len(other.class_names)} classes but {query.name} only "
-            f"{len(query.class_names)}: a model with the query's outputs cannot learn it; choose data with "
-            "as many classes or fewer."
+            f"{other.name} has {len(other.class_names)} classes but {query.name} only {len(query.class_names)}: a "
+            "model with the query's outputs cannot learn it; choose data with as many classes or fewer."
         )
     return replace(other, class_names=query.class_names)

@@ -155,14 +155,14 @@ def positive_control(controls: list[Rho]) -> Check:
     the query models than the calibration models do), and then "forgotten" means nothing. It decides only that
     verdict.
     """
-    worst = max((control.high for control in controls), default=float("nan"))
+    worst = float(np.max([control.high for control in controls])) if controls else float("nan")
     passed = bool(worst < 1)
     if not controls:
         message = "no control model was trained, so nothing shows that a remembered query set would be noticed"
     else:
-        medians = ", ".join(f"{control.median:.2f}" for control in controls)
-        message = f"a control trained on the calibration and the whole query set has rho {medians}"
-    advice = "; rho cannot tell remembered from forgotten here, so 'forgotten' is not said"
+        found = ", ".join(f"{control.median:.2f} (up to {control.high:.2f})" for control in controls)
+        message = f"a control trained on the calibration and the whole query set has rho {found}"
+    advice = "; rho does not clearly tell remembered from forgotten here, so 'forgotten' is not said"
     return Check(POSITIVE_CONTROL, passed, worst, 1.0, True, message + ("" if passed else advice))
 
 

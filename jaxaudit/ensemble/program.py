@@ -42,7 +42,7 @@ def run_block(
 
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
 
-    def step(state: Any, chosen: Array, weight: Array) -> Any:
+    def step(state: Any, chosen: Any, weight: Array) -> Any:
         batch_inputs, batch_labels = chosen if shared else (inputs[chosen], labels[chosen])
         new = learner.step(state, batch_inputs, batch_labels, weight)
         if not uneven:

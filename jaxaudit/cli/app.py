@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.ks import ks
+from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 from jaxaudit.version import __version__
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,10 +23,11 @@ app = typer.Typer(
 app.command()(ks)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         print(f"jaxaudit {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -47,17 +51,18 @@ def main() -> None:
         app()
     except InputError as error:
         _stop(f"Error: {error}", 2)
-    except KeyboardInterrupt:
-        _stop("Interrupted: nothing was written.", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except SystemExit as stop:
+        # Typer turns Ctrl-C into this status without a word.
+        if stop.code == INTERRUPTED:
+            say("Interrupted; --out is written whole at the end or not at all.")
+        raise
     except Exception as error:
         if os.environ.get("JAXAUDIT_DEBUG"):
             raise
-        _stop(f"Failed: {type(error).__name__}: {error} (set JAXAUDIT_DEBUG=1 for the traceback)", 1)
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        _stop(f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)", 1)
 
 
 def _stop(message: str, status: int) -> None:
-    print(message, file=sys.stderr)
+    say(message)
     sys.exit(status)

@@ -8,7 +8,8 @@ import numpy as np
 from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
-from jaxaudit.data.overlap import drop_overlap, find_overlap
+from jaxaudit.data.outputs import Outputs
+from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.errors import InputError
 
 ACDC = "acdc:"
@@ -35,7 +36,11 @@ def parse_target_data(text: str) -> tuple[str, float]:
         fraction = float(last)
     except ValueError:
         return text, 1.0
-    return (name, fraction) if name else (text, 1.0)
+    if not name:
+        return text, 1.0
+    if not 0 < fraction <= 1:
+        raise InputError(f"--target-data {text}: the fraction must be above 0 and at most 1, such as {name}:0.5.")
+    return name, fraction
 
 
 def read_examples(
@@ -78,6 +83,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     """
     aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
     if not drop_shared:
+        refuse_overlap(query, aligned)
         return aligned
     count = find_overlap(query, aligned).count
     if count:
@@ -91,6 +97,15 @@ def default_targets(query: Examples, calibration: Examples) -> list[SimulatedTar
         simulate([Part(query, 1.0)]),
         simulate([Part(calibration, 0.25)]),
         simulate([Part(calibration, 1.0), Part(query, 0.5)]),
+    ]
+
+
+def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
+    """Files of one name in different folders get their paths for names."""
+    names = [file.name for file in outputs]
+    return [
+        replace(file, name=str(path)) if names.count(file.name) > 1 else file
+        for file, path in zip(outputs, paths, strict=True)
     ]
 
 

@@ -3,9 +3,12 @@
 import enum
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from jaxaudit.audits.ks_result import KSAudit
 
 
 class TargetKind(enum.StrEnum):
@@ -37,7 +40,6 @@ OUTPUT_OPTIONS = ("as_json", "out", "fail_on")
 
 
 def ks(
-    context: typer.Context,
     query: Annotated[
         str | None,
         typer.Option(help="The data in question: NAME[@SPLIT] or a path. [default: digits]", rich_help_panel=DATA),
@@ -143,7 +145,9 @@ def ks(
     min_accuracy: Annotated[
         float, typer.Option(help="What well trained means, on a shadow's own data.", rich_help_panel=AUDIT)
     ] = 0.9,
-    seed: Annotated[int, typer.Option(help="All randomness follows from it.", rich_help_panel=AUDIT)] = 7,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="All randomness follows from it.", rich_help_panel=AUDIT)
+    ] = 7,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=OUTPUT)
     ] = False,
@@ -168,22 +172,30 @@ def ks(
 
     `jaxaudit ks --query hospital_b.npz --calibration hospital_a/ --target outputs.csv --json`
     """
+    given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.ks_run import run, save
 
     if out is not None:
         from jaxaudit.report.run_directory import claim
 
         claim(out)
-    result, audit = run({name: value for name, value in context.params.items() if name not in OUTPUT_OPTIONS})
-    if out is not None:
-        save(out, result, audit)
-    if as_json:
-        print(json.dumps(result, allow_nan=False))
-    else:
-        from rich.console import Console
-
-        from jaxaudit.report.ks_table import ks_table
-
-        Console().print(ks_table(audit))
+    result, audit = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS})
+    try:
+        if out is not None:
+            save(out, result, audit)
+    finally:
+        # Whatever becomes of the directory, the work is not lost.
+        _show(result, audit, as_json)
     if {verdict.replace("-", " ") for verdict in fail_on or ()} & {target.verdict for target in audit.targets}:
         raise typer.Exit(3)
+
+
+def _show(result: dict[str, Any], audit: "KSAudit", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result, allow_nan=False), flush=True)
+        return
+    from rich.console import Console
+
+    from jaxaudit.report.ks_table import ks_table
+
+    Console().print(ks_table(audit, result["provenance"]["options"]["level"]))

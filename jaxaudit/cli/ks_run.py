@@ -1,8 +1,8 @@
 """What `jaxaudit ks` does between its options and its result."""
 
 import datetime
-import enum
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,17 @@ import jax
 from jaxaudit.audits.ks import audit_ks
 from jaxaudit.audits.ks_result import KSAudit
 from jaxaudit.audits.pool import Part, SimulatedTarget
-from jaxaudit.cli.inputs import default_targets, match, parse_image_size, parse_target_data, read_examples, simulate
+from jaxaudit.cli.inputs import (
+    default_targets,
+    match,
+    name_apart,
+    parse_image_size,
+    parse_target_data,
+    read_examples,
+    simulate,
+)
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.outputs import Outputs, load_outputs
@@ -41,7 +49,11 @@ def run(options: Options) -> tuple[dict[str, Any], KSAudit]:
     """The result of `jaxaudit ks` with these options, as a JSON object and as it is."""
     started = time.time()
     options = _with_defaults(options)
-    size = parse_image_size(options["image_size"])
+    # What can be refused without reading data is refused first.
+    size, hidden = parse_image_size(options["image_size"]), parse_hidden(options["hidden"])
+    optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
+    check_shares(options)
+    target_data = [parse_target_data(text) for text in options["target_data"]]
 
     def read(name: str) -> Examples:
         return read_examples(name, options["data_dir"], size, options["gray"], options["field_strength"])
@@ -54,13 +66,14 @@ def run(options: Options) -> tuple[dict[str, Any], KSAudit]:
         drop_classes=options["drop_unshared"],
     )
     outputs = [load_outputs(path, query.class_names, len(query), options["target_kind"]) for path in options["target"]]
-    simulated = _simulated(options, query, calibration, read)
+    outputs = name_apart(outputs, options["target"])
+    simulated = _simulated(options, target_data, query, calibration, read)
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
     learner = network(
-        make_factory(options["model"], options["hidden"]),
+        make_factory(options["model"], hidden),
         query.inputs.shape[1:],
         len(query.class_names),
-        optimizer=make_optimizer(options["optimizer"], options["learning_rate"]),
+        optimizer=optimizer,
         epochs=options["epochs"],
         batch_size=options["batch_size"],
     )
@@ -114,13 +127,17 @@ def _with_defaults(options: Options) -> Options:
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
 
 
-def _simulated(options: Options, query: Examples, calibration: Examples, read: Any) -> list[SimulatedTarget]:
-    if not options["target_data"]:
+def _simulated(
+    options: Options,
+    target_data: list[tuple[str, float]],
+    query: Examples,
+    calibration: Examples,
+    read: Callable[[str], Examples],
+) -> list[SimulatedTarget]:
+    if not target_data:
         return [] if options["target"] else default_targets(query, calibration)
     own = {options["query"]: query, options["calibration"]: calibration}
-    parts = []
-    for name, fraction in map(parse_target_data, options["target_data"]):
-        parts.append(Part(own[name] if name in own else read(name), fraction))
+    parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in target_data]
     return [simulate(parts)]
 
 
@@ -153,7 +170,7 @@ def _plain(options: Options) -> Options:
     def plain(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [plain(one) for one in value]
-        return value.value if isinstance(value, enum.Enum) else str(value) if isinstance(value, Path) else value
+        return str(value) if isinstance(value, Path) else value
 
     return {name: plain(value) for name, value in options.items()}
 
@@ -169,6 +186,6 @@ def _command(options: Options) -> list[str]:
             words.append(flag)
         elif isinstance(value, list):
             words += [word for one in value for word in (flag, str(one))]
-        elif value not in (None, False):
+        elif value is not None and value is not False:
             words += [flag, str(value)]
     return words

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from jaxaudit.report.visible import visible
+
 LOG_SECONDS = 30
 
 
@@ -52,4 +54,4 @@ def _log_lines(label: str) -> Callable[[int, int], None]:
 
 def say(message: str) -> None:
     """A line for the person at the terminal; never on stdout, which belongs to the result."""
-    print(message, file=sys.stderr, flush=True)
+    print(visible(message), file=sys.stderr, flush=True)

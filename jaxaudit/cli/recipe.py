@@ -11,12 +11,12 @@ from jaxaudit.errors import InputError
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
 
 
-def make_factory(name: str, hidden: str) -> Any:
+def make_factory(name: str, hidden: tuple[int, ...]) -> Any:
     """The model factory that `--model` names: a built-in design or `package.module:factory`."""
     from jaxaudit import models
 
     if name == "mlp":
-        return partial(models.MLP, hidden=parse_hidden(hidden))
+        return partial(models.MLP, hidden=hidden)
     if name == "liu-cnn":
         return models.LiuCNN
     if name == "medical-cnn":
@@ -61,6 +61,16 @@ def make_optimizer(name: str, learning_rate: float) -> Any:
     """The Optax transformation that `--optimizer` names; Adam has the paper's b1 = 0.5, b2 = 0.999."""
     import optax
 
-    if not learning_rate > 0:
+    if not 0 < learning_rate < float("inf"):
         raise InputError(f"--learning-rate must be above 0, got {learning_rate:g}.")
     return optax.adam(learning_rate, b1=0.5, b2=0.999) if name == "adam" else optax.sgd(learning_rate)
+
+
+def check_shares(options: dict[str, Any]) -> None:
+    """Refuses a share out of range; written so that NaN is out of range, too."""
+    if not 0 < options["subsample"] <= 1:
+        raise InputError(f"--subsample must be above 0 and at most 1, got {options['subsample']:g}.")
+    if not 0 < options["level"] < 1:
+        raise InputError(f"--level must be between 0 and 1, such as 0.95, got {options['level']:g}.")
+    if not 0 <= options["min_accuracy"] <= 1:
+        raise InputError(f"--min-accuracy must be from 0 to 1, such as 0.9, got {options['min_accuracy']:g}.")

@@ -1,21 +1,23 @@
 """The `ks` answer for a person at a terminal."""
 
 import math
+from statistics import median
 
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
+from jaxaudit.metrics.checks import Check
+from jaxaudit.report.visible import visible
 
 _STYLE = {"forgotten": "bold green", "not forgotten": "bold red", "inconclusive": "bold yellow"}
 
 
-def ks_table(audit: KSAudit) -> RenderableType:
-    """A row a target, why where it is not plain, and what the checks found."""
+def ks_table(audit: KSAudit, level: float) -> RenderableType:
+    """A row a target with rho and its interval at this level, why it is inconclusive, and what the checks found."""
     table = Table(
         title="Has the target forgotten the query set?",
         title_justify="left",
@@ -30,13 +32,13 @@ def ks_table(audit: KSAudit) -> RenderableType:
     if known:
         table.add_column("query used", justify="right", no_wrap=True)
     table.add_column("rho", justify="right")
-    table.add_column("interval", justify="right", no_wrap=True)
+    table.add_column(f"{100 * level:g}% interval", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("paper's rule", no_wrap=True)
     for target in audit.targets:
         truth = [_truth(target)] if known else []
         table.add_row(
-            escape(target.name),
+            Text(visible(target.name)),
             *truth,
             _decimal(target.rho.median),
             f"{target.rho.low:.2f}-{target.rho.high:.2f}" if math.isfinite(target.rho.low) else "none",
@@ -54,42 +56,49 @@ def _truth(target: TargetResult) -> str:
 
 
 def _reasons(audit: KSAudit) -> list[RenderableType]:
+    """Why there is no verdict, said once for all targets it holds for."""
+    unsettled = [target for target in audit.targets if target.verdict == "inconclusive"]
+    reasons = dict.fromkeys(target.because for target in unsettled)
     return [
-        Padding(Text.assemble((f"{target.name}: ", "bold"), target.because), (0, 0, 0, 1))
-        for target in audit.targets
-        if target.verdict == "inconclusive"
+        _line((f"{_names([t for t in unsettled if t.because == because], audit)}: ", "bold"), because)
+        for because in reasons
     ]
 
 
 def _checks(audit: KSAudit) -> list[RenderableType]:
-    """Every check once, the failed ones in full."""
-    lines: list[RenderableType] = []
-    seen = {}
+    """Every check once, those that failed in full, unless they are a verdict's reason already."""
+    held_by: dict[Check, list[TargetResult]] = {}
     for target in audit.targets:
         for check in target.checks:
-            seen.setdefault((check.name, check.message), check)
-    failed = [check for check in seen.values() if not check.passed]
-    passed = list(dict.fromkeys(check.name for check in seen.values() if check.passed))
-    for check in failed:
-        label = "FAILED " if check.decisive else "warning "
-        lines.append(
-            Padding(Text.assemble((label, "bold red"), (f"{check.name}: ", "bold"), check.message), (0, 0, 0, 1))
-        )
+            held_by.setdefault(check, []).append(target)
+    reasons = {target.because for target in audit.targets}
+    lines: list[RenderableType] = []
+    for check, targets in held_by.items():
+        if not check.passed and f"{check.name}: {check.message}" not in reasons:
+            label = "FAILED " if check.decisive else "warning "
+            whose = "" if len(targets) == len(audit.targets) else f" ({_names(targets, audit)})"
+            lines.append(_line((label, "bold red"), (f"{check.name}{whose}: ", "bold"), check.message))
+    failed = {check.name for check in held_by if not check.passed}
+    passed = [name for name in dict.fromkeys(check.name for check in held_by) if name not in failed]
     if passed:
-        lines.append(Padding(Text(f"checks passed: {', '.join(passed)}", "dim"), (0, 0, 0, 1)))
-    floor = audit.noise_floor
-    if len(floor):
-        words = (
-            f"noise floor: query models of different seeds are {_median(floor):.3f} apart (at most {max(floor):.3f})"
-        )
-        lines.append(Padding(Text(words, "dim"), (0, 0, 0, 1)))
+        lines.append(_line((f"checks passed: {', '.join(passed)}", "dim")))
+    floor = audit.noise_floor.tolist()
+    if floor:
+        words = f"noise floor: query models of different seeds are {median(floor):.3f} apart (at most {max(floor):.3f})"
+        lines.append(_line((words, "dim")))
     return lines
 
 
-def _median(values: "list[float]") -> float:
-    ordered = sorted(float(value) for value in values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+def _names(targets: list[TargetResult], audit: KSAudit) -> str:
+    """The targets a line is about, where it is not about all of several."""
+    if len(targets) == len(audit.targets) > 1:
+        return "all targets"
+    return ", ".join(target.name for target in targets)
+
+
+def _line(*parts: str | tuple[str, str]) -> RenderableType:
+    safe = [visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts]
+    return Padding(Text.assemble(*safe), (0, 0, 0, 1))
 
 
 def _decimal(value: float) -> str:

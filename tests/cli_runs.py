@@ -1,0 +1,91 @@
+"""Runs of the command line on sets small enough to train on in a second."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from jaxaudit.cli import main
+
+RECORDS, FEATURES, CLASSES = 300, 12, 3
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
+LEARNS = (
+    *SETS,
+    *("--hidden", "32", "--epochs", "60", "--learning-rate", "0.01", "--batch-size", "50"),
+    *("--replicates", "3", "--width", "9"),
+)
+"""Long enough for verdicts."""
+QUICK = (*LEARNS, "--epochs", "2")
+"""Too short to learn anything: for what has nothing to do with the verdict."""
+COMPILE_CACHE = {
+    "jax_compilation_cache_dir": None,
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+
+
+class Done(NamedTuple):
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The JSON object on stdout."""
+        assert self.code in (0, 3), self.err
+        return json.loads(self.out)
+
+
+def records(seed: int, shift: float, count: int = RECORDS) -> tuple[np.ndarray, np.ndarray]:
+    """Three clouds that overlap, so that a network learns their records by heart; `shift` moves the domain."""
+    means = 0.7 * np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
+    away = np.random.default_rng(1).normal(size=FEATURES)
+    labels = np.arange(count) % CLASSES
+    inputs = means[labels] + shift * away + np.random.default_rng(seed).normal(size=(count, FEATURES))
+    return inputs.astype(np.float32), labels
+
+
+def write_sets(folder: Path) -> None:
+    """`query.npz`, `calibration.npz` of a domain nearby, and `far.npz` of one far away."""
+    for seed, (name, shift) in enumerate({"query": 0.0, "calibration": 0.5, "far": 2.0}.items(), 2):
+        inputs, labels = records(seed, shift)
+        np.savez(folder / f"{name}.npz", x=inputs, y=labels)
+
+
+def jaxaudit(*words: str) -> Done:
+    """`jaxaudit WORDS` in this process."""
+    out, err = StringIO(), StringIO()
+    with mock.patch.object(sys, "argv", ["jaxaudit", *words]), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+    return Done(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
+
+
+def process(*words: str, cwd: Path, **environment: str) -> Done:
+    """`python -m jaxaudit WORDS` as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxaudit", *words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    """Every file below `folder` with its bytes, every folder with None."""
+    paths = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}

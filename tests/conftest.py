@@ -1,0 +1,40 @@
+"""What holds for all tests: a cache of their own, never the user's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+from cli_runs import COMPILE_CACHE, write_sets
+from jax.experimental.compilation_cache import compilation_cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXAUDIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs that compile the same programs compile them once; for this module, its processes included."""
+    before = {name: getattr(jax.config, name) for name in COMPILE_CACHE}
+    folder = tmp_path_factory.getbasetemp() / "compiled"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**COMPILE_CACHE, "jax_compilation_cache_dir": str(folder)}.items():
+            jax.config.update(name, value)
+            patch.setenv(name.upper(), str(value))
+        compilation_cache.reset_cache()
+        yield
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the sets of `cli_runs.write_sets`."""
+    write_sets(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

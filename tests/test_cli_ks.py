@@ -1,0 +1,137 @@
+"""`jaxaudit ks` from its options to its result."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from cli_runs import LEARNS, QUICK, RECORDS, SETS, Done, content, jaxaudit, process
+
+from jaxaudit.ensemble.width import WidthChoice
+from jaxaudit.report.ks_json import ks_schema
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
+KNOWN = ("--target-data", "query.npz")
+
+
+def rhos(done: Done) -> list[list[float]]:
+    return [target["rho"]["values"] for target in done.result["targets"]]
+
+
+def test_table_on_stdout_and_talk_on_stderr(sets: Path):
+    before = content(sets)
+    done = jaxaudit("ks", *LEARNS)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].startswith("Has the target forgotten the query set?")
+    row = next(line for line in lines if line.startswith(" query.npz"))
+    assert row.split()[:3] == ["query.npz", "100%", row.split()[2]]
+    assert row.rstrip().endswith("not forgotten   not forgotten")
+    assert "training" not in done.out
+    assert done.err == "training 10 mlp models on cpu, 60 epochs each\n"
+    assert content(sets) == before
+
+
+def test_json_is_all_of_stdout_and_follows_the_schema(sets: Path):
+    done = jaxaudit("ks", *QUICK, "--json")
+    jsonschema.validate(done.result, json.loads(ks_schema()))
+    assert done.out.count("\n") == 1
+    assert [target["name"] for target in done.result["targets"]] == [
+        "query.npz",
+        "25% of calibration.npz",
+        "calibration.npz + 50% of query.npz",
+    ]
+    truths = [target["truth"] for target in done.result["targets"]]
+    assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
+    assert [truth["training_records"] for truth in truths] == [RECORDS, RECORDS // 4, RECORDS + RECORDS // 2]
+    assert [truth["expected"] for truth in truths] == ["not forgotten", "forgotten", "not forgotten"]
+
+
+def test_run_directory_holds_the_same_result_and_plain_arrays(sets: Path):
+    done = jaxaudit("ks", *QUICK, "--json", "--out", "runs/first")
+    assert json.loads((sets / "runs/first/result.json").read_text()) == done.result
+    with np.load(sets / "runs/first/confidences.npz", allow_pickle=False) as arrays:
+        assert set(arrays.files) == {"query", "calibration", "labels", "target_0", "target_1", "target_2"}
+        assert arrays["query"].shape == arrays["calibration"].shape == (3, RECORDS)
+        assert arrays["target_0"].shape == arrays["labels"].shape == (RECORDS,)
+        assert (arrays["query"] > 0).all()
+        assert (arrays["query"] <= 1).all()
+        np.testing.assert_array_equal(arrays["labels"], np.arange(RECORDS) % 3)
+    assert sorted(path.name for path in (sets / "runs").iterdir()) == ["first"]
+
+
+def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    # No --width, so that it is measured; falsy values, which are options all the same.
+    words = (*SETS, "--hidden", "16", "--epochs", "2", "--replicates", "2", "--batch-size", "50")
+    first = jaxaudit("ks", *words, "--seed", "0", "--controls", "0", "--min-accuracy", "0", "--color", "--json")
+    again = first.result["provenance"]["command"]
+    assert again[:2] == ["jaxaudit", "ks"]
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "fresh"))
+    second = jaxaudit(*again[1:], "--json")
+    for one in (first.result, second.result):
+        del one["provenance"]["started"], one["provenance"]["seconds"]
+    assert second.result["targets"] == first.result["targets"]
+    assert second.result["noise_floor"] == first.result["noise_floor"]
+    assert second.result["provenance"]["command"] == again
+    assert second.result["provenance"]["options"] == first.result["provenance"]["options"]
+
+
+def test_the_same_command_repeats_itself_with_its_measured_width(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
+    words = [word for word in QUICK if word not in ("--width", "9")]
+    measured = iter([WidthChoice(9, {})])
+    monkeypatch.setattr("jaxaudit.audits.ks.measure_width", lambda *_: next(measured))
+    first = jaxaudit("ks", *words, "--json").result
+    second = jaxaudit("ks", *words, "--json", "--seed", "8").result
+    assert first["provenance"]["options"]["width"] == second["provenance"]["options"]["width"] == 9
+
+
+def test_all_randomness_follows_from_the_seed(sets: Path):
+    one, same, other = (rhos(jaxaudit("ks", *QUICK, "--json", "--seed", seed)) for seed in ("1", "1", "2"))
+    assert one == same
+    assert one != other
+    largest = rhos(jaxaudit("ks", *QUICK, "--json", "--seed", str(2**32 - 1)))
+    assert largest not in (one, other)
+
+
+def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
+    words = ("ks", *LEARNS, *KNOWN, "--json")
+    done = jaxaudit(*words)
+    assert done.result["targets"][0]["verdict"] == "not forgotten"
+    assert done.code == 0
+    assert jaxaudit(*words, "--fail-on", "not-forgotten").code == 3
+    assert jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "not-forgotten").code == 3
+    assert jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "inconclusive").code == 0
+    failed = jaxaudit(*words, "--fail-on", "not-forgotten", "--out", "run")
+    assert failed.code == 3
+    assert json.loads((sets / "run/result.json").read_text()) == failed.result
+
+
+def test_a_share_of_the_calibration_set_is_another_experiment(sets: Path):
+    whole, part = (jaxaudit("ks", *QUICK, "--json", "--subsample", share).result for share in ("1", "0.5"))
+    assert part["provenance"]["options"]["subsample"] == 0.5
+    assert part["targets"][0]["rho"]["values"] != whole["targets"][0]["rho"]["values"]
+
+
+def test_one_replicate_is_a_number_without_an_interval(sets: Path):
+    done = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN, "--json")
+    (target,) = done.result["targets"]
+    assert target["rho"]["low"] is target["rho"]["high"] is None
+    assert target["verdict"] == "inconclusive"
+    assert target["paper_rule"] == "not forgotten"
+    jsonschema.validate(done.result, json.loads(ks_schema()))
+    table = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN)
+    assert "none   inconclusive   not forgotten" in table.out
+
+
+def test_as_a_process(sets: Path):
+    done = process("ks", *QUICK, "--json", "--out", "run", cwd=sets)
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        "training 10 mlp models on cpu, 2 epochs each",
+        "written: run/result.json and run/confidences.npz",
+    ]
+    assert json.loads((sets / "run/result.json").read_text()) == done.result
+    assert rhos(done) == rhos(jaxaudit("ks", *QUICK, "--json"))

@@ -1,0 +1,103 @@
+"""A run on disk: whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxaudit.errors import InputError
+from jaxaudit.report.run_directory import claim, write
+
+ARRAYS = {"query": np.ones((2, 3), np.float32)}
+
+
+def test_written_whole(tmp_path: Path):
+    write(tmp_path / "a/b/run", {"answer": 1}, ARRAYS)
+    assert sorted(os.listdir(tmp_path / "a/b")) == ["run"]
+    assert json.loads((tmp_path / "a/b/run/result.json").read_text()) == {"answer": 1}
+    with np.load(tmp_path / "a/b/run/confidences.npz", allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["query"], ARRAYS["query"])
+
+
+def test_readable_by_whom_the_umask_lets(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "run", {}, ARRAYS)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o750
+
+
+def test_an_empty_directory_may_be_given(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    write(tmp_path / "run", {}, ARRAYS)
+    assert (tmp_path / "run/result.json").exists()
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_link_leads_to_what_it_points_to(tmp_path: Path, made: bool):
+    if made:
+        (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk", target_is_directory=True)
+    write(tmp_path / "run", {}, ARRAYS)
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "disk/result.json").exists()
+
+
+def test_the_longest_name_there_can_be(tmp_path: Path):
+    write(tmp_path / ("x" * 255), {}, ARRAYS)
+    with pytest.raises(InputError, match=r"^--out .*xxx cannot be a directory: File name too long; name another\.$"):
+        claim(tmp_path / ("x" * 256))
+
+
+@pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt()])
+def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException):
+    def fail(*_, **__):
+        assert len(os.listdir(tmp_path)) == 1
+        raise stop
+
+    monkeypatch.setattr("numpy.savez_compressed", fail)
+    with pytest.raises(type(stop)):
+        write(tmp_path / "run", {}, ARRAYS)
+    assert os.listdir(tmp_path) == []
+
+
+def test_numbers_json_cannot_hold_are_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="Out of range float values"):
+        write(tmp_path / "run", {"rho": float("nan")}, ARRAYS)
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_run_is_left_alone(tmp_path: Path):
+    write(tmp_path / "run", {"answer": 1}, ARRAYS)
+    for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):
+        with pytest.raises(InputError, match=r"--out .*run already holds another run; name a new directory"):
+            attempt(tmp_path / "run")
+    assert json.loads((tmp_path / "run/result.json").read_text()) == {"answer": 1}
+
+
+def test_other_files_are_left_alone(tmp_path: Path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InputError, match=r"already holds other files; name a new directory \(nothing was changed\)\.$"):
+        claim(tmp_path)
+
+
+def test_a_file_in_the_way(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"--out .*file is a file; name a directory that does not exist yet\.$"):
+        claim(tmp_path / "file")
+    with pytest.raises(InputError, match=r"cannot be written: .*file is a file; name a directory elsewhere\.$"):
+        claim(tmp_path / "file/deeper/run")
+
+
+def test_a_parent_without_write_bits_even_for_root(tmp_path: Path):
+    (tmp_path / "fixed").mkdir(mode=0o555)
+    with pytest.raises(InputError, match=r"cannot be written: .*fixed is not writable; name a directory elsewhere\.$"):
+        claim(tmp_path / "fixed/a/run")
+
+
+def test_claiming_changes_nothing(tmp_path: Path):
+    claim(tmp_path / "a/run")
+    assert os.listdir(tmp_path) == []

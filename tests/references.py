@@ -1,10 +1,12 @@
 """Slow, obvious twins of the kernels: definitions written out, to compare with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
+import jax
 import numpy as np
+import optax
 from scipy import stats
 
 
@@ -25,3 +27,46 @@ def ks_gap_by_definition(first: Sequence[float], second: Sequence[float]) -> tup
         if abs(gap) > best:
             best, at, sign = abs(gap), x, (gap > 0) - (gap < 0)
     return best, at, sign
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def walk_by_loop(
+    key: Any, member: np.ndarray, epochs: int, batch_size: int, batch_coupled: bool = False
+) -> Iterator[list[int]]:
+    """The members of every minibatch a model takes, written from the description of the two walks."""
+    examples, members = len(member), np.flatnonzero(member)
+    for epoch in range(epochs):
+        words = np.asarray(jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), epoch), (examples,)))
+        if len(members) >= 0.9 * examples and not batch_coupled:
+            order = sorted(range(examples), key=lambda record: words[record])
+        else:
+            order = [members[place] for place in sorted(range(len(members)), key=lambda place: words[place])]
+        for start in range(0, len(order), batch_size):
+            yield [int(record) for record in order[start : start + batch_size] if member[record]]
+
+
+def softmax_regression_by_loop(
+    batches: Iterable[list[int]],
+    kernel: np.ndarray,
+    bias: np.ndarray,
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    optimizer: optax.GradientTransformation,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel and bias after a step along the mean gradient of every minibatch that has records."""
+    params = {"kernel": np.asarray(kernel), "bias": np.asarray(bias)}
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    for batch in batches:
+        if not batch:
+            continue
+        x = inputs[batch].astype(np.float64)
+        error = softmax(x @ params["kernel"] + params["bias"])
+        error[np.arange(len(batch)), labels[batch]] -= 1
+        gradient = {"kernel": x.T @ error / len(batch), "bias": error.mean(axis=0)}
+        updates, state = update({name: np.float32(g) for name, g in gradient.items()}, state, params)
+        params = {name: params[name] + np.asarray(updates[name]) for name in params}
+    return params["kernel"], params["bias"]

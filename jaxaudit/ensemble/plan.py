@@ -61,14 +61,14 @@ def plan(
 
 
 def chunks(rows: Int[np.ndarray, " rows"], width: int, devices: int = 1) -> list[Int[np.ndarray, " width"]]:
-    """`rows` in equal chunks of at most `width`, each a multiple of `devices` long.
+    """`rows` in equal chunks of at most `width`, each a multiple of `devices` long (hence at least that).
 
     The last is filled up by repeating its last row.
 
     >>> [list(map(int, chunk)) for chunk in chunks(np.arange(5), 3)]
     [[0, 1, 2], [3, 4, 4]]
     """
-    count = -(-len(rows) // width)
+    count = -(-len(rows) // max(devices, width // devices * devices))
     size = -(-len(rows) // (count * devices)) * devices
     filled = np.concatenate([rows, np.repeat(rows[-1:], count * size - len(rows))])
     return list(filled.reshape(count, size))

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.devices import place_models
-from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.plan import Group, chunks
 from jaxaudit.ensemble.program import init_chunk, run_block
 from jaxaudit.learners.learner import SteppedLearner
 
@@ -45,14 +45,18 @@ def choose_width(
     """The width with the least time a model-step, found by running a few steps at widths 1, 2, 4, ...
 
     Measured on the group with the most work. The search stops at the first width that is clearly slower than the
-    best, where memory would be short, or where measuring has taken a tenth of what training will take. Since it is a
-    measurement, two runs may choose differently, and models trained at different widths differ by rounding: pass the
-    reported width to repeat a run exactly.
+    best, where memory would be short, or where measuring has taken a tenth of what training will take; where there is
+    but one width, or no step to take, nothing is measured. Since it is a measurement, two runs may choose
+    differently, and models trained at different widths differ by rounding: pass the reported width to repeat a run
+    exactly.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
+    candidates = _candidates(learner, keys, pool, len(group.rows)) if work else [len(group.rows)]
+    if len(candidates) == 1:
+        return WidthChoice(candidates[0], {})
     started, seconds = time.perf_counter(), {}
-    for width in _candidates(learner, keys, pool, len(group.rows)):
+    for width in candidates:
         best = min(seconds.values(), default=np.inf)
         if seconds and time.perf_counter() - started > PROBE_SHARE * best * work:
             break
@@ -71,7 +75,7 @@ def _candidates(
     bytes_of_state = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
     bytes_of_batch = learner.batch_size * pool[0].nbytes // len(pool[0])
     room = _device_bytes() * devices // (2 * bytes_of_state + 4 * bytes_of_batch)
-    top = max(devices, min(most, room))
+    top = max(1, -(-min(most, room) // devices)) * devices
     return [width for width in (devices << shift for shift in range(top.bit_length())) if width < top] + [top]
 
 
@@ -89,7 +93,8 @@ def _probe(
     width: int,
 ) -> float:
     """Seconds a model-step at this width: the best of three timed runs after one that compiles."""
-    rows = group.rows[:width]
+    # Filled up like a chunk in training, so that the devices share it evenly.
+    rows = chunks(group.rows[:width], width, len(jax.local_devices()))[0]
     own_keys = place_models(keys[rows])
     states = init_chunk(learner, own_keys)
     block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
@@ -105,4 +110,4 @@ def _probe(
             best, spent = min(best, took), spent + took
         if spent > PROBE_SECONDS:
             break
-    return best / steps / len(rows)
+    return best / steps / len(np.unique(rows))

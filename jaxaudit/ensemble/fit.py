@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -63,19 +64,22 @@ def fit_many(
         progress: called as work is done.
 
     Returns:
-        `then`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis.
+        `then`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis
+        (random keys, which NumPy cannot hold, as JAX arrays).
 
     Raises:
-        InputError: where shapes disagree, or there are no models.
+        InputError: where shapes disagree, there are no models, or `width` is below 1.
     """
     membership = np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
+    if width is not None and width < 1:
+        raise InputError(f"width must be at least 1 model a chunk, got {width}; leave it out to have it measured.")
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
-    train = _train_stepped if isinstance(learner, SteppedLearner) else _train_whole
+    train: Callable[..., None] = _train_stepped if isinstance(learner, SteppedLearner) else _train_whole
     results: list[tuple[np.ndarray, Any]] = []
     train(keys, membership, pool, learner, width, progress or _silent, partial(_collect, results, then))
     order = np.argsort(np.concatenate([rows for rows, _ in results]), kind="stable")
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[tree for _, tree in results])
+    return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in results])
 
 
 def measure_width(
@@ -124,7 +128,15 @@ def _collect(
     """Keeps a chunk's result on the host, less the copies that filled the chunk up."""
     rows, first = np.unique(rows, return_index=True)
     tree = params if then is None else then(params)
-    results.append((rows, jax.tree.map(lambda leaf: np.asarray(leaf)[first], tree)))
+    results.append((rows, jax.tree.map(lambda leaf: leaf[first] if _is_key(leaf) else np.asarray(leaf)[first], tree)))
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _concatenate(leaves: tuple[Any, ...]) -> Any:
+    return jnp.concatenate(leaves) if _is_key(leaves[0]) else np.concatenate(leaves)
 
 
 def _train_stepped(
@@ -151,8 +163,8 @@ def _train_stepped(
     train = train_from_host if from_host else _train_chunk
     for group in groups:
         for rows in chunks(group.rows, wide, len(jax.local_devices())):
-            states = train(learner, group, keys[rows], membership[rows], pool, advance)
-            collect(rows, jax.vmap(learner.finish)(states))
+            # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
+            collect(rows, jax.vmap(learner.finish)(train(learner, group, keys[rows], membership[rows], pool, advance)))
 
 
 def _train_chunk(

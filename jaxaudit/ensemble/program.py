@@ -18,7 +18,7 @@ def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
 
 
 @partial(jax.jit, static_argnames="count")
-def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int) -> Array:
+def chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: int) -> Array:
     """The random words of one epoch for every model of a chunk."""
     return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys)
 
@@ -31,7 +31,7 @@ def run_block(
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],
-    steps: int,
+    steps: int | Int[Array, ""],
     shared: bool,
     uneven: bool,
 ) -> Any:

@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import jax
 import jsonschema
 import numpy as np
 import pytest
 from cli_runs import LEARNS, QUICK, RECORDS, SETS, Done, content, jaxaudit, process
 
 from jaxaudit.ensemble.width import WidthChoice
+from jaxaudit.errors import InputError
 from jaxaudit.report.ks_json import ks_schema
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -109,10 +112,26 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
     assert json.loads((sets / "run/result.json").read_text()) == failed.result
 
 
-def test_a_share_of_the_calibration_set_is_another_experiment(sets: Path):
-    whole, part = (jaxaudit("ks", *QUICK, "--json", "--subsample", share).result for share in ("1", "0.5"))
-    assert part["provenance"]["options"]["subsample"] == 0.5
-    assert part["targets"][0]["rho"]["values"] != whole["targets"][0]["rho"]["values"]
+def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    seen: dict[str, Any] = {}
+
+    def stop(key: Any, query: Any, calibration: Any, learner: Any, **options: Any):
+        seen.update(options, key=key, learner=learner)
+        raise InputError("enough")
+
+    monkeypatch.setattr("jaxaudit.cli.ks_run.audit_ks", stop)
+    given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "min_accuracy": 0.7, "width": 6}
+    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13")
+    done = jaxaudit("ks", *SETS, *words, *recipe, "--seed", "3", "--allow-unrelated-target")
+    assert done.err == "training 13 mlp models on cpu, 11 epochs each\nError: enough\n"
+    assert {name: seen[name] for name in given} == given
+    assert seen["allow_unrelated_target"] is True
+    assert (seen["learner"].epochs, seen["learner"].batch_size) == (11, 13)
+    assert jax.random.key_data(seen["key"]).tolist() == jax.random.key_data(jax.random.key(3)).tolist()
+    params, _ = jax.eval_shape(seen["learner"].net.init, jax.random.key(0))
+    kernels = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    assert sorted(kernels) == sorted([(12, 7), (7, 5), (5, 3)])
 
 
 def test_one_replicate_is_a_number_without_an_interval(sets: Path):

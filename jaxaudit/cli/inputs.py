@@ -20,7 +20,7 @@ def parse_image_size(text: str) -> tuple[int, int] | None:
     if text == "none":
         return None
     height, _, width = text.lower().partition("x")
-    if not (height.isdigit() and width.isdigit() and int(height) and int(width)):
+    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
         raise InputError(f"--image-size {text} must be HEIGHTxWIDTH, such as 28x28, or none to keep the size.")
     return int(height), int(width)
 

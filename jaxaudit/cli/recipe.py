@@ -41,6 +41,8 @@ def parse_hidden(text: str) -> tuple[int, ...]:
 
 def _import(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
+        raise InputError(f"--model {name} must name a module and a factory, such as package.module:factory.")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -49,12 +51,18 @@ def _import(name: str) -> Any:
         raise InputError(
             f"--model {name}: there is no module {error.name!r}; is its folder the current one, or is it installed?"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"--model {name}: importing {module_name} failed: {type(error).__name__}: {error}") from error
     try:
-        return getattr(module, attribute)
+        factory = getattr(module, attribute)
     except AttributeError as error:
         raise InputError(f"--model {name}: module {module_name} has no {attribute!r}.") from error
+    if not callable(factory):
+        raise InputError(
+            f"--model {name} is of type {type(factory).__name__}, which cannot be called; name a module class or a "
+            "function that builds one."
+        )
+    return factory
 
 
 def make_optimizer(name: str, learning_rate: float) -> Any:

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from jaxaudit.audits.ks_result import KSAudit, TargetResult, Truth
+from jaxaudit.audits.ks_judge import Compared, judge
+from jaxaudit.audits.ks_result import KSAudit, Truth
 from jaxaudit.audits.pool import (
     Pool,
     SimulatedTarget,
@@ -22,11 +23,10 @@ from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import Progress, fit_many, log_probs_many, measure_width
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import ks_distance
 from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule, rho, verdict
+from jaxaudit.metrics.ks import noise_floor
 
 
 class Trained(NamedTuple):
@@ -53,7 +53,7 @@ def audit_ks(
     simulated: Sequence[SimulatedTarget] = (),
     replicates: int = 5,
     controls: int = 1,
-    subsample: float = 1.0,
+    subsample: float = 0.9,
     level: float = 0.95,
     min_accuracy: float = preflight.MIN_ACCURACY,
     allow_unrelated_target: bool = False,
@@ -76,7 +76,8 @@ def audit_ks(
         replicates: independent repetitions; at least 2 for an interval.
         controls: models trained on both sets, which must come out as `not forgotten` before anything is called
             `forgotten`. 0 leaves the check failed.
-        subsample: the share of the calibration set each replicate's calibration model is trained on, drawn anew.
+        subsample: the share of the calibration set each replicate's calibration model is trained on, drawn anew, so
+            that the interval knows of the choice of records too. 1 is the paper's.
         level: confidence level of rho's interval.
         min_accuracy: what "well trained" means, on a shadow model's own training records.
         allow_unrelated_target: accept outputs that classify the query set no better than guessing.
@@ -84,7 +85,8 @@ def audit_ks(
         progress: called as training goes on.
 
     Raises:
-        InputError: where the sets overlap, there is no target, or an option is out of range.
+        InputError: where the sets overlap, there is no target, outputs do not fit the query set, or an option is out
+            of range.
     """
     if not outputs and not simulated:
         raise InputError("there is no target to judge: give a file of its outputs or simulate one.")
@@ -93,6 +95,7 @@ def audit_ks(
             f"replicates must be at least 1 (got {replicates}), controls at least 0 (got {controls}), subsample above "
             f"0 and at most 1 (got {subsample:g}), level between 0 and 1 (got {level:g})."
         )
+    _check_outputs(outputs, query)
     refuse_overlap(query, calibration)
     pool = make_pool(query, calibration, tuple(simulated))
     generator = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 0))))
@@ -107,31 +110,22 @@ def audit_ks(
     if width is None:
         width = measure_width(keys, membership, pool.examples.inputs, pool.examples.labels, learner).width
     trained = _by_role(roles, _train(keys, membership, pool, learner, width, progress))
-    query_models, calibration_models = trained["query"].confidences, trained["calibration"].confidences
-    bootstrap = jax.random.fold_in(key, 2)
-    control_rhos = [
-        rho(jax.random.fold_in(bootstrap, index), query_models, calibration_models, row[None], level=level)
-        for index, row in enumerate(trained["control"].confidences)
-    ]
-    floor = noise_floor(query_models)
-    shared = _shared_checks(query, calibration, trained, floor, control_rhos, min_accuracy)
+    models = trained["query"].confidences, trained["calibration"].confidences, trained["control"].confidences
+    standing = _standing_checks(query, calibration, trained, min_accuracy)
+    judge_keys = iter(jax.random.split(jax.random.fold_in(key, 2), len(outputs) + len(simulated)))
     results = []
-    for index, file in enumerate(outputs):
-        own = confidence_of(file, query.labels)[None]
-        compared = [match_precision(c, file) for c in (query_models, calibration_models, own)]
-        ratio = rho(jax.random.fold_in(bootstrap, controls + index), *compared, level=level)
+    for file in outputs:
+        arrays = (*models, confidence_of(file, query.labels)[None])
+        compared = Compared(*(match_precision(array, file) for array in arrays))
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         related = preflight.target_accuracy(accuracy, query.labels, file.name)
-        checks = (*shared, preflight.tied_confidences(np.concatenate(compared)))
-        results.append(_judge(file.name, None, ratio, checks if allow_unrelated_target else (*checks, related), own))
+        checks = standing if allow_unrelated_target else (*standing, related)
+        results.append(judge(next(judge_keys), file.name, None, compared, query.labels, checks, level))
     for index, target in enumerate(simulated):
-        own = trained[f"target {index}"].confidences
-        at = controls + len(outputs) + index
-        ratio = rho(jax.random.fold_in(bootstrap, at), query_models, calibration_models, own, level=level)
+        compared = Compared(*models, trained[f"target {index}"].confidences)
         truth = _truth(roles[f"target {index}"][0][0], pool)
-        tied = preflight.tied_confidences(np.concatenate([query_models, calibration_models, own]))
-        results.append(_judge(target.name, truth, ratio, (*shared, tied), own))
-    return KSAudit(tuple(results), floor, query_models, calibration_models, query.labels, width)
+        results.append(judge(next(judge_keys), target.name, truth, compared, query.labels, standing, level))
+    return KSAudit(tuple(results), noise_floor(models[0]), *models, query.labels, width)
 
 
 def _train(
@@ -148,7 +142,9 @@ def _train(
     def score(params: Any) -> tuple[np.ndarray, np.ndarray]:
         log_probs = log_probs_many(learner, params, inputs)
         of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
-        return np.exp(of_label[:, pool.query]), log_probs.argmax(axis=2) == labels
+        # Through float64, so that a confidence near 1 is rounded once and not twice.
+        confidences = np.exp(of_label[:, pool.query].astype(np.float64)).astype(np.float32)
+        return confidences, log_probs.argmax(axis=2) == labels
 
     confidences, hits = fit_many(keys, membership, inputs, labels, learner, width=width, then=score, progress=progress)
     own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
@@ -161,26 +157,15 @@ def _by_role(roles: dict[str, list[Bool[np.ndarray, "1 examples"]]], models: Tra
     return {role: Trained(*(array[span] for array in models)) for role, span in zip(roles, spans, strict=True)}
 
 
-def _shared_checks(
-    query: Examples,
-    calibration: Examples,
-    trained: dict[str, Trained],
-    floor: np.ndarray,
-    controls: list[Rho],
-    min_accuracy: float,
+def _standing_checks(
+    query: Examples, calibration: Examples, trained: dict[str, Trained], min_accuracy: float
 ) -> tuple[Check, ...]:
-    query_models, calibration_models = trained["query"], trained["calibration"]
-    pairs = zip(query_models.confidences, calibration_models.confidences, strict=True)
-    apart = np.array([float(ks_distance(a, b)) for a, b in pairs])
+    """The checks that are the same for every target."""
+    own = np.concatenate([trained["query"].own_accuracy, trained["calibration"].own_accuracy])
     return (
-        preflight.shadow_accuracy(
-            np.concatenate([query_models.own_accuracy, calibration_models.own_accuracy]), min_accuracy
-        ),
-        preflight.calibration_reach(calibration_models.query_accuracy, query.labels),
-        preflight.distances_apart(apart, floor),
-        preflight.query_size(len(query), apart),
+        preflight.shadow_accuracy(own, min_accuracy),
+        preflight.calibration_reach(trained["calibration"].query_accuracy, query.labels),
         preflight.class_coverage(query.labels, calibration.labels, query.class_names),
-        preflight.positive_control(controls),
     )
 
 
@@ -189,31 +174,10 @@ def _truth(row: Bool[np.ndarray, " examples"], pool: Pool) -> Truth:
     return Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
 
 
-def _judge(
-    name: str, truth: Truth | None, ratio: Rho, checks: tuple[Check, ...], confidences: np.ndarray
-) -> TargetResult:
-    found, because = _decide(ratio, checks)
-    return TargetResult(name, truth, ratio, found, because, paper_rule(ratio.median), checks, confidences)
-
-
-def _decide(ratio: Rho, checks: tuple[Check, ...]) -> tuple[Verdict, str]:
-    """The verdict of the interval, unless a failed check takes it away."""
-    found = verdict(ratio)
-    span = f"rho lies between {ratio.low:.2f} and {ratio.high:.2f}"
-    for check in checks:
-        decides = check.decisive and (check.name != preflight.POSITIVE_CONTROL or found == "forgotten")
-        if decides and not check.passed:
-            return "inconclusive", f"{check.name}: {check.message}"
-    if found == "forgotten":
-        return (
-            found,
-            f"{span}, all at or above 1: the target is as far from the query models as one that never saw them",
-        )
-    if found == "not forgotten":
-        return found, f"{span}, all below 1: the target resembles models trained on the query set"
-    if np.isnan(ratio.low):
-        return (
-            found,
-            "rho has no interval: more than one replicate and a calibration model unlike the query model are needed",
-        )
-    return found, f"{span}, which straddles 1: more replicates or more query records may settle it"
+def _check_outputs(outputs: Sequence[Outputs], query: Examples) -> None:
+    for file in outputs:
+        if file.probabilities.shape != (len(query), len(query.class_names)):
+            raise InputError(
+                f"{file.name} holds outputs of shape {file.probabilities.shape}, but the query set has {len(query)} "
+                f"records and {len(query.class_names)} classes: give one row a record, in the query set's order."
+            )

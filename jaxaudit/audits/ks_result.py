@@ -35,7 +35,8 @@ class TargetResult:
         verdict: `forgotten`, `not forgotten` or `inconclusive`.
         because: why, in one sentence.
         paper_rule: the paper's own verdict from one number, the median of rho.
-        checks: everything that was checked, for all targets and for this one.
+        checks: everything that was checked, on the numbers that were compared.
+        controls: rho of the models trained on the calibration and the whole query set, compared in the same way.
         confidences: `float32[1, n]`, the target's probability of each query record's ground-truth class.
     """
 
@@ -46,6 +47,7 @@ class TargetResult:
     because: str
     paper_rule: Verdict
     checks: tuple[Check, ...]
+    controls: tuple[Rho, ...]
     confidences: Float[np.ndarray, "1 n"]
 
 
@@ -57,6 +59,7 @@ class KSAudit:
         targets: one answer a target, files first.
         noise_floor: KS distances between query models that differ by their seed.
         query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision.
+        control_confidences: `float32[controls, n]`, of the models trained on both sets.
         labels: the query set's labels.
         width: how many models were trained side by side.
     """
@@ -65,5 +68,6 @@ class KSAudit:
     noise_floor: Float[np.ndarray, " pairs"]
     query_confidences: Float[np.ndarray, "replicates n"]
     calibration_confidences: Float[np.ndarray, "replicates n"]
+    control_confidences: Float[np.ndarray, "controls n"]
     labels: np.ndarray
     width: int

@@ -78,12 +78,12 @@ def drop_unshared(query: Examples, calibration: Examples) -> Examples:
 def align_target_data(query: Examples, other: Examples) -> Examples:
     """`other` with `query`'s class names, to simulate a target's training set.
 
-    Matched by name where the query knows every name; else class k stands for class k, for data from another domain
-    whose names mean nothing there (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020): then only the number
-    of outputs must suffice.
+    Matched by name where the query knows every name. Where it knows none, class k stands for class k: data from
+    another domain, whose names mean nothing there (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020); then
+    only the number of outputs must suffice.
 
     Raises:
-        InputError: when the names differ and `other` has more classes than `query`.
+        InputError: when the query knows some of the names only, or none and `other` has more classes.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")
@@ -95,6 +95,12 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     if all(name in index for name in other.class_names):
         table = np.array([index[name] for name in other.class_names], np.int32)
         return replace(other, labels=table[other.labels], class_names=query.class_names)
+    strange = [name for name in other.class_names if name not in index]
+    if len(strange) < len(other.class_names):
+        raise InputError(
+            f"{other.name} shares some classes with {query.name} but not {_some(strange)}: which output each stands "
+            "for is not known; rename or leave out those classes."
+        )
     if len(other.class_names) > len(query.class_names):
         raise InputError(
             f"{other.name} has {len(other.class_names)} classes but {query.name} only {len(query.class_names)}: a "

@@ -77,7 +77,7 @@ class NetworkLearner:
 
     def log_probs(self, params: NetworkParams, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
         logits, _ = self.net.apply(params.params, params.state, inputs, False)
-        return jax.nn.log_softmax(logits)
+        return precise_log_softmax(logits)
 
     def fit(
         self,
@@ -135,3 +135,19 @@ def _convolves(net: PureModule, input_shape: tuple[int, ...]) -> bool:
     inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
     jaxpr = jax.make_jaxpr(forward)(jax.eval_shape(jax.random.key, 1), inputs)
     return "conv_general_dilated" in str(jaxpr)
+
+
+def precise_log_softmax(logits: Float[Array, "n classes"]) -> Float[Array, "n classes"]:
+    """Log-softmax that keeps its relative precision where a probability is near 1.
+
+    `jax.nn.log_softmax` adds the largest term, 1, to the others before the logarithm, so in float32 a confidence is
+    either 1 or at least 6e-8 away from it; here the others are summed alone: -log1p(1e-12) is -1e-12.
+
+    >>> precise_log_softmax(jnp.array([[0.0, 30.0]]))[0, 1] < 0
+    Array(True, dtype=bool)
+    """
+    largest = jnp.argmax(logits, axis=-1, keepdims=True)
+    shifted = logits - jnp.take_along_axis(logits, largest, axis=-1)
+    is_largest = jnp.arange(logits.shape[-1]) == largest
+    others = jnp.sum(jnp.where(is_largest, 0.0, jnp.exp(shifted)), axis=-1, keepdims=True)
+    return shifted - jnp.log1p(others)

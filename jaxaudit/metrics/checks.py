@@ -5,6 +5,7 @@ domain, and that the two reference distributions differ by more than noise (Liu 
 Each assumption here is a number, a threshold, and what to do where it fails.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -137,9 +138,10 @@ def class_coverage(
     class_names: tuple[str, ...],
     minimum: int = MIN_CLASS_RECORDS,
 ) -> Check:
-    """Every class has some records in both sets."""
+    """Every class that occurs has some records in both sets."""
     counts = np.stack([np.bincount(labels, minlength=len(class_names)) for labels in (query, calibration)])
-    side, scarcest = np.unravel_index(np.argmin(counts), counts.shape)
+    occurring = np.where(counts.any(axis=0), counts, counts.max() + 1)
+    side, scarcest = np.unravel_index(np.argmin(occurring), counts.shape)
     fewest = int(counts[side, scarcest])
     passed = fewest >= minimum
     where = ("query", "calibration")[side]
@@ -148,7 +150,7 @@ def class_coverage(
     return Check("class coverage", passed, fewest, minimum, False, message + ("" if passed else advice))
 
 
-def positive_control(controls: list[Rho]) -> Check:
+def positive_control(controls: Sequence[Rho]) -> Check:
     """A target known to be trained on the calibration set *and* the query set is recognised.
 
     Not in the paper, whose rule takes it for granted; on real data it can fail (a mixed target can lie further from

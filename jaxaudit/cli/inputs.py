@@ -111,6 +111,6 @@ def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
 
 def simulate(parts: list[Part]) -> SimulatedTarget:
     """One target trained on the union of these parts, and named after them."""
-    shares = [f"{part.fraction:.0%} of " if part.fraction < 1 else "" for part in parts]
+    shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
     names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
     return SimulatedTarget(" + ".join(names), tuple(parts))

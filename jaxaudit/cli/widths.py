@@ -19,7 +19,7 @@ from jaxaudit.report.provenance import describe_machine
 def recall_width(work: dict[str, Any]) -> int | None:
     """The width remembered for this work on this machine, if any."""
     width = _read().get(_name(work))
-    return width if isinstance(width, int) and width > 0 else None
+    return width if type(width) is int and width > 0 else None
 
 
 def remember_width(work: dict[str, Any], width: int) -> None:
@@ -28,9 +28,12 @@ def remember_width(work: dict[str, Any], width: int) -> None:
     with contextlib.suppress(OSError):
         _path().parent.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=_path().parent)
-        with os.fdopen(handle, "w") as file:
-            json.dump(known, file)
-        os.replace(draft, _path())
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(known, file)
+            os.replace(draft, _path())
+        finally:
+            Path(draft).unlink(missing_ok=True)
 
 
 def _path() -> Path:
@@ -40,7 +43,7 @@ def _path() -> Path:
 def _read() -> dict[str, Any]:
     try:
         known = json.loads(_path().read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 

@@ -1,7 +1,9 @@
 """Where results go, and what is said about the run that made them."""
 
+import os
 import platform
 import re
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,15 @@ def device_slug() -> str:
 
 
 def describe_run(options: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Options, versions, device and wall time."""
+    """Options (paths left out), versions, source commit, device and wall time."""
+    kept = {name: value for name, value in options.items() if not isinstance(value, Path) and value is not None}
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return {
-        "options": {name: str(value) if isinstance(value, Path) else value for name, value in options.items() if name != "out"},
+        "options": kept,
         "versions": {name: version(name) for name in ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")},
+        "commit": commit or None,
         "python": platform.python_version(),
-        "device": f"{len(jax.devices())} x {jax.devices()[0].device_kind}",
+        "device": f"{len(jax.devices())} x {jax.devices()[0].device_kind}, {os.cpu_count()} host cores",
         "seconds": round(seconds, 1),
     }

@@ -59,7 +59,8 @@ def ks(
     image_size: Annotated[
         str | None,
         typer.Option(
-            help="Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28]", rich_help_panel=DATA
+            help="Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
+            rich_help_panel=DATA,
         ),
     ] = None,
     gray: Annotated[bool, typer.Option("--gray/--color", help="Make images gray.", rich_help_panel=DATA)] = True,
@@ -140,7 +141,7 @@ def ks(
     ] = 1,
     subsample: Annotated[
         float, typer.Option(help="Share of the calibration set each replicate draws.", rich_help_panel=AUDIT)
-    ] = 1.0,
+    ] = 0.9,
     level: Annotated[float, typer.Option(help="Confidence level of the interval.", rich_help_panel=AUDIT)] = 0.95,
     min_accuracy: Annotated[
         float, typer.Option(help="What well trained means, on a shadow's own data.", rich_help_panel=AUDIT)

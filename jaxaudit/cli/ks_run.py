@@ -21,7 +21,7 @@ from jaxaudit.cli.inputs import (
     simulate,
 )
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden
+from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden, source_hash
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.outputs import Outputs, load_outputs
@@ -112,6 +112,7 @@ def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
     arrays = {
         "query": audit.query_confidences,
         "calibration": audit.calibration_confidences,
+        "control": audit.control_confidences,
         "labels": audit.labels,
         **targets,
     }
@@ -123,7 +124,9 @@ def _with_defaults(options: Options) -> Options:
     if (options["query"] is None) != (options["calibration"] is None):
         given, missing = ("query", "calibration") if options["calibration"] is None else ("calibration", "query")
         raise InputError(f"--{given} needs --{missing}: shadow models are trained on both sets.")
-    defaults = {"target": [], "target_data": [], **(DEMONSTRATION if options["query"] is None else USUAL)}
+    # The medical network takes its crops from images of their own size.
+    usual = {**USUAL, "image_size": "none"} if options["model"] == "medical-cnn" else USUAL
+    defaults = {"target": [], "target_data": [], **(DEMONSTRATION if options["query"] is None else usual)}
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
 
 
@@ -153,6 +156,8 @@ def _provenance(
     return {
         **describe_machine(),
         "command": _command(options),
+        "directory": str(Path.cwd()),
+        "model_hash": source_hash(options["model"]),
         "seed": options["seed"],
         "options": _plain(options),
         "data": {

@@ -1,5 +1,6 @@
 """From the words on the command line to a learner."""
 
+import hashlib
 import importlib
 import sys
 from functools import partial
@@ -82,3 +83,12 @@ def check_shares(options: dict[str, Any]) -> None:
         raise InputError(f"--level must be between 0 and 1, such as 0.95, got {options['level']:g}.")
     if not 0 <= options["min_accuracy"] <= 1:
         raise InputError(f"--min-accuracy must be from 0 to 1, such as 0.9, got {options['min_accuracy']:g}.")
+
+
+def source_hash(name: str) -> str | None:
+    """`blake2b:...` of the source file of `package.module:factory`, once imported; None for a built-in design."""
+    module = sys.modules.get(name.partition(":")[0]) if ":" in name else None
+    path = getattr(module, "__file__", None)
+    if path is None:
+        return None
+    return f"blake2b:{hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()}"

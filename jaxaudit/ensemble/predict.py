@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from jaxaudit.learners.learner import Learner
 
 BATCH = 1024
+"""Records evaluated at a time, over all models: the more models, the fewer records each."""
 
 
 def log_probs_many(
@@ -21,13 +22,15 @@ def log_probs_many(
     Args:
         learner: the learner the models were trained with.
         params: their parameters, with a leading `models` axis, as `fit_many` passes them to `then`.
-        inputs: records; evaluated in batches of 1,024, so device memory does not grow with their number.
+        inputs: records; evaluated about 1,024 model-records at a time, so that device memory grows with neither.
     """
+    models = len(jax.tree.leaves(params)[0])
+    size = min(len(inputs), max(1, BATCH // models))
     parts = []
-    for start in range(0, len(inputs), BATCH):
-        batch = jnp.asarray(inputs[start : start + BATCH])
+    for start in range(0, len(inputs), size):
+        batch = jnp.asarray(inputs[start : start + size])
         # The last batch is filled up, so that there is one compilation and not two.
-        filled = jnp.concatenate([batch, jnp.repeat(batch[-1:], min(BATCH, len(inputs)) - len(batch), axis=0)])
+        filled = jnp.concatenate([batch, jnp.repeat(batch[-1:], size - len(batch), axis=0)])
         parts.append(np.asarray(_log_probs(learner, params, filled))[:, : len(batch)])
     return np.concatenate(parts, axis=1)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import Rho
 
 SCHEMA = "jaxaudit.ks/1"
 
@@ -37,17 +38,22 @@ def _target(target: TargetResult) -> dict[str, Any]:
         "name": target.name,
         "truth": truth
         and {"used_fraction": truth.used_fraction, "training_records": truth.records, "expected": truth.expected},
-        "rho": {
-            "median": _number(target.rho.median),
-            "low": _number(target.rho.low),
-            "high": _number(target.rho.high),
-            "values": _numbers(target.rho.values),
-        },
+        "rho": _rho(target.rho),
         "ks": {"target": _numbers(target.rho.distances), "calibration": _numbers(target.rho.calibration_distances)},
         "verdict": target.verdict,
         "because": target.because,
         "paper_rule": target.paper_rule,
         "checks": [_check(check) for check in target.checks],
+        "controls": [_rho(control) for control in target.controls],
+    }
+
+
+def _rho(rho: Rho) -> dict[str, Any]:
+    return {
+        "median": _number(rho.median),
+        "low": _number(rho.low),
+        "high": _number(rho.high),
+        "values": _numbers(rho.values),
     }
 
 

@@ -1,5 +1,6 @@
 """What must be known to repeat a run."""
 
+import os
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -9,11 +10,15 @@ import jax
 from jaxaudit.data import Examples
 from jaxaudit.version import __version__
 
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
+_PACKAGES = (
+    *("jax", "jaxlib", "flax", "optax", "numpy", "scipy"),
+    *("scikit-learn", "pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
+)
+_VARIABLES = ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES")
 
 
 def describe_machine() -> dict[str, Any]:
-    """Versions and devices."""
+    """Versions, devices, and what else decides the rounding of a number."""
     devices = jax.local_devices()
     return {
         "jaxaudit": __version__,
@@ -21,6 +26,10 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),
+        "cores": os.cpu_count() or 1,
+        "environment": {
+            name: value for name, value in sorted(os.environ.items()) if name in _VARIABLES or name.startswith("JAX_")
+        },
     }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxaudit.data.classes import align_target_data, align_classes, drop_unshared
+from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 

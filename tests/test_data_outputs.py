@@ -2,53 +2,18 @@
 
 import itertools
 
-import ml_dtypes
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pyarrow import parquet
+from outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 
-from jaxaudit.data.outputs import confidence_of, load_outputs, match_precision
-from jaxaudit.data.precision import decimals_of, round_like
+from jaxaudit.data.outputs import confidence_of, load_outputs
 from jaxaudit.errors import InputError
-
-LOGITS = np.random.default_rng(0).normal(0, 3, (20, 4))
-P = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
-NAMES = ("ant", "bee", "cat", "dog")
-
-
-def csv(values, header=None, decimals=17, index=None):
-    lines = [] if header is None else [header]
-    for row, line in enumerate(np.asarray(values)):
-        cells = [f"{value:.{decimals}f}" for value in np.atleast_1d(line)]
-        lines.append(",".join(cells if index is None else [str(index(row)), *cells]))
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture
 def write(tmp_path):
-    def write_file(content, suffix=None):
-        if isinstance(content, str):
-            path = tmp_path / "out.csv"
-            path.write_text(content)
-        elif isinstance(content, dict):
-            path = tmp_path / "out.npz"
-            np.savez(path, **content)
-        elif isinstance(content, pa.Table):
-            path = tmp_path / "out.parquet"
-            parquet.write_table(content, path)
-        else:
-            path = tmp_path / "out.npy"
-            np.save(path, content)
-        return path
-
-    return write_file
-
-
-def table(values, names=None):
-    return pa.table({(names or NAMES)[k]: values[:, k] for k in range(values.shape[1])})
+    return lambda content: write_outputs(tmp_path, content)
 
 
 @pytest.mark.parametrize(
@@ -125,76 +90,6 @@ def test_float32_softmax_may_leave_the_interval_by_rounding(write):
     assert outputs.kind == "probabilities"
     assert outputs.probabilities.min() == 0
     assert outputs.probabilities.max() == 1
-
-
-@pytest.mark.parametrize("decimals", [2, 3, 4, 5, 6])
-def test_printed_decimals_are_found(write, decimals):
-    outputs = load_outputs(write(csv(P, decimals=decimals)), 4, 20)
-    assert (outputs.kind, outputs.decimals) == ("probabilities", decimals)
-    np.testing.assert_allclose(outputs.probabilities, P, atol=0.5001 * 10.0**-decimals)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("decimals", [2, 4, 6])
-def test_rounded_arrays_are_found(write, dtype, decimals):
-    rounded = np.round(P.astype(dtype), decimals)
-    assert load_outputs(write(rounded), 4, 20).decimals == decimals
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_unrounded_arrays_have_no_decimals(write, dtype):
-    outputs = load_outputs(write(P.astype(dtype)), 4, 20)
-    assert outputs.decimals is None
-    assert outputs.dtype == np.dtype(dtype).name
-
-
-def test_near_one_is_not_taken_for_a_grid(write):
-    # Neighbours of 1 in float32: a tolerance instead of equality would call them 1.000000.
-    steps = np.arange(1, 21, dtype=np.float32)[:, None] * np.float32(2**-24)
-    near = np.concatenate([1 - steps, steps], axis=1)
-    outputs = load_outputs(write(near), 2, 20)
-    assert outputs.decimals is None
-    np.testing.assert_array_equal(match_precision(near, outputs), near)
-    assert decimals_of(near[:, 0].astype(np.float64), "float32") is None
-    # Near 1 the fourth decimal is finer than float16 itself, so any number would lie on it.
-    halves = (1 - np.arange(1, 21) * 2.0**-11).astype(np.float16)
-    assert decimals_of(halves.astype(np.float64), "float16") is None
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 10**4), min_size=1, max_size=50), st.sampled_from(["float32", "float64"]))
-def test_decimals_equal_the_shortest_print(counts, dtype):
-    values = (np.array(counts) / 10**4).astype(dtype)
-    slow = max(1, *(len(f"{count / 10**4:.4f}".rstrip("0")) - 2 for count in counts))
-    assert decimals_of(values.astype(np.float64), dtype) == slow
-
-
-def test_half_precision_saved_as_float32_is_noticed(write):
-    half = P.astype(np.float16).astype(np.float32)
-    assert load_outputs(write(half), 4, 20).dtype == "float16"
-    brain = P.astype(ml_dtypes.bfloat16).astype(np.float32)
-    outputs = load_outputs(write(brain), 4, 20)
-    assert outputs.dtype == "bfloat16"
-    np.testing.assert_array_equal(match_precision(P, outputs), P.astype(ml_dtypes.bfloat16).astype(np.float32))
-
-
-def test_match_precision_makes_equal_what_was_equal(write):
-    confidences = P.astype(np.float32)
-    for content in (csv(P, decimals=3), np.round(confidences, 3), confidences.astype(np.float16)):
-        outputs = load_outputs(write(content), 4, 20)
-        np.testing.assert_array_equal(match_precision(confidences, outputs), outputs.probabilities)
-    outputs = load_outputs(write(LOGITS.astype(np.float16)), 4, 20)
-    np.testing.assert_array_equal(match_precision(confidences, outputs), confidences)
-
-
-def test_round_like():
-    # Every tie between neighbours of bfloat16 in [1, 2), and just beside the ties.
-    ties = (1 + (np.arange(128) + 0.5) / 128).astype(np.float32)
-    for values in (ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(9))):
-        expected = values.astype(ml_dtypes.bfloat16).astype(np.float32)
-        np.testing.assert_array_equal(round_like(values, None, "bfloat16"), expected)
-    assert round_like(np.array([0.12345]), 2, "text").tolist() == [np.float32(0.12)]
-    assert round_like(np.array([1.0]), None, "float32").tolist() == [1.0]
 
 
 @pytest.mark.parametrize("shape", [(20,), (20, 1)])

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.output_files import HARD_LABELS, check_rows, read_outputs
-from jaxaudit.data.precision import coarsest_dtype, decimals_of, round_like
+from jaxaudit.data.precision import coarsest_dtype, decimals_of, round_like, significant_of
 from jaxaudit.errors import InputError
 
 Kind = Literal["auto", "probabilities", "logits"]
@@ -25,10 +25,12 @@ class Outputs:
         probabilities: `float32[n, classes]`; rows sum to 1 as precisely as the file was printed (they are not
             renormalised: that would move them off the grid that `match_precision` needs).
         kind: what the file held.
-        decimals: how many decimals probabilities were printed with, 1 to 6; None where they were not rounded.
+        decimals: how many decimals probabilities were printed with, 1 to 6; None where they were not so rounded.
         dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
         name: the file's name.
         content_hash: of the file's numbers, `blake2b:...`.
+        significant: how many significant digits probabilities were printed with (`%.4g`, `%.3e`), 1 to 6; None where
+            they were not so rounded, or `decimals` are as coarse.
     """
 
     probabilities: np.ndarray
@@ -37,6 +39,7 @@ class Outputs:
     dtype: str
     name: str
     content_hash: str
+    significant: int | None = None
 
     def __post_init__(self) -> None:
         self.probabilities.flags.writeable = False
@@ -81,12 +84,14 @@ def load_outputs(path: str | Path, classes: int | Sequence[str], rows: int, kind
         )
     _refuse_hard_labels(values, path.name)
     dtype = coarsest_dtype(values, dtype)
-    decimals = decimals_of(values, dtype) if _inside(values).all() else None
+    decimals, significant = _grid(values, dtype)
     if values.shape[1] == 1:
         found = _kind_of_one_column(values, kind, path.name)
+        # The other class is known to as many decimals as numbers near 1 have digits.
+        decimals = decimals if significant is None else significant
         pairs = np.concatenate([1 - values if found == "probabilities" else 0 * values, values], axis=1)
     else:
-        found = _kind_of_rows(values, kind, _tolerance(values, decimals, dtype), path.name)
+        found = _kind_of_rows(values, kind, _tolerance(values.shape[1], decimals, significant, dtype), path.name)
         pairs = values
     digest = hashlib.blake2b(repr(values.shape).encode() + values.astype("<f8").tobytes(), digest_size=16)
     return Outputs(
@@ -96,6 +101,7 @@ def load_outputs(path: str | Path, classes: int | Sequence[str], rows: int, kind
         dtype=dtype,
         name=path.name,
         content_hash=f"blake2b:{digest.hexdigest()}",
+        significant=significant if found == "probabilities" else None,
     )
 
 
@@ -117,15 +123,16 @@ def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
 
 
 def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
-    """`float32`: `confidences` rounded as the file of `outputs` was, to its decimals or its half precision.
+    """`float32`: `confidences` rounded as the file of `outputs` was, and to 6 decimals where it was not coarser.
 
-    Comparing rounded with unrounded confidences would inflate the KS distance: near 1, where most of them lie,
-    rounding alone separates the samples. Logits that were stored coarsely cannot be matched here; they return
-    unchanged.
+    To be applied to every confidence that is compared, those of `outputs` too. Comparing rounded with unrounded
+    confidences would inflate the KS distance: near 1, where most of them lie, rounding alone separates the samples.
+    Even a full float32 softmax is rounded there, in another way by every framework; 6 decimals are common to all.
+    Logits that were stored coarsely cannot be matched: they are brought to 6 decimals only.
     """
     if outputs.kind == "logits":
-        return confidences.astype(np.float32)
-    return round_like(confidences, outputs.decimals, outputs.dtype)
+        return round_like(confidences, None, None, "float32")
+    return round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
 
 
 def _first(rows: np.ndarray) -> int:
@@ -159,10 +166,22 @@ def _inside(values: np.ndarray) -> np.ndarray:
     return (values >= -SLACK) & (values <= 1 + SLACK)
 
 
-def _tolerance(values: np.ndarray, decimals: int | None, dtype: str) -> float:
+def _grid(values: np.ndarray, dtype: str) -> tuple[int | None, int | None]:
+    """The decimals and the significant digits that `values` were printed with, as far as they were."""
+    if not _inside(values).all():
+        return None, None
+    decimals, significant = decimals_of(values, dtype), significant_of(values, dtype)
+    # d decimals have at most d digits; fewer digits mean that the decimals only reach down to the smallest number.
+    says_more = decimals is None or (significant is not None and significant < decimals)
+    return decimals, significant if says_more else None
+
+
+def _tolerance(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
     """How far from 1 the rounding of its entries can bring the sum of a row of probabilities."""
+    if significant is not None:
+        return max(1e-3, 0.5 * 10.0**-significant * min(classes, 10) + SLACK)
     if decimals is not None:
-        return min(0.5, values.shape[1] * 0.5 * 10.0**-decimals) + SLACK
+        return min(0.5, classes * 0.5 * 10.0**-decimals) + SLACK
     return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
 
 

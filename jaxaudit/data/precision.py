@@ -2,9 +2,12 @@
 
 import numpy as np
 
+# Of probabilities, however fine the file: frameworks round a float32 softmax near 1 each in their own way, by up to
+# 1.2e-7, and where many confidences lie there, that alone parts two equal samples.
 MOST_DECIMALS = 6
 # Beyond these, a decimal grid is finer than the numbers of the type near 1, and every number would seem to lie on it.
 _DECIMALS_OF = {"float16": 3, "bfloat16": 2}
+_NOTHING = 1e-30  # numbers below it are 0 to any comparison, and their powers of ten overflow
 
 
 def decimals_of(values: np.ndarray, dtype: str) -> int | None:
@@ -16,8 +19,24 @@ def decimals_of(values: np.ndarray, dtype: str) -> int | None:
     (2, None)
     """
     for decimals in range(1, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
-        if np.array_equal(_as_dtype(np.rint(values * 10**decimals) / 10**decimals, dtype), values):
+        if np.array_equal(_as_dtype(_round_decimals(values, decimals), dtype), values):
             return decimals
+    return None
+
+
+def significant_of(values: np.ndarray, dtype: str) -> int | None:
+    """The fewest significant digits, 1 to 6, that print every one of `values` exactly; None if none do.
+
+    Exactly means: within the last bits of `dtype`, a tolerance that no other grid of 6 digits or fewer reaches.
+
+    >>> significant_of(np.array([0.9876, 1.234e-09]), "text"), significant_of(np.array([1 / 3]), "float64")
+    (4, None)
+    """
+    for digits in range(1, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
+        rounded = _as_dtype(_round_significant(values, digits), dtype)
+        # Powers of ten beyond 1e22 are themselves rounded, so the last bits of a float64 may differ.
+        if (np.abs(rounded - values) <= np.maximum(1e-14 * np.abs(values), _NOTHING)).all():
+            return digits
     return None
 
 
@@ -34,14 +53,29 @@ def coarsest_dtype(values: np.ndarray, dtype: str) -> str:
     return dtype
 
 
-def round_like(values: np.ndarray, decimals: int | None, dtype: str) -> np.ndarray:
-    """`values` as `float32`, first rounded to `decimals` and to the half precision `dtype` names, if any."""
+def round_like(values: np.ndarray, decimals: int | None, significant: int | None, dtype: str) -> np.ndarray:
+    """`values` in [0, 1] as `float32`, rounded to significant digits, decimals and a half-precision `dtype`.
+
+    None, and any other type, round nothing; but no more than 6 decimals are ever kept.
+    """
     values = values.astype(np.float64)
+    if significant is not None:
+        values = _round_significant(values, significant)
     if decimals is not None:
-        values = np.rint(values * 10**decimals) / 10**decimals
+        values = _round_decimals(values, decimals)
     if dtype in ("float16", "bfloat16"):
         values = _as_dtype(values, dtype)
-    return values.astype(np.float32)
+    return _round_decimals(values, MOST_DECIMALS).astype(np.float32)
+
+
+def _round_decimals(values: np.ndarray, decimals: int) -> np.ndarray:
+    return np.rint(values * 10**decimals) / 10**decimals
+
+
+def _round_significant(values: np.ndarray, digits: int) -> np.ndarray:
+    exponent = np.floor(np.log10(np.maximum(np.abs(values), _NOTHING)))
+    scale = 10.0 ** (digits - 1 - exponent)
+    return np.rint(values * scale) / scale
 
 
 def _as_dtype(values: np.ndarray, dtype: str) -> np.ndarray:

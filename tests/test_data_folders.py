@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from jaxaudit.data.files import load_path
-from jaxaudit.data.folders import load_image_folders
+from jaxaudit.data.folders import SUFFIXES, load_image_folders
 from jaxaudit.errors import InputError
 
 
@@ -117,3 +117,19 @@ def test_refused_images(tmp_path, monkeypatch):
     write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
     with pytest.raises(InputError, match=r"1.tif: has 32-bit pixels"):
         load_path(tmp_path)
+
+
+def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):
+    # Pillow would hand this to Ghostscript.
+    path = tmp_path / "a" / "1.png"
+    path.parent.mkdir()
+    Image.new("L", (3, 4)).save(path, "EPS")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
+    with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
+        load_image_folders(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", sorted(SUFFIXES))
+def test_every_suffix_is_read(tmp_path, suffix):
+    write(tmp_path, f"a/1{suffix}", gray(100))
+    assert load_image_folders(tmp_path).inputs.shape[:3] == (1, 3, 4)

@@ -45,7 +45,8 @@ def test_folder_of_splits(tmp_path):
     [
         ({"X": np.zeros((4, 4, 3))}, r"X is double of shape \(4, 4, 3\), not uint8"),
         ({"X": np.zeros((4, 4, 3, 2))}, r"X is double of shape \(4, 4, 3, 2\), not uint8"),
-        ({"y": np.array([[1], [2], [3]])}, "2 inputs but labels of shape"),
+        ({"y": np.array([[1], [2], [3]])}, r"y is int64 of shape \(3, 1\), but X holds 2 images; give one label"),
+        ({"y": np.array([["a"], [1]], dtype=object)}, r"y is cell of shape \(2, 1\)"),
         ({"y": np.array([[1], [0.5]])}, "y: labels must be whole numbers"),
     ],
 )
@@ -75,3 +76,10 @@ def test_bad_files(tmp_path):
         load_mat(path, max_bytes=100)
     with pytest.raises(InputError, match="cannot be read"):
         load_mat(tmp_path / "none.mat")
+
+
+def test_labels_that_unpack_to_more_than_the_images_are_not_unpacked(tmp_path, monkeypatch):
+    write_svhn(tmp_path / "a.mat", [1, 2], y=np.ones((1000, 1000)))
+    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("unpacked"))
+    with pytest.raises(InputError, match=r"y is double of shape \(1000, 1000\), but X holds 2 images"):
+        load_mat(tmp_path / "a.mat")

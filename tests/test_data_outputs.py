@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
+from pyarrow import parquet
 
 from jaxaudit.data.outputs import confidence_of, load_outputs
 from jaxaudit.errors import InputError
@@ -179,6 +180,10 @@ BAD = [
     (np.round(P * 255).astype(np.uint8), "these look like 8-bit probabilities; divide them by 255"),
     (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists are not all of one length"),
     (pa.table({"a": [[0.1, 0.9], [None, 1.0]] * 10}), "has empty cells"),
+    (pa.table({"a": [None, *P[1:]]}), "its lists are not all of one length"),
+    (pa.table({"a": [[0.25] * 5] * 20}), "holds 100 values in 20 lists, more than one for each of 4 classes"),
+    (pa.table({"a": [[["x"]]] * 20}), "its lists are not all of one length, or not numbers"),
+    (pa.table({}), "has 0 rows"),
     (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), "column 'bee' has empty cells"),
     (table(P).set_column(1, "bee", pa.array(["x"] * 20)), "column 'bee' is of type string"),
 ]
@@ -214,6 +219,21 @@ def test_files_that_cannot_be_read(tmp_path):
         (tmp_path / name).write_bytes(b"rubbish")
         with pytest.raises(InputError, match=message):
             load_outputs(tmp_path / name, 4, 20)
+
+
+def test_parquet_files_of_rows_without_columns_are_refused(tmp_path):
+    parquet.write_table(table(P).select([]), tmp_path / "out.parquet")
+    with pytest.raises(InputError, match=r"out.parquet: has no columns|has 0 rows"):
+        load_outputs(tmp_path / "out.parquet", 4, 20)
+
+
+def test_lists_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
+    long = pa.ListArray.from_arrays(np.arange(21, dtype=np.int32) * 100_000, np.zeros(2_000_000))
+    parquet.write_table(pa.table({"a": long}), tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").stat().st_size < 3000
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(InputError, match="holds 2000000 values in 20 lists"):
+        load_outputs(tmp_path / "out.parquet", 4, 20)
 
 
 def test_parquet_bombs_are_refused(write, monkeypatch):

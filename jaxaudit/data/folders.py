@@ -9,6 +9,8 @@ from jaxaudit.data.arrays import MAX_BYTES
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 
+# Only what the suffixes promise: Pillow would otherwise start Ghostscript for an EPS file named a.png.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 
 
@@ -86,7 +88,7 @@ def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             mode = image.mode
             if mode in ("F", "I"):
                 raise InputError(f"{path}: has 32-bit pixels, whose scale is unknown; save it with 8 or 16 bits.")

@@ -9,6 +9,8 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.errors import InputError
 
+_NESTED = ("cell", "struct", "object", "function", "opaque", "sparse", "unknown")
+
 
 def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
     """The images `X` (`[h, w, channels, n]`) and labels `y` of a MATLAB file, as `uint8[n, h, w, channels]`.
@@ -39,8 +41,14 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
         (extents, kind) = shapes["X"]
         if len(extents) != 4 or kind != "uint8":
             raise InputError(f"{path}: X is {kind} of shape {extents}, not uint8 [height, width, channels, n].")
-        if int(np.prod(extents, dtype=object)) > max_bytes:
+        # Images of no pixels could still have any number of labels, of 8 bytes each.
+        if max(int(np.prod(extents, dtype=object)), 8 * extents[3]) > max_bytes:
             raise InputError(f"{path}: X of shape {extents} is larger than {max_bytes / 2**30:.1f} GiB; split it.")
+        marks, kind = shapes["y"]
+        if int(np.prod(marks, dtype=object)) != extents[3] or kind in _NESTED:
+            raise InputError(
+                f"{path}: y is {kind} of shape {marks}, but X holds {extents[3]} images; give one label for each."
+            )
         loaded = scipy.io.loadmat(path, variable_names=["X", "y"])
     except InputError:
         raise

@@ -121,16 +121,26 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
         size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
         if size > MAX_BYTES:
             raise InputError(f"{path}: unpacks to {size / 2**30:.1f} GiB; save only the outputs.")
+        # A few bytes can hold lists of millions of equal values.
+        for column in range(file.metadata.num_columns):
+            held = sum(file.metadata.row_group(group).column(column).num_values for group in groups)
+            if held > rows * classes:
+                raise InputError(
+                    f"{path.name}: holds {held} values in {rows} lists, more than one for each of {classes} classes; "
+                    "save only the outputs."
+                )
         table = file.read()
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise InputError(f"{path}: is not a readable Parquet file ({reason}).") from error
     names = table.column_names
+    if not names:
+        raise InputError(f"{path}: has no columns; did the model write its outputs?")
     if len(names) == 1 and _is_text(table.schema.types[0]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     if len(names) == 1 and _is_list(table.schema.types[0]):
         return _from_lists(table.column(0), path.name)
-    leading = _column(table, 0) if names and _is_number(table.schema.types[0]) else None
+    leading = _column(table, 0) if _is_number(table.schema.types[0]) else None
     chosen = _class_columns(names, leading, len(names), classes, class_names, path.name)
     for column in chosen:
         if not _is_number(table.schema.types[column]) or table.column(column).null_count:
@@ -164,9 +174,12 @@ def _column(table: Any, column: int) -> np.ndarray:
 
 
 def _from_lists(cells: Any, source: str) -> RawOutputs:
+    import pyarrow.compute as pc
+
     kind = cells.type.value_type
-    lengths = {len(cell) if cell is not None else -1 for cell in cells.to_pylist()}
-    if not _is_number(kind) or len(lengths) != 1 or -1 in lengths:
+    # From the offsets alone: a few bytes of Parquet can hold millions of equal values.
+    lengths = pc.call_function("unique", [pc.call_function("list_value_length", [cells])]).to_pylist()
+    if not _is_number(kind) or len(lengths) != 1 or None in lengths:
         raise InputError(f"{source}: its lists are not all of one length, or not numbers; save one column a class.")
     flat = cells.combine_chunks().flatten()
     if flat.null_count:

@@ -179,7 +179,8 @@ def table(record: dict) -> str:
     for column in record["columns"]:
         lines.append(
             f"| {column['name']} | {column['paper_name']} | {column['expected']} | {column['paper_ks']:.3f} | "
-            f"{column['ks']:.3f} | {column['paper_rho']:.3f} | {column['rho']:.3f} | {column['low']:.2f} to {column['high']:.2f} | "
+            f"{column['ks']:.3f} | {column['paper_rho']:.3f} | {column['rho']:.3f} | "
+            f"{column['low']:.2f} to {column['high']:.2f} | "
             f"{column['paper_rule']} | {column['verdict']} |"
         )
     lines += ["", "Checks:", ""]

@@ -13,6 +13,7 @@ from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.errors import InputError
 
 ACDC = "acdc:"
+LARGEST_SIDE = 4096
 
 
 def parse_image_size(text: str) -> tuple[int, int] | None:

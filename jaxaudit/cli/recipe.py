@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxaudit.errors import InputError
 
+WIDEST = 65_536
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
 
 
@@ -35,8 +36,10 @@ def parse_hidden(text: str) -> tuple[int, ...]:
         widths = tuple(int(width) for width in text.split(",") if width.strip())
     except ValueError:
         widths = (0,)
-    if any(width < 1 for width in widths):
-        raise InputError(f"--hidden {text} must be whole numbers above 0 with commas between, such as 512,256,128.")
+    if any(not 1 <= width <= WIDEST for width in widths):
+        raise InputError(
+            f"--hidden {text} must be whole numbers from 1 to {WIDEST} with commas between, such as 512,256,128."
+        )
     return widths
 
 

@@ -14,6 +14,13 @@ ModuleFactory = Callable[..., nnx.Module]
 """`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`."""
 
 
+UNFIT = (
+    *(TypeError, ValueError, LookupError, ArithmeticError),
+    *(AttributeError, AssertionError, NotImplementedError),
+)
+"""What a network raises that was written for other records, or not for being called as one."""
+
+
 class PureModule(NamedTuple):
     """A network as two pure functions.
 
@@ -65,7 +72,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
         module = nnx.eval_shape(build, abstract_key)
     except InputError:
         raise
-    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+    except UNFIT as error:
         raise InputError(
             f"the model factory {name} could not build a network: {_first_line(error)}. It is called as "
             f"{name}(input_shape={input_shape}, classes={classes}, rngs=...); does it suit records of that shape?"
@@ -99,7 +106,7 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
 
     try:
         outputs = jax.eval_shape(forward, jax.eval_shape(jax.random.key, 1), inputs)
-    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+    except UNFIT as error:
         raise InputError(
             f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
         ) from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -30,6 +31,8 @@ def ks_gap_by_definition(first: Sequence[float], second: Sequence[float]) -> tup
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
+    if not len(logits):
+        return logits
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -49,6 +52,11 @@ def walk_by_loop(
             yield [int(record) for record in order[start : start + batch_size] if member[record]]
 
 
+@lru_cache
+def _compiled_update(optimizer: optax.GradientTransformation) -> Any:
+    return jax.jit(optimizer.update)
+
+
 def softmax_regression_by_loop(
     batches: Iterable[list[int]],
     kernel: np.ndarray,
@@ -56,17 +64,18 @@ def softmax_regression_by_loop(
     inputs: np.ndarray,
     labels: np.ndarray,
     optimizer: optax.GradientTransformation,
+    skip_empty: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel and bias after a step along the mean gradient of every minibatch that has records."""
+    """Kernel and bias after a step along the mean gradient of every minibatch (that has records)."""
     params = {"kernel": np.asarray(kernel), "bias": np.asarray(bias)}
-    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    state, update = optimizer.init(params), _compiled_update(optimizer)
     for batch in batches:
-        if not batch:
+        if skip_empty and not batch:
             continue
         x = inputs[batch].astype(np.float64)
         error = softmax(x @ params["kernel"] + params["bias"])
         error[np.arange(len(batch)), labels[batch]] -= 1
-        gradient = {"kernel": x.T @ error / len(batch), "bias": error.mean(axis=0)}
+        gradient = {"kernel": x.T @ error / max(len(batch), 1), "bias": error.sum(axis=0) / max(len(batch), 1)}
         updates, state = update({name: np.float32(g) for name, g in gradient.items()}, state, params)
         params = {name: params[name] + np.asarray(updates[name]) for name in params}
     return params["kernel"], params["bias"]

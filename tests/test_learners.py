@@ -124,7 +124,7 @@ def test_fit_is_a_plain_loop_over_the_members(members, optimizer):
     member = np.zeros(23, bool)
     member[np.random.default_rng(members).permutation(23)[:members]] = True
     start = dense(jax.jit(one.init)(jax.random.fold_in(KEY, 0)).params)
-    batches = walk_by_loop(KEY, member, epochs=3, batch_size=8)
+    batches = walk_by_loop(KEY, member, epochs=2, batch_size=4)
     expected = softmax_regression_by_loop(batches, *start, INPUTS, LABELS, OPTIMIZERS[optimizer])
     for ours, theirs in zip(dense(fitted(one, KEY, member).params), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, **CLOSE)

@@ -14,7 +14,7 @@ from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
 
 CLASSES = 3
-EPSILON = 1e-3
+EPSILON = 1e-2
 """Adam's: large, so that an update is at most `rate / EPSILON` times as far off as its gradient."""
 
 
@@ -107,8 +107,8 @@ def learner(
     module: Any = small_mlp,
     shape: tuple[int, ...] = (4,),
     optimizer: str = "adam",
-    epochs: int = 3,
-    batch_size: int = 8,
+    epochs: int = 2,
+    batch_size: int = 4,
 ) -> NetworkLearner:
     return network(module, shape, CLASSES, optimizer=OPTIMIZERS[optimizer], epochs=epochs, batch_size=batch_size)
 

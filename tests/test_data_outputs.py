@@ -183,7 +183,10 @@ BAD = [
     (pa.table({"a": [None, *P[1:]]}), "its lists are not all of one length"),
     (pa.table({"a": [[0.25] * 5] * 20}), "holds 100 values in 20 lists, more than one for each of 4 classes"),
     (pa.table({"a": [[["x"]]] * 20}), "its lists are not all of one length, or not numbers"),
-    (pa.table({}), "has 0 rows"),
+    (pa.table({}), "has no columns"),
+    ("\n" + csv(P), "out.csv: its first line is blank; delete it"),
+    ("\r\n" + csv(P, "a,b,c,d"), "out.csv: its first line is blank; delete it"),
+    ("\n", "out.csv: its first line is blank"),
     (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), "column 'bee' has empty cells"),
     (table(P).set_column(1, "bee", pa.array(["x"] * 20)), "column 'bee' is of type string"),
 ]
@@ -210,6 +213,8 @@ def test_forced_probabilities_that_are_none(write):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match=r"none.csv: there is no such file"):
         load_outputs(tmp_path / "none.csv", 4, 20)
+    with pytest.raises(InputError, match="x: there is no such file"):
+        load_outputs("x" * 300, 4, 20)
     for name, message in (
         ("a.json", r"outputs are read from .npz, .npy, .csv, .parquet"),
         ("a.npy", "is not a NumPy array file"),
@@ -223,7 +228,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 def test_parquet_files_of_rows_without_columns_are_refused(tmp_path):
     parquet.write_table(table(P).select([]), tmp_path / "out.parquet")
-    with pytest.raises(InputError, match=r"out.parquet: has no columns|has 0 rows"):
+    with pytest.raises(InputError, match=r"out.parquet: has no columns; did the model"):
         load_outputs(tmp_path / "out.parquet", 4, 20)
 
 

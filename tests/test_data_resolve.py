@@ -207,6 +207,21 @@ def test_an_unknown_name_without_a_data_directory_says_how_to_give_one():
         load("zzzzzzzzzz.npz")
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000, "a\0b", "tfds:a\0b", "~nobody-of-that-name/x", "two\nlines"])
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_what_can_be_no_file_name_is_unknown_too(data, name, with_folder):
+    with pytest.raises(InputError, match="is no file or folder here") as caught:
+        load(name, data_dir=data if with_folder else None)
+    message = str(caught.value)
+    assert message.isprintable()
+    assert len(message) < 600
+
+
+def test_a_split_of_a_long_name(data):
+    with pytest.raises(InputError, match=r"x\.\.\.` is no file"):
+        load("x" * 300 + "@train", data_dir=data)
+
+
 def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
     monkeypatch.setattr(resolve_module, "prepare", lambda *_: pytest.fail("prepared"))
     with pytest.raises(InputError, match=r"`train\[5\]` is not a split"):

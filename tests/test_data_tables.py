@@ -54,6 +54,13 @@ def test_types_may_change_far_down(write):
     assert examples.inputs[-1, 0] == 0.5
 
 
+def test_a_blank_first_line(write):
+    with pytest.raises(InputError, match=r"a\.csv: its first line is blank; delete it"):
+        load_table(write("\na,label\n1,x\n3,y\n"))
+    with pytest.raises(InputError, match=r"a\.csv: its first line is blank; delete it"):
+        read_label_column(write("\nx\ny\n"))
+
+
 def test_chosen_label_column_and_labels_from_elsewhere(write):
     path = write("a,label,b\n1,2,x\n3,4,y\n")
     assert load_table(path, "b").inputs.tolist() == [[1, 2], [3, 4]]

@@ -18,6 +18,14 @@ from jaxaudit.errors import InputError
 KINDS = ".npz, .npy, .csv, .mat, an IDX file or folder, or a folder of class-named folders of images"
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; False too where none can be called so (too long, a NUL character)."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def load_path(
     path: str | Path,
     labels_path: str | Path | None = None,
@@ -57,7 +65,7 @@ def load_path(
             pickled is ever read.
     """
     path = Path(path).expanduser()
-    if not path.exists():
+    if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
     given = None if labels_path is None else _read_labels(Path(labels_path).expanduser(), max_bytes)
     suffix = path.suffix.lower()
@@ -182,7 +190,7 @@ def _class_names(values: np.ndarray, source: str) -> list[str]:
 
 
 def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
-    if not path.is_file():
+    if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such labels file; is the path right?")
     if path.suffix.lower() == ".npy":
         return read_npy(path, max_bytes)

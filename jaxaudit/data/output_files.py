@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.data.arrays import MAX_BYTES, NpzArrays, read_npy
+from jaxaudit.data.files import exists
 from jaxaudit.errors import InputError
 
 # In the order of preference where a .npz holds several.
@@ -36,7 +37,7 @@ def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str]
     Raises:
         InputError: when the file cannot be read, is not numbers, or a table has other rows or columns than asked for.
     """
-    if not path.is_file():
+    if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such file; is the path right?")
     suffix = path.suffix.lower()
     if suffix == ".npy":
@@ -115,6 +116,8 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
 
     try:
         file = parquet.ParquetFile(path)
+        if not file.metadata.num_columns:
+            raise InputError(f"{path}: has no columns; did the model write its outputs?")
         # Before anything is unpacked.
         check_rows(file.metadata.num_rows, rows, path.name)
         groups = range(file.metadata.num_row_groups)
@@ -134,8 +137,6 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise InputError(f"{path}: is not a readable Parquet file ({reason}).") from error
     names = table.column_names
-    if not names:
-        raise InputError(f"{path}: has no columns; did the model write its outputs?")
     if len(names) == 1 and _is_text(table.schema.types[0]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     if len(names) == 1 and _is_list(table.schema.types[0]):

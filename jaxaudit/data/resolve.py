@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.files import load_path
+from jaxaudit.data.files import exists, load_path
 from jaxaudit.data.prepare import has_originals, prepare
 from jaxaudit.data.printed import printed_digits
 from jaxaudit.data.selection import choose_parts, parse_split, split_name
@@ -54,7 +54,7 @@ def load(name: str, *, data_dir: Path | None = None) -> Examples:
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
     # A path may itself hold an '@'.
-    source, split = (name, None) if Path(name).exists() else split_name(name)
+    source, split = (name, None) if exists(Path(name)) else split_name(name)
     if split is not None:
         parse_split(split)  # a misprint is found before anything is downloaded
     if source.startswith(_FORCE_TFDS):
@@ -84,9 +84,9 @@ def load_tfds(source: str, split: str | None, data_dir: Path | None) -> Examples
 
 def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples | None:
     """The file or folder `source`, here or in the data directory; None where TFDS is to be asked."""
-    here = Path(source).expanduser()
-    path = here if here.exists() or folder is None else folder / source
-    if not path.exists():
+    here = _expanded(source)
+    path = here if exists(here) or folder is None else folder / source
+    if not exists(path):
         return None
     if is_prepared_folder(path):
         return read_prepared(path, split, source)
@@ -107,6 +107,13 @@ def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples 
         if in_data_folder and has_originals(set_name.base, path):
             return None
         raise InputError(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
+
+
+def _expanded(source: str) -> Path:
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:  # ~someone, of whom this machine knows no home folder
+        return Path(source)
 
 
 def _select(
@@ -134,11 +141,14 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     for place in set_folders(data_dir):
         if place.is_dir():
             names += [child.name for child in place.iterdir() if not child.name.startswith(".")]
+    # Without line breaks and NUL, and not a screen full.
+    shown = source if source.isprintable() else repr(source)[1:-1]
+    shown = shown if len(shown) <= 100 else shown[:100] + "..."
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(source.lower(), by_lower, n=4)
     searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
     advice = f"Did you mean {', '.join(by_lower[match] for match in near)}?" if near else "Is it spelled right?"
     return (
-        f"`{source}` is no file or folder here or in {searched}, no embedded set ({', '.join(_EMBEDDED)}) "
+        f"`{shown}` is no file or folder here or in {searched}, no embedded set ({', '.join(_EMBEDDED)}) "
         f"and no TensorFlow Datasets name. {advice}"
     )

@@ -75,12 +75,16 @@ def read_table(path: Path, header: bool = True) -> Table:
         header: False reads the first line as data too.
 
     Raises:
-        InputError: when the file is missing, empty, not UTF-8, or its lines differ in their number of cells.
+        InputError: when the file is missing, empty, not UTF-8, begins with a blank line, or its lines differ in their
+            number of cells.
     """
     # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            width = len(next(csv.reader(stream), ()))
+            first = next(csv.reader(stream), None)
+        if first == []:
+            raise InputError(f"{path}: its first line is blank; delete it.")
+        width = len(first or ())
         titles = [str(column) for column in range(width)]
         table = arrow_csv.read_csv(
             path,

@@ -16,7 +16,8 @@ from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.selection import choose_parts
 from jaxaudit.errors import InputError
 
-_NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?")
+_NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
+_LONGEST_NAME = 200  # a folder's cannot have more than 255 bytes
 _PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _IMAGE_FORMATS = ("PNG", "JPEG", "BMP", "GIF")  # those TFDS stores
 _CLASS_KEYS = ("pythonClassName", "python_class_name", "type")  # the last is of sets prepared before 2022
@@ -45,7 +46,7 @@ def parse_set_name(name: str) -> SetName | None:
     >>> parse_set_name("emnist/letters:3.1.0")
     SetName(base='emnist', config='letters', version='3.1.0')
     """
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
     return SetName(**match.groupdict()) if match else None
 
 

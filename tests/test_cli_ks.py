@@ -56,8 +56,9 @@ def test_run_directory_holds_the_same_result_and_plain_arrays(sets: Path):
     done = jaxaudit("ks", *QUICK, "--json", "--out", "runs/first")
     assert json.loads((sets / "runs/first/result.json").read_text()) == done.result
     with np.load(sets / "runs/first/confidences.npz", allow_pickle=False) as arrays:
-        assert set(arrays.files) == {"query", "calibration", "labels", "target_0", "target_1", "target_2"}
+        assert set(arrays.files) == {"query", "calibration", "control", "labels", "target_0", "target_1", "target_2"}
         assert arrays["query"].shape == arrays["calibration"].shape == (3, RECORDS)
+        assert arrays["control"].shape == (1, RECORDS)
         assert arrays["target_0"].shape == arrays["labels"].shape == (RECORDS,)
         assert (arrays["query"] > 0).all()
         assert (arrays["query"] <= 1).all()

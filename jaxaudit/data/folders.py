@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxaudit.data.arrays import MAX_BYTES
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.stacking import stack_images
 from jaxaudit.errors import InputError
 
 # Only what the suffixes promise: Pillow would otherwise start Ghostscript for an EPS file named a.png.
@@ -14,7 +15,9 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 
 
-def load_image_folders(root: Path, size: tuple[int, int] | None = None, max_bytes: int = MAX_BYTES) -> Examples:
+def load_image_folders(
+    root: Path, size: tuple[int, int] | None = None, max_bytes: int = MAX_BYTES, gray: bool = True
+) -> Examples:
     """The images in `root/CLASS/*`, as `uint8[n, h, w]` if all are gray, else as `uint8[n, h, w, 3]`.
 
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Transparency
@@ -22,35 +25,30 @@ def load_image_folders(root: Path, size: tuple[int, int] | None = None, max_byte
     and files that are no images (by suffix) are passed over.
 
     Args:
-        size: (height, width) to resize every image to; None demands that all have one size.
+        size: (height, width) to bring images to that differ in size, as `prepare_images` does:
+            `float32[n, *size, channels]` in [0, 1]; None demands that all have one size.
         max_bytes: refuse more image data than this.
+        gray: as for `prepare_images`, where sizes differ.
 
     Raises:
-        InputError: when a class folder holds no images, an image cannot be read, is absurdly large or of
-            another shape than the first.
+        InputError: when a class folder holds no images, an image cannot be read, is absurdly large or, without a
+            `size`, of another shape than the first.
     """
     # Imported here because most runs decode no image.
     from PIL import Image
 
     files, labels, names = _list_images(root)
-    images: np.ndarray | None = None
+
+    def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
+        return InputError(
+            f"{files[row]}: is {shape[0]}x{shape[1]} pixels but {files[0].name} is {first[0]}x{first[1]}; bring all "
+            "images to one size (--image-size 28x28)."
+        )
+
     with warnings.catch_warnings():
         # Pillow only warns between one and two times its limit on pixels.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        for place, path in enumerate(files):
-            pixels = _decode(path, size)
-            if images is None:
-                images = _room(root, len(files), pixels, max_bytes)
-            if pixels.shape[:2] != images.shape[1:3]:
-                raise InputError(
-                    f"{path}: is {pixels.shape[0]}x{pixels.shape[1]} pixels but {files[0].name} is "
-                    f"{images.shape[1]}x{images.shape[2]}; bring all images to one size (--image-size)."
-                )
-            if pixels.ndim == 3 and images.ndim == 3:
-                # Gray so far, and here is the first in colour.
-                images = np.repeat(images[..., None], 3, axis=3)
-            images[place] = pixels[..., None] if pixels.ndim == 2 and images.ndim == 4 else pixels
-    assert images is not None
+        images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
     return Examples(images, labels, names, root.name)
 
 
@@ -73,18 +71,7 @@ def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
     return files, np.array(labels, np.int32), tuple(folder.name for folder in folders)
 
 
-def _room(root: Path, count: int, pixels: np.ndarray, max_bytes: int) -> np.ndarray:
-    size = count * pixels.nbytes * (1 if pixels.ndim == 3 else 3)
-    if size > max_bytes:
-        raise InputError(
-            f"{root}: {count} images of {pixels.shape[0]}x{pixels.shape[1]} need up to {size / 2**30:.1f} "
-            f"GiB, more than the {max_bytes / 2**30:.1f} GiB that are allowed; make them smaller "
-            "(--image-size)."
-        )
-    return np.empty((count, *pixels.shape), np.uint8)
-
-
-def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
+def _decode(path: Path) -> np.ndarray:
     from PIL import Image
 
     try:
@@ -96,10 +83,7 @@ def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
                 levels = np.asarray(image).astype(np.uint32)
                 image = Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
             gray = mode in ("1", "L", "LA", "La") or mode.startswith("I;16")
-            image = image.convert("L" if gray else "RGB")
-            if size is not None and image.size != (size[1], size[0]):
-                image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-            return np.asarray(image)
+            return np.asarray(image.convert("L" if gray else "RGB"))
     except InputError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

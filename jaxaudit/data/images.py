@@ -56,12 +56,28 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
         raise InputError(f"the image size must be at least 1x1, got {size[0]}x{size[1]}.")
     if images.dtype != np.uint8:
         _check_floats(examples)
-    elif images.max() == 1:
+    else:
+        refuse_black(int(images.max()), examples.name)
+    images = images[..., None] if images.ndim == 3 else images
+    return replace(examples, inputs=scale_images(images, size, gray))
+
+
+def refuse_black(largest: int, name: str) -> None:
+    """Nothing, unless the largest value of `uint8` images is 1.
+
+    Raises:
+        InputError: then, because scaled to [0, 1] they would be black.
+    """
+    if largest == 1:
         raise InputError(
-            f"{examples.name}: uint8 images whose largest value is 1; if they are black and white, save them as bool "
-            "or times 255."
+            f"{name}: uint8 images whose largest value is 1; if they are black and white, save them as bool or times "
+            "255."
         )
-    images = images[..., None] if images.ndim == 3 else images[..., :3]
+
+
+def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.ndarray:
+    """The arithmetic of `prepare_images` on `[n, h, w, channels]` with 1, 3 or 4 channels."""
+    images = images[..., :3]
     to_gray = gray and images.shape[3] == 3
     channels = 1 if to_gray else images.shape[3]
     rows, columns = _weights(images.shape[1], size[0]), _weights(images.shape[2], size[1])
@@ -78,7 +94,7 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
         planes = planes if rows is None else rows @ planes
         planes = planes if columns is None else planes @ columns.T
         result[start : start + step] = planes.transpose(0, 2, 3, 1) / full
-    return replace(examples, inputs=result)
+    return result
 
 
 def _check_floats(examples: Examples) -> None:

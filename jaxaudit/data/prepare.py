@@ -187,7 +187,7 @@ def _refusal(name: str, base: str, target: str, manual: str | None, data: str | 
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
-    from jaxaudit.data.tfds import image_features
+    from jaxaudit.data.read_tfds import image_features
 
     downloader.MAX_RETRIES = 3  # ten take more than three minutes to say that a host is gone
     try:

@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from jaxaudit.data.embedded import digits
-from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import exists, load_path
 from jaxaudit.data.prepare import has_originals, prepare
 from jaxaudit.data.printed import printed_digits
+from jaxaudit.data.read_tfds import read_prepared
 from jaxaudit.data.selection import choose_parts, parse_split, split_name
+from jaxaudit.data.stacking import join_images
 from jaxaudit.data.tfds import (
     data_folder,
     find_prepared,
     is_prepared_folder,
     known_names,
     parse_set_name,
-    read_prepared,
     set_folders,
 )
 from jaxaudit.errors import InputError
@@ -26,7 +27,9 @@ _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digit
 _FORCE_TFDS = "tfds:"
 
 
-def load(name: str, *, data_dir: Path | None = None) -> Examples:
+def load(
+    name: str, *, data_dir: Path | None = None, image_size: tuple[int, int] | None = None, gray: bool = True
+) -> Examples:
     """The labelled records that `name` means: `NAME_OR_PATH[@SPLIT]`.
 
     SPLIT is a split or a slice of one, several joined by `+`, as in TensorFlow Datasets: `test`,
@@ -46,6 +49,12 @@ def load(name: str, *, data_dir: Path | None = None) -> Examples:
     the records of `mnist` in another, fixed order. One-channel TFDS images come as `[n, height, width]`, others
     as `[n, height, width, channels]`.
 
+    Args:
+        image_size: (height, width) that images of differing sizes are each brought to, as `prepare_images` does:
+            `float32` in [0, 1]. Images of one size are returned as stored, so `prepare_images` is still to be called;
+            it leaves prepared ones as they are.
+        gray: as for `prepare_images`, where sizes differ.
+
     Raises:
         InputError: nothing fits (with near matches), the set cannot be had here (with what to install or
             where to put which files; offline this is known within 15 seconds), or it cannot be read.
@@ -58,16 +67,22 @@ def load(name: str, *, data_dir: Path | None = None) -> Examples:
     if split is not None:
         parse_split(split)  # a misprint is found before anything is downloaded
     if source.startswith(_FORCE_TFDS):
-        examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir)
+        examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir, image_size, gray)
     elif source in _EMBEDDED:
-        examples = _select(lambda _: _EMBEDDED[source](), split, source, ("train", "all"))
+        examples = _select(lambda _: _EMBEDDED[source](), split, source, image_size, gray, ("train", "all"))
     else:
-        found = _from_disk(source, split, data_folder(data_dir))
-        examples = load_tfds(source, split, data_dir) if found is None else found
+        found = _from_disk(source, split, data_folder(data_dir), image_size, gray)
+        examples = load_tfds(source, split, data_dir, image_size, gray) if found is None else found
     return replace(examples, name=name)
 
 
-def load_tfds(source: str, split: str | None, data_dir: Path | None) -> Examples:
+def load_tfds(
+    source: str,
+    split: str | None,
+    data_dir: Path | None,
+    image_size: tuple[int, int] | None = None,
+    gray: bool = True,
+) -> Examples:
     """The TFDS set `source` (`name[/config][:version]`), prepared if need be: steps 4 and 5 of `load`."""
     set_name = parse_set_name(source)
     folders = set_folders(data_dir)
@@ -79,17 +94,19 @@ def load_tfds(source: str, split: str | None, data_dir: Path | None) -> Examples
         found = find_prepared(set_name, folders)
         if found is None:
             raise RuntimeError(f"{source} was prepared, but is not in {', '.join(map(str, folders))}")
-    return read_prepared(found, split, source)
+    return read_prepared(found, split, source, image_size, gray)
 
 
-def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples | None:
+def _from_disk(
+    source: str, split: str | None, folder: Path | None, image_size: tuple[int, int] | None, gray: bool
+) -> Examples | None:
     """The file or folder `source`, here or in the data directory; None where TFDS is to be asked."""
     here = _expanded(source)
     path = here if exists(here) or folder is None else folder / source
     if not exists(path):
         return None
     if is_prepared_folder(path):
-        return read_prepared(path, split, source)
+        return read_prepared(path, split, source, image_size, gray)
     set_name = parse_set_name(source)
     in_data_folder = path != here
     if set_name is not None and folder is not None and in_data_folder and path.is_dir():
@@ -99,7 +116,9 @@ def _from_disk(source: str, split: str | None, folder: Path | None) -> Examples 
         if not content or (not has_files and find_prepared(set_name, (folder,))):
             return None
     try:
-        return _select(lambda part: load_path(path, split=part), split, source)
+        return _select(
+            lambda part: load_path(path, split=part, size=image_size, gray=gray), split, source, image_size, gray
+        )
     except InputError as error:
         if set_name is None or set_name.base not in known_names():
             raise
@@ -120,6 +139,8 @@ def _select(
     read: Callable[[str | None], Examples],
     split: str | None,
     name: str,
+    image_size: tuple[int, int] | None,
+    gray: bool,
     available: tuple[str, ...] | None = None,
 ) -> Examples:
     """The parts that `split` names; `read` gives a whole split by its name, and its own choice for None."""
@@ -131,7 +152,7 @@ def _select(
     for part in parts:
         span = part.span(len(wholes[part.split]), name)
         pieces.append(wholes[part.split].take(slice(span.start, span.stop)))
-    return pieces[0] if len(pieces) == 1 else concatenate(pieces, name)
+    return join_images(pieces, name, image_size, gray)
 
 
 def _unknown(source: str, data_dir: Path | None) -> str:

@@ -49,7 +49,7 @@ def rho(
     key: Key[Array, ""],
     query: Confidences,
     calibration: Confidences,
-    target: Confidences,
+    target: Float[Array | np.ndarray, "rows n"],
     *,
     level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,

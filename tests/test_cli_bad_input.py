@@ -29,7 +29,10 @@ def refused(words: tuple[str, ...], message: str) -> None:
         ((*QUICK, "--image-size", "big"), r"--image-size big must be HEIGHTxWIDTH, such as 28x28, or none .*"),
         ((*QUICK, "--image-size", "0x28"), r"--image-size 0x28 must be .*"),
         ((*QUICK, "--image-size", "28x²8"), r"--image-size 28x²8 must be .*"),
-        ((*QUICK, "--hidden", "12,many"), r"--hidden 12,many must be whole numbers from 1 to 65536 .* such as 512,256,128\."),
+        (
+            (*QUICK, "--hidden", "12,many"),
+            r"--hidden 12,many must be whole numbers from 1 to 65536 .* such as 512,256,128\.",
+        ),
         ((*QUICK, "--hidden", "12,0"), r"--hidden 12,0 must be .*"),
         ((*QUICK, "--learning-rate", "0"), r"--learning-rate must be above 0, got 0\."),
         ((*QUICK, "--learning-rate", "nan"), r"--learning-rate must be above 0, got nan\."),

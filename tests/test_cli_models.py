@@ -110,7 +110,7 @@ def test_hidden_layers():
     assert parse_hidden("512,256,128") == (512, 256, 128)
     assert parse_hidden(" 16 , ") == (16,)
     assert parse_hidden("") == ()
-    with pytest.raises(InputError, match=r"^--hidden 1e3 must be whole numbers above 0 with commas between"):
+    with pytest.raises(InputError, match=r"^--hidden 1e3 must be whole numbers from 1 to 65536 with commas"):
         parse_hidden("1e3")
 
 

@@ -1,0 +1,103 @@
+"""The width is the one with the least measured time, and measuring stops in time."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from tiny_learners import NearestCentroid, learner, records, small_mlp
+
+from jaxaudit.ensemble import fit_many, measure_width, width
+from jaxaudit.membership import everyone, only
+
+INPUTS, LABELS = records(41, 4)
+ONE = learner(small_mlp)
+
+
+def choose(models: int, rows: np.ndarray | None = None) -> width.WidthChoice:
+    keys = jax.random.split(jax.random.key(1), models)
+    return measure_width(keys, everyone(41).repeat(models, axis=0) if rows is None else rows, INPUTS, LABELS, ONE)
+
+
+@pytest.fixture
+def timings(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """Seconds a model-step that the probe pretends to measure; it notes what it was asked in `probed`."""
+    seconds: dict[int, float] = {}
+    monkeypatch.setattr(width, "_probe", lambda *args: seconds[args[-1]])
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("measured", "best", "tried"),
+    [
+        ({1: 4.0, 2: 3.0, 4: 2.0, 8: 1.0, 13: 0.5}, 13, [1, 2, 4, 8, 13]),  # all of them, the last being the models
+        ({1: 4.0, 2: 3.0, 4: 2.0, 8: 2.4}, 4, [1, 2, 4, 8]),  # clearly slower: nothing wider is tried
+        ({1: 4.0, 2: 3.0, 4: 3.4, 8: 2.0, 13: 2.2}, 8, [1, 2, 4, 8, 13]),  # 13% slower is not clear yet
+        ({1: 1.0, 2: 1.16}, 1, [1, 2]),
+        ({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0, 13: 1.0}, 1, [1, 2, 4, 8, 13]),  # a tie: the least memory
+    ],
+)
+def test_the_fastest_width_wins(timings, measured, best, tried):
+    timings.update(measured)
+    choice = choose(13)
+    assert choice.width == best
+    assert choice.seconds == measured
+    assert list(choice.seconds) == tried
+
+
+def test_measuring_stops_after_a_tenth_of_the_work(timings):
+    timings.update({1: 1e-12, 2: 1e-13})
+    assert choose(13) == (1, {1: 1e-12})
+
+
+def test_there_is_nothing_to_measure_for_one_model(timings):
+    assert choose(1) == (1, {})
+
+
+def test_there_is_nothing_to_measure_without_a_step(timings):
+    assert choose(3, only(np.array([], int), 41).repeat(3, axis=0)) == (3, {})
+
+
+def test_the_group_with_the_most_work_is_measured(monkeypatch):
+    asked = []
+    monkeypatch.setattr(width, "_probe", lambda *args: asked.append((args[-2], args[-1])) or 1.0)
+    rows = np.concatenate([everyone(41), only(np.arange(12), 41).repeat(6, axis=0)])  # 11 steps; 6 times 3
+    choose(7, rows)
+    assert {len(group.rows) for group, _ in asked} == {6}
+    assert [tried for _, tried in asked] == [1, 2, 4, 6]
+
+
+def test_memory_bounds_the_width(timings, monkeypatch):
+    timings.update({1: 3.0, 2: 2.0, 3: 1.0})
+    state = sum(leaf.nbytes for leaf in jax.tree.leaves(jax.jit(ONE.init)(jax.random.key(1))))
+    batch = ONE.batch_size * INPUTS[0].nbytes
+    # Two copies of the training state, and the batch with its activations.
+    monkeypatch.setattr(width, "CPU_BYTES", 3 * (2 * state + 4 * batch))
+    assert choose(13) == (3, {1: 3.0, 2: 2.0, 3: 1.0})
+    monkeypatch.setattr(width, "CPU_BYTES", 1)
+    assert choose(13) == (1, {})
+
+
+def test_the_probe_times_a_model_step():
+    choice = choose(4)
+    assert set(choice.seconds) <= {1, 2, 4}
+    assert choice.width in choice.seconds
+    # Some 20 multiply-adds a record: between a nanosecond and a second on any machine.
+    assert all(1e-9 < seconds < 1 for seconds in choice.seconds.values())
+
+
+def test_fit_many_uses_the_width_it_measured(timings):
+    timings.update({1: 2.0, 2: 1.0, 4: 3.0})
+    keys, rows, sizes = jax.random.split(jax.random.key(1), 4), everyone(41).repeat(4, axis=0), []
+
+    def then(params: Any) -> np.ndarray:
+        sizes.append(len(jax.tree.leaves(params)[0]))
+        return np.zeros(sizes[-1])
+
+    fit_many(keys, rows, INPUTS, LABELS, ONE, then=then)
+    assert sizes == [2, 2]
+
+
+def test_learners_without_steps_have_a_fixed_width():
+    keys = jax.random.split(jax.random.key(1), 2)
+    assert measure_width(keys, everyone(41).repeat(2, axis=0), INPUTS, LABELS, NearestCentroid()) == (16, {})

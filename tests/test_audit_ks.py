@@ -1,0 +1,179 @@
+"""The `ks` audit end to end, on blobs and tiny networks."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from jaxaudit.audits.ks import audit_ks
+from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs import Outputs
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.models import MLP
+
+KEY = jax.random.key(3)
+NAMES = ("left", "right", "middle")
+
+
+def blobs(seed: int, records: int, shift: float, name: str) -> Examples:
+    """Three overlapping clouds; `shift` moves them together, as another source of the same domain would."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(records) % 3
+    centres = np.array([[-2.0, 0.0], [2.0, 0.0], [0.0, 2.5]])
+    inputs = rng.normal(centres[labels] + [shift, -shift / 2], 0.8)
+    return Examples(inputs.astype(np.float32), labels, NAMES, name)
+
+
+@pytest.fixture(scope="module")
+def query() -> Examples:
+    return blobs(1, 240, 0.0, "query")
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Examples:
+    return blobs(2, 240, 2.5, "calibration")
+
+
+@pytest.fixture(scope="module")
+def learner() -> NetworkLearner:
+    small = partial(MLP, hidden=(16,))
+    return network(small, (2,), 3, optimizer=optax.adam(0.02), epochs=12, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def audit(query, calibration, learner):
+    used = SimulatedTarget("used", (Part(query, 1.0),))
+    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
+    never = SimulatedTarget("never", (Part(calibration, 0.5),))
+    return audit_ks(KEY, query, calibration, learner, simulated=[used, mixed, never], replicates=3, width=2)
+
+
+def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
+    assert audit.targets[0].verdict == "not forgotten"
+    assert audit.targets[0].rho.median < 0.5
+
+
+def test_truth_is_counted_by_record(audit):
+    """Also where a slice of the query set comes by itself: its records are known by their hashes."""
+    truths = [target.truth for target in audit.targets]
+    assert [truth.used_fraction for truth in truths] == [1.0, 0.25, 0.0]
+    assert [truth.records for truth in truths] == [240, 300, 120]
+    assert [truth.expected for truth in truths] == ["not forgotten", "not forgotten", "forgotten"]
+
+
+def test_every_model_is_reported(audit):
+    assert audit.query_confidences.shape == audit.calibration_confidences.shape == (3, 240)
+    assert audit.control_confidences.shape == (1, 240)
+    assert audit.noise_floor.shape == (3,)
+    assert audit.width == 2
+    assert all(len(target.controls) == 1 and target.confidences.shape == (1, 240) for target in audit.targets)
+
+
+def test_same_key_same_numbers_other_key_other_numbers(audit, query, calibration, learner):
+    used = SimulatedTarget("used", (Part(query, 1.0),))
+    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
+    never = SimulatedTarget("never", (Part(calibration, 0.5),))
+    arguments = {"simulated": [used, mixed, never], "replicates": 3, "width": 2}
+    again = audit_ks(KEY, query, calibration, learner, **arguments)
+    for one, other in zip(audit.targets, again.targets, strict=True):
+        np.testing.assert_array_equal(one.rho.values, other.rho.values)
+        assert (one.rho.low, one.rho.high) == (other.rho.low, other.rho.high)
+    moved = audit_ks(jax.random.key(4), query, calibration, learner, **arguments)
+    assert not np.array_equal(moved.targets[0].rho.values, audit.targets[0].rho.values)
+
+
+def as_outputs(probabilities: np.ndarray, decimals: int | None = None) -> Outputs:
+    return Outputs(probabilities.astype(np.float32), "probabilities", decimals, "float64", "out.csv", "blake2b:0")
+
+
+def model_outputs(query: Examples, sharpness: float) -> np.ndarray:
+    centres = np.array([[-2.0, 0.0], [2.0, 0.0], [0.0, 2.5]])
+    distances = ((query.inputs[:, None] - centres) ** 2).sum(axis=2)
+    scores = np.exp(-sharpness * (distances - distances.min(axis=1, keepdims=True)))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def test_a_file_is_judged_the_same_when_printed_with_four_decimals(query, calibration, learner):
+    exact = model_outputs(query, 1.0)
+    files = [as_outputs(exact), as_outputs(np.round(exact, 4), decimals=4)]
+    answers = audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, width=2).targets
+    assert answers[0].verdict == answers[1].verdict
+    assert answers[1].rho.median == pytest.approx(answers[0].rho.median, abs=0.05)
+    assert answers[0].truth is None
+
+
+def test_shuffled_rows_are_inconclusive_until_allowed(query, calibration, learner):
+    shuffled = np.random.default_rng(5).permutation(model_outputs(query, 1.0))
+    arguments = {"outputs": [as_outputs(shuffled)], "replicates": 2, "width": 2}
+    answer = audit_ks(KEY, query, calibration, learner, **arguments).targets[0]
+    assert answer.verdict == "inconclusive"
+    assert "target outputs: out.csv gets" in answer.because or not all(check.passed for check in answer.checks[:-1])
+    assert not next(check for check in answer.checks if check.name == "target outputs").passed
+    allowed = audit_ks(KEY, query, calibration, learner, allow_unrelated_target=True, **arguments).targets[0]
+    assert "target outputs" not in [check.name for check in allowed.checks]
+
+
+def test_badly_trained_shadows_leave_no_verdict(query, calibration, learner):
+    answer = audit_ks(
+        KEY,
+        query,
+        calibration,
+        replace(learner, epochs=1),
+        simulated=[SimulatedTarget("used", (Part(query, 1.0),))],
+        replicates=2,
+        min_accuracy=0.999,
+        width=2,
+    ).targets[0]
+    assert answer.verdict == "inconclusive"
+    assert answer.because.startswith("shadow accuracy: the least accurate shadow model gets")
+
+
+def test_overlap_is_refused(query, calibration, learner):
+    shared = replace(calibration, inputs=np.concatenate([query.inputs[:2], calibration.inputs[2:]]))
+    with pytest.raises(InputError, match=r"2 of the 240 records .* --drop-overlap"):
+        audit_ks(KEY, query, shared, learner, simulated=[SimulatedTarget("used", (Part(query, 1.0),))])
+
+
+def test_no_target(query, calibration, learner):
+    with pytest.raises(InputError, match="no target to judge: give a file of its outputs or simulate one"):
+        audit_ks(KEY, query, calibration, learner)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"replicates": 0}, r"replicates must be at least 1 \(got 0\)"),
+        ({"controls": -1}, r"controls at least 0 \(got -1\)"),
+        ({"subsample": 0.0}, r"at most 1 \(got 0\)"),
+        ({"subsample": 1.5}, r"at most 1 \(got 1.5\)"),
+        ({"level": 1.0}, r"level between 0 and 1 \(got 1\)"),
+    ],
+)
+def test_options_out_of_range(query, calibration, learner, option, words):
+    with pytest.raises(InputError, match=words):
+        audit_ks(KEY, query, calibration, learner, simulated=[SimulatedTarget("t", (Part(query, 1.0),))], **option)
+
+
+def test_outputs_that_do_not_fit_are_refused_before_training(query, calibration, learner):
+    with pytest.raises(InputError, match=r"shape \(200, 3\), but the query set has 240 records and 3 classes"):
+        audit_ks(KEY, query, calibration, learner, outputs=[as_outputs(model_outputs(query, 1.0)[:200])])
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan")])
+def test_fractions_out_of_range(query, calibration, fraction):
+    target = SimulatedTarget("t", (Part(query, fraction),))
+    with pytest.raises(InputError, match="give one above 0 and at most 1"):
+        make_pool(query, calibration, (target,))
+
+
+def test_records_that_sets_share_stand_in_the_pool_once(query, calibration):
+    other = blobs(9, 30, 1.0, "other")
+    both = replace(other, inputs=np.concatenate([other.inputs, query.inputs[:6]]), labels=np.arange(36) % 3)
+    pool = make_pool(query, calibration, (SimulatedTarget("a", (Part(both, 1.0), Part(other, 0.5))),))
+    assert len(pool.examples) == 240 + 240 + 30
+    assert len(np.unique(pool.examples.record_hashes)) == len(pool.examples)

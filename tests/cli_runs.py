@@ -80,7 +80,7 @@ def process(*words: str, cwd: Path, **environment: str) -> Done:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

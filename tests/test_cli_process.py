@@ -39,7 +39,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(sets: Path, training: subpr
     before = content(sets)
     time.sleep(1)
     training.send_signal(signal.SIGINT)
-    out, err = training.communicate(timeout=60)
+    out, err = training.communicate(timeout=300)
     assert (training.returncode, out) == (130, "")
     assert err == "Interrupted; --out is written whole at the end or not at all.\n"
     assert content(sets) == before
@@ -48,7 +48,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(sets: Path, training: subpr
 def test_a_kill_leaves_nothing(sets: Path, training: subprocess.Popen[str]):
     before = content(sets)
     training.kill()
-    training.communicate(timeout=60)
+    training.communicate(timeout=300)
     assert training.returncode == -signal.SIGKILL
     assert content(sets) == before
 
@@ -59,7 +59,7 @@ def test_a_reader_that_leaves_early_is_no_error(sets: Path, compiled_once: None,
     run = start(sets, *words, stdout=writer)
     os.close(writer)
     os.close(reader)
-    _, err = run.communicate(timeout=120)
+    _, err = run.communicate(timeout=300)
     assert run.returncode == 1
     assert not [line for line in err.splitlines() if not line.startswith("training")]
 

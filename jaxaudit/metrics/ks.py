@@ -66,7 +66,8 @@ def rho(
 
         mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
-    It is cut at 0. With one replicate there is none: nothing is known of the spread over seeds.
+    It is cut at 0. With one replicate there is none: nothing is known of the spread over seeds. Nor is there one where
+    a calibration model's distance is 0, or is so in all bootstrap replicates but one.
 
     Args:
         key: random key of the bootstrap.
@@ -132,7 +133,11 @@ def _interval(
     for k, one_key in enumerate(jax.random.split(key, replicates)):
         others = jnp.stack([target[k], calibration[k]])
         draws = np.asarray(bootstrap_ks_paired(one_key, query[k], others, bootstrap), np.float64)
-        of_records.append(np.nanvar(_ratio(draws[:, 0], draws[:, 1]), ddof=1))
+        ratios = _ratio(draws[:, 0], draws[:, 1])
+        ratios = ratios[~np.isnan(ratios)]
+        if len(ratios) < 2:
+            return float("nan"), float("nan")
+        of_records.append(np.var(ratios, ddof=1))
     error = np.sqrt(np.var(values, ddof=1) / replicates + np.mean(of_records))
     reach = float(stats.t.ppf((1 + level) / 2, replicates - 1) * error)
     middle = float(np.mean(values))

@@ -1,122 +1,160 @@
-"""Each pre-flight check passes and fails on the right side of its threshold, and says what to do."""
+"""Every check passes on one side of its threshold and fails on the other, and says what to do."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from jaxaudit.audits.ks_judge import decide
-from jaxaudit.metrics import checks
-from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.checks import (
+    POSITIVE_CONTROL,
+    Check,
+    calibration_reach,
+    class_coverage,
+    distances_apart,
+    positive_control,
+    query_size,
+    shadow_accuracy,
+    target_accuracy,
+    tied_confidences,
+)
 from jaxaudit.metrics.ks import Rho
 
-LABELS = np.array([0, 0, 1, 1, 1], np.int32)
+LABELS = np.repeat([0, 1, 2, 3], [40, 20, 20, 20])  # guessing the commonest class: 40%
+NONE = np.zeros(0)
 
 
-def ratio(low: float, high: float) -> Rho:
-    none = np.zeros(0)
-    return Rho(none, (low + high) / 2, low, high, none, none)
+def control(high: float, median: float = 0.4) -> Rho:
+    return Rho(NONE, median, 0.1, high, NONE, NONE)
 
 
-def test_shadow_accuracy():
-    assert checks.shadow_accuracy(np.array([0.99, 0.9])).passed
-    failed = checks.shadow_accuracy(np.array([0.99, 0.89]))
-    assert not failed.passed
-    assert failed.decisive
-    assert "89.0% of its own training records right, under 90%; train longer (--epochs)" in failed.message
+def share_tied(share: float) -> np.ndarray:
+    """Two models, in the second of which this share of 1,000 confidences is exactly 1."""
+    spread = np.linspace(0.1, 0.9, 1000, dtype=np.float32)
+    tied = spread.copy()
+    tied[: round(1000 * share)] = 1
+    return np.stack([spread, tied])
 
 
-def test_calibration_reach_counts_from_guessing():
-    # Guessing the commonest class gets 60% right; 64% is a tenth of the way from there.
-    assert checks.calibration_reach(np.array([0.7, 0.59]), LABELS).passed
-    failed = checks.calibration_reach(np.array([0.63]), LABELS)
-    assert not failed.passed
-    assert "(guessing: 60.0%); the calibration set does not look like the query set's domain" in failed.message
+CRITICAL_200 = float(stats.kstwobign.ppf(0.95)) * np.sqrt(2 / 200)
+
+CASES = [
+    # (the check on the right side, on the wrong side, value there, decisive, what it found, what to do)
+    (
+        shadow_accuracy(np.array([1.0, 0.9])),
+        shadow_accuracy(np.array([1.0, 0.899])),
+        (0.9, 0.899), True, "gets 89.9% of its own training records right, under 90%", "train longer (--epochs)",
+    ),
+    (
+        calibration_reach(np.array([0.4, 0.521]), LABELS),
+        calibration_reach(np.array([0.4, 0.519]), LABELS),
+        (0.1008333, 0.0991667), True, "get 46.0% of the query set right (guessing: 40.0%)", "domain: use one that does",
+    ),
+    (
+        distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.2])),
+        distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.201])),
+        (0.5, 0.5025), True, "differ by up to 0.201 from one another, from calibration models by 0.400",
+        "train to convergence or use another calibration set",
+    ),
+    (
+        query_size(200, np.array([0.9, CRITICAL_200 / 0.499])),
+        query_size(200, np.array([0.9, CRITICAL_200 / 0.501])),
+        (0.499, 0.501), True, "200 query records distances under 0.136 can be chance", "more query records are needed",
+    ),
+    (
+        class_coverage(np.repeat([0, 1], [10, 30]), np.repeat([0, 1], [30, 10]), ("cat", "dog")),
+        class_coverage(np.repeat([0, 1], [10, 30]), np.repeat([0, 1], [30, 9]), ("cat", "dog")),
+        (10, 9), False, "rarest class is 'dog', with 9 records in the calibration set", "add records or drop the class",
+    ),
+    (
+        tied_confidences(share_tied(0.5)),
+        tied_confidences(share_tied(0.501)),
+        (0.5, 0.501), False, "50.1% of the query confidences are one and the same", "give logits or more decimals",
+    ),
+    (
+        positive_control([control(0.5), control(0.999)]),
+        positive_control([control(0.5), control(1.0, median=0.87)]),
+        (0.999, 1.0), True, "whole query set has rho 0.40 (up to 0.50), 0.87 (up to 1.00)", "'forgotten' is not said",
+    ),
+    (
+        target_accuracy(0.461, LABELS, "mine.npz"),
+        target_accuracy(0.459, LABELS, "mine.npz"),
+        (0.1016667, 0.0983333), True, "mine.npz gets 45.9% of the query set right (guessing: 40.0%)",
+        "rows may not be in the order of the query set",
+    ),
+]  # fmt: skip
 
 
-def test_one_class_leaves_nothing_to_reach():
-    assert not checks.calibration_reach(np.array([1.0]), np.zeros(4, np.int32)).passed
+@pytest.mark.parametrize(
+    ("right", "wrong", "values", "decisive", "found", "advice"), CASES, ids=lambda c: getattr(c, "name", "")
+)
+def test_both_sides_of_the_threshold(right, wrong, values, decisive, found, advice):
+    assert right.passed is True
+    assert wrong.passed is False
+    np.testing.assert_allclose([right.value, wrong.value], values, rtol=1e-4)
+    low, high = sorted(values)
+    assert low <= right.threshold <= high
+    assert right.threshold == wrong.threshold
+    assert right.name == wrong.name
+    assert right.decisive is wrong.decisive is decisive
+    assert found in wrong.message
+    assert advice in wrong.message
+    assert advice not in right.message
+    assert "\n" not in wrong.message
 
 
-def test_distances_apart():
-    assert checks.distances_apart(np.array([0.2, 0.3]), np.array([0.1, 0.05])).passed
-    failed = checks.distances_apart(np.array([0.19, 0.3]), np.array([0.1]))
-    assert not failed.passed
-    assert "differ by up to 0.100 from one another, from calibration models by 0.190 or more" in failed.message
-    assert checks.distances_apart(np.array([0.0]), np.array([0.1])).value == float("inf")
+def test_every_check_has_its_own_name():
+    assert len({right.name for right, *_ in CASES}) == len(CASES)
+    assert positive_control([]).name == POSITIVE_CONTROL
 
 
-def test_one_replicate_has_no_floor():
-    assert "--replicates 5" in checks.distances_apart(np.array([0.5]), np.zeros(0)).message
+def test_a_threshold_can_be_given():
+    assert shadow_accuracy(np.array([0.7]), 0.6) == Check(
+        "shadow accuracy",
+        True,
+        0.7,
+        0.6,
+        True,
+        "the least accurate shadow model gets 70.0% of its own training records right",
+    )
 
 
-def test_query_size_against_the_critical_value():
-    # 1.358 * sqrt(2 / 200) = 0.1358, half of 0.2716.
-    assert checks.query_size(200, np.array([0.272])).passed
-    failed = checks.query_size(200, np.array([0.271]))
-    assert not failed.passed
-    assert "under 0.136 can be chance, and the one measured is 0.271; more query records" in failed.message
+@pytest.mark.parametrize("check", [calibration_reach(np.ones(2), LABELS * 0), target_accuracy(1.0, LABELS * 0, "mine")])
+def test_one_class_alone_shows_nothing(check):
+    assert not check.passed
+    assert check.value == 0
 
 
-def test_tied_confidences_warn():
-    assert checks.tied_confidences(np.array([[0.1, 0.1, 0.3, 0.4]])).passed
-    failed = checks.tied_confidences(np.array([[0.1, 0.2, 0.3, 0.4], [1.0, 1.0, 1.0, 0.4]]))
-    assert not failed.passed
-    assert not failed.decisive
-    assert "75.0% of the query confidences are one and the same value; " in failed.message
+def test_one_replicate_shows_no_noise():
+    check = distances_apart(np.array([0.9]), NONE)
+    assert not check.passed
+    assert np.isnan(check.value)
+    assert "use --replicates 5" in check.message
 
 
-def test_class_coverage_names_the_rarest_class_that_occurs():
-    names = ("cat", "dog", "emu")
-    many = np.repeat([0, 1], 10).astype(np.int32)
-    assert checks.class_coverage(many, many, names).passed  # no emu anywhere: nothing is missing
-    failed = checks.class_coverage(many, many[:-1], names)
-    assert not failed.passed
-    assert "the rarest class is 'dog', with 9 records in the calibration set" in failed.message
+@pytest.mark.parametrize(
+    "check", [distances_apart(np.array([0.5, 0.0]), np.array([0.1])), query_size(100, np.array([0.0]))]
+)
+def test_a_calibration_distance_of_zero_fails(check):
+    assert not check.passed
+    assert check.value == np.inf
 
 
-def test_positive_control():
-    assert checks.positive_control([ratio(0.2, 0.9)]).passed
-    failed = checks.positive_control([ratio(0.2, 0.9), ratio(0.4, 1.0)])
-    assert not failed.passed
-    assert "rho 0.55 (up to 0.90), 0.70 (up to 1.00)" in failed.message
-    assert "'forgotten' is not said" in failed.message
-    assert not checks.positive_control([ratio(np.nan, np.nan)]).passed
+def test_a_class_that_occurs_in_neither_set_is_not_missing():
+    check = class_coverage(np.repeat([0, 2], 20), np.repeat([0, 2], 15), ("cat", "unicorn", "dog"))
+    assert check.passed
+    assert check.value == 15
 
 
-def test_no_control_is_a_failed_control():
-    failed = checks.positive_control([])
-    assert not failed.passed
-    assert "no control model was trained" in failed.message
+def test_a_class_that_one_set_lacks_is_missing():
+    check = class_coverage(np.repeat([0, 1], 20), np.repeat(0, 40), ("cat", "dog"))
+    assert not check.passed
+    assert "'dog', with 0 records in the calibration set" in check.message
 
 
-def test_target_accuracy():
-    assert checks.target_accuracy(0.64, LABELS, "out.csv").passed
-    failed = checks.target_accuracy(0.6, LABELS, "out.csv")
-    assert not failed.passed
-    assert "out.csv gets 60.0% of the query set right" in failed.message
-    assert "--allow-unrelated-target" in failed.message
-
-
-def check(name: str, passed: bool, decisive: bool = True) -> Check:
-    return Check(name, passed, 0.0, 0.0, decisive, "words")
-
-
-@pytest.mark.parametrize("low_high", [(0.2, 0.4), (1.1, 1.3)])
-def test_a_failed_decisive_check_takes_the_verdict_away(low_high):
-    assert decide(ratio(*low_high), (check("fine", True), check("size", False))) == ("inconclusive", "size: words")
-
-
-def test_a_failed_warning_does_not():
-    assert decide(ratio(0.2, 0.4), (check("ties", False, decisive=False),))[0] == "not forgotten"
-
-
-def test_the_positive_control_guards_forgotten_alone():
-    failed = (check(checks.POSITIVE_CONTROL, False),)
-    assert decide(ratio(1.1, 1.3), failed)[0] == "inconclusive"
-    assert decide(ratio(0.2, 0.4), failed)[0] == "not forgotten"
-
-
-def test_reasons_say_the_interval():
-    assert decide(ratio(1.1, 1.3), ())[1].startswith("rho lies between 1.10 and 1.30, at or above 1")
-    assert "cannot tell the two apart" in decide(ratio(0.2, 0.4), ())[1]
-    assert "straddles 1" in decide(ratio(0.9, 1.1), ())[1]
-    assert "more than one replicate" in decide(ratio(np.nan, np.nan), ())[1]
+@pytest.mark.parametrize(
+    "controls", [[], [control(np.nan)], [control(0.5), control(np.nan)], [control(np.nan), control(0.5)]]
+)
+def test_a_control_that_is_missing_or_without_interval_fails(controls):
+    check = positive_control(controls)
+    assert check.passed is False
+    assert np.isnan(check.value)
+    assert ("no control model was trained" in check.message) is (not controls)

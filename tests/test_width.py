@@ -31,9 +31,9 @@ def timings(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     ("measured", "best", "tried"),
     [
         ({1: 4.0, 2: 3.0, 4: 2.0, 8: 1.0, 13: 0.5}, 13, [1, 2, 4, 8, 13]),  # all of them, the last being the models
-        ({1: 4.0, 2: 3.0, 4: 2.0, 8: 2.4}, 4, [1, 2, 4, 8]),  # clearly slower: nothing wider is tried
+        ({1: 1.0, 2: 1.2, 4: 0.5, 8: 0.4, 13: 0.6}, 8, [1, 2, 4, 8, 13]),  # one clearly slower width is passed over
         ({1: 4.0, 2: 3.0, 4: 3.4, 8: 2.0, 13: 2.2}, 8, [1, 2, 4, 8, 13]),  # 13% slower is not clear yet
-        ({1: 1.0, 2: 1.16}, 1, [1, 2]),
+        ({1: 1.0, 2: 1.16, 4: 1.2}, 1, [1, 2, 4]),  # two are not: nothing wider is tried
         ({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0, 13: 1.0}, 1, [1, 2, 4, 8, 13]),  # a tie: the least memory
     ],
 )

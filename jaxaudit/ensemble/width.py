@@ -16,7 +16,7 @@ from jaxaudit.learners.learner import SteppedLearner
 PROBE_SHARE = 0.1
 """Measuring stops once it has taken this share of the training it is meant to speed up."""
 GIVE_UP = 1.15
-"""Wider chunks are not tried after one that is this much slower than the best."""
+"""Wider chunks are not tried after two that are this much slower than the best."""
 PROBE_STEPS = 32
 PROBE_SECONDS = 0.2
 CPU_BYTES = 4 << 30
@@ -44,24 +44,25 @@ def choose_width(
 ) -> WidthChoice:
     """The width with the least time a model-step, found by running a few steps at widths 1, 2, 4, ...
 
-    Measured on the group with the most work. The search stops at the first width that is clearly slower than the
-    best, where memory would be short, or where measuring has taken a tenth of what training will take; where there is
-    but one width, or no step to take, nothing is measured. Since it is a measurement, two runs may choose
-    differently, and models trained at different widths differ by rounding: pass the reported width to repeat a run
-    exactly.
+    Measured on the group with the most work. The search stops at the second width in a row that is clearly slower
+    than the best (one model alone runs in a program of its own, which two side by side need not beat), where memory
+    would be short, or where measuring has taken a tenth of what training will take; where there is but one width, or
+    no step to take, nothing is measured. Since it is a measurement, two runs may choose differently, and models
+    trained at different widths differ by rounding: pass the reported width to repeat a run exactly.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
     candidates = _candidates(learner, keys, pool, len(group.rows)) if work else [len(group.rows)]
     if len(candidates) == 1:
         return WidthChoice(candidates[0], {})
-    started, seconds = time.perf_counter(), {}
+    started, seconds, slower = time.perf_counter(), {}, 0
     for width in candidates:
         best = min(seconds.values(), default=np.inf)
         if seconds and time.perf_counter() - started > PROBE_SHARE * best * work:
             break
         seconds[width] = _probe(learner, keys, membership, pool, group, width)
-        if seconds[width] > GIVE_UP * best:
+        slower = slower + 1 if seconds[width] > GIVE_UP * best else 0
+        if slower == 2:
             break
     return WidthChoice(min(seconds, key=lambda width: seconds[width]), seconds)
 

@@ -1,0 +1,214 @@
+"""Training many models: `fit_many` against a plain PyTorch loop, `python -m bench.fit_many` (some minutes, two cores).
+
+Promised, on two CPU cores, in model-steps a second: 1.4 times PyTorch for Liu's network at batch size 64 and for a
+784-512-256-128-10 network at 32; 20, 8 and 6 times for leave-one-out of an 836-64-10 network at 1, 10 and 32.
+
+`fit_many` is timed as it is called: making the initial weights and the tables of minibatches and reporting progress
+count, compilation and choosing the width do not (a first call does them). PyTorch trains one model after another, as
+its tutorials do, with all cores; making its networks does not count. Before anything is timed, both train the same
+initial weights on the same minibatches and must end with the same loss.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+from torch import nn
+
+from bench.harness import Bench, Claim, Timings, interleave, report
+from bench.training import CLASSES, Job, leaving_one_out, liu_cnn, mlp
+from jaxaudit.ensemble import fit_many, log_probs_many, measure_width
+from jaxaudit.learners.walk import epoch_bits, init_key, own_batches, pool_batches, walks_pool
+
+ROUNDS = 7
+UNIT = 1000  # model-steps; timings are seconds for so many
+WHOLE_EPOCHS = 30
+AGREE = 0.01
+"""The largest relative difference of the two final losses."""
+
+
+def torch_cnn() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 7, padding=3),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6272, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, CLASSES),
+    )
+
+
+def torch_mlp() -> nn.Sequential:
+    hidden = (nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU())
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(128, CLASSES))
+
+
+def torch_tanh() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(836, 64), nn.Tanh(), nn.Linear(64, CLASSES))
+
+
+def adam(beta: float) -> Callable[[Any], torch.optim.Optimizer]:
+    return lambda params: torch.optim.Adam(params, lr=1e-3, betas=(beta, 0.999))
+
+
+def gradient_descent(params: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(params, lr=0.01)
+
+
+def train_torch(
+    nets: list[nn.Sequential],
+    optimizer: Callable[[Any], torch.optim.Optimizer],
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    batches: Callable[[int], Iterator[torch.Tensor]],
+) -> None:
+    """One model after another; `batches(model)` yields the record indices of every step."""
+    for model, net in enumerate(nets):
+        steps = optimizer(net.parameters())
+        for chosen in batches(model):
+            steps.zero_grad()
+            nn.functional.cross_entropy(net(inputs[chosen]), labels[chosen]).backward()
+            steps.step()
+
+
+def shuffled(job: Job, model: int) -> Iterator[torch.Tensor]:
+    """The minibatches of one model as PyTorch draws them."""
+    members = torch.from_numpy(np.flatnonzero(job.membership[model]))
+    for _ in range(job.learner.epochs):
+        yield from members[torch.randperm(len(members))].split(job.learner.batch_size)
+
+
+def walked(job: Job, model: int) -> Iterator[torch.Tensor]:
+    """The minibatches of one model as `fit_many` draws them, without the records that weigh nothing."""
+    row, key = job.membership[model], job.keys[model]
+    members, size = np.flatnonzero(row), job.learner.batch_size
+    for epoch in range(job.learner.epochs):
+        if walks_pool(len(members), len(row), job.learner.batch_coupled):
+            chosen, real = pool_batches(np.asarray(epoch_bits(key, epoch, len(row))), size)
+        else:
+            chosen, real = own_batches(np.asarray(epoch_bits(key, epoch, len(members))), members, size)
+        for indices, kept in zip(chosen, (real > 0) & row[chosen], strict=True):
+            if kept.any():
+                yield torch.from_numpy(indices[kept])
+
+
+def torch_pool(job: Job) -> tuple[torch.Tensor, torch.Tensor]:
+    """Records (images with channels first) and labels."""
+    inputs = np.moveaxis(job.inputs, -1, 1) if job.inputs.ndim == 4 else job.inputs
+    return torch.from_numpy(np.ascontiguousarray(inputs)), torch.from_numpy(job.labels.astype(np.int64))
+
+
+def copy_initial(job: Job, model: int, net: nn.Sequential) -> None:
+    """Gives a PyTorch network the weights with which `fit_many` starts this model."""
+    params = job.learner.init(init_key(job.keys[model])).params
+    named = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+    parts = dict.fromkeys(path.split("['kernel']")[0] for path in named if "['kernel']" in path)
+    layers = [layer for layer in net if isinstance(layer, nn.Conv2d | nn.Linear)]
+    for layer, part in zip(layers, _in_order(list(parts)), strict=True):
+        kernel = next(leaf for path, leaf in named.items() if path.startswith(f"{part}['kernel']"))
+        bias = next(leaf for path, leaf in named.items() if path.startswith(f"{part}['bias']"))
+        if kernel.ndim == 4:
+            kernel = kernel.transpose(3, 2, 0, 1)
+        elif kernel.shape[0] == 6272:  # flattened maps: channels last here, first in PyTorch
+            kernel = kernel.reshape(14, 14, 32, -1).transpose(3, 2, 0, 1).reshape(-1, 6272)
+        else:
+            kernel = kernel.T
+        layer.load_state_dict({"weight": torch.from_numpy(kernel.copy()), "bias": torch.from_numpy(bias.copy())})
+
+
+def _in_order(parts: list[str]) -> list[str]:
+    """Layers from input to output: numbered ones sort themselves, the CNN's are called by name."""
+    names = ["conv", "hidden", "output"]
+    return sorted(parts, key=lambda part: next((i for i, name in enumerate(names) if name in part), part))
+
+
+def final_losses(job: Job, make_net: Callable[[], nn.Sequential], optimizer: Callable) -> tuple[float, float]:
+    """Mean loss of the first model on its own records after training: `fit_many`, PyTorch."""
+    row = np.flatnonzero(job.membership[0])
+    inputs, labels = torch_pool(job)
+    net = make_net()
+    copy_initial(job, 0, net)
+    train_torch([net], optimizer, inputs, labels, lambda model: walked(job, model))
+    net.eval()
+    with torch.no_grad():
+        torch_loss = float(nn.functional.cross_entropy(net(inputs[row]), labels[row]))
+    params = fit_many(job.keys, job.membership, job.inputs, job.labels, job.learner)
+    log_probs = log_probs_many(job.learner, params, job.inputs[row])[0]
+    return float(-log_probs[np.arange(len(row)), job.labels[row]].mean()), torch_loss
+
+
+def compare(
+    job: Job,
+    whole: Job,
+    torch_models: int,
+    torch_epochs: int,
+    make_net: Callable[[], nn.Sequential],
+    optimizer: Callable,
+) -> tuple[Timings, str]:
+    """Seconds for 1,000 model-steps of each side, and a line about width and agreement.
+
+    PyTorch trains fewer models than `fit_many`, each as long as its epochs say: a model-step is a model-step.
+    """
+    ours, theirs = final_losses(job.first(2, 2), make_net, optimizer)
+    if abs(ours - theirs) > AGREE * theirs:
+        raise SystemExit(f"{job.name}: final losses differ, {ours:.4g} and {theirs:.4g}: the sides do not train alike")
+    # The width is chosen for the job as users have it, not for the few epochs and models that are timed.
+    learner = replace(job.learner, epochs=WHOLE_EPOCHS)
+    chosen = measure_width(whole.keys, whole.membership, job.inputs, job.labels, learner)
+    inputs, labels = torch_pool(job)
+    plain = job.first(torch_models, torch_epochs)
+    nets = [make_net() for _ in range(torch_models)]
+    reports: list[int] = []
+    timings = interleave(
+        job.name,
+        {
+            "jaxaudit": lambda: fit_many(
+                job.keys,
+                job.membership,
+                job.inputs,
+                job.labels,
+                job.learner,
+                width=chosen.width,
+                then=lambda params: jax.tree.leaves(params)[0].reshape(len(jax.tree.leaves(params)[0]), -1)[:, :1],
+                progress=lambda done, total: reports.append(done),
+            ),
+            "pytorch": lambda: train_torch(nets, optimizer, inputs, labels, lambda model: shuffled(plain, model)),
+        },
+        ROUNDS,
+    )
+    steps = {"jaxaudit": job.model_steps, "pytorch": plain.model_steps}
+    each = {name: [UNIT * took / steps[name] for took in seconds] for name, seconds in timings.seconds.items()}
+    rates = {name: UNIT / float(np.median(seconds)) for name, seconds in each.items()}
+    note = (
+        f"{job.name}: {rates['jaxaudit']:,.0f} model-steps/s against {rates['pytorch']:,.0f}; {len(job.keys)} models, "
+        f"width {chosen.width}; final losses {ours:.4g} and {theirs:.4g}"
+    )
+    return Timings(job.name, each), note
+
+
+def main() -> None:
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    cases = [
+        (1.4, compare(liu_cnn(2, 4), liu_cnn(), 2, 1, torch_cnn, adam(0.5))),
+        (1.4, compare(mlp(), mlp(), 2, 2, torch_mlp, adam(0.9))),
+        (20, compare(leaving_one_out(1, 64), leaving_one_out(1, 1000), 4, 1, torch_tanh, gradient_descent)),
+        (8, compare(leaving_one_out(10, 128), leaving_one_out(10, 1000), 16, 1, torch_tanh, gradient_descent)),
+        (6, compare(leaving_one_out(32, 128), leaving_one_out(32, 1000), 32, 1, torch_tanh, gradient_descent)),
+    ]
+    claims = [
+        Claim(f"{timings.case}: pytorch / jaxaudit", timings.ratio("pytorch", "jaxaudit"), bound)
+        for bound, (timings, _) in cases
+    ]
+    notes = [f"Times are for {UNIT:,} model-steps.", *(note for _, (_, note) in cases)]
+    bench = Bench("fit_many", [timings for _, (timings, _) in cases], claims, notes)
+    report(bench, ["jax", "jaxlib", "flax", "optax", "numpy", "torch"])
+
+
+if __name__ == "__main__":
+    main()

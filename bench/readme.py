@@ -1,0 +1,91 @@
+"""Writes `bench/README.md` from the committed results: `python -m bench.readme`."""
+
+import ast
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.harness import RESULTS
+
+README = Path(__file__).parent / "README.md"
+HEAD = """# Measurements
+
+`python -m bench.readme` writes this page from the files in `results/`; change neither by hand.
+
+A module a claim of speed: `pip install -e ".[bench]"`, then `python -m bench.NAME` prints its tables and writes
+`results/NAME-DEVICE.json`. Contenders take turns in every round, in another order each time. A ratio is formed within
+a round; its median over the rounds decides, its lowest and highest are given in brackets. Run nothing else meanwhile:
+on two cores another busy process costs PyTorch far more than it costs jaxaudit, which flatters the ratios.
+"""
+
+
+def page(directory: Path = RESULTS) -> str:
+    """The text of `bench/README.md`."""
+    parts = [section(json.loads(path.read_text(encoding="utf-8"))) for path in sorted(directory.glob("*.json"))]
+    return "\n".join([HEAD, *parts])
+
+
+def section(result: dict[str, Any]) -> str:
+    """One result file: what was done, the machine, the promises, all times, and the notes."""
+    about = result["machine"]
+    versions = ", ".join(f"{package} {number}" for package, number in about["versions"].items())
+    device = "" if about["platform"] == "cpu" else f"{about['device']} (of {about['devices']}), "
+    promises = [
+        [claim["claim"], spread(claim["ratio"], 1), claim["promised"], "yes" if claim["holds"] else "**no**"]
+        for claim in result["claims"]
+    ]
+    return "\n".join(
+        [
+            f"## {result['bench']}: {device}{about['cpu']}, {about['cores']} cores\n",
+            f"{description(result['bench'])}\n",
+            f"{about['system']}, Python {about['python']}, {versions}.",
+            f"Load {about['load']} at the end of the run, the bench's own included.\n",
+            *table(["ratio", "measured", "promised", "holds"], promises),
+            "",
+            "Times in milliseconds:\n",
+            *times(result["timings"]),
+            "",
+            *(f"- {note}" for note in result["notes"]),
+            "",
+        ]
+    )
+
+
+def description(bench: str) -> str:
+    """The docstring of the bench's module."""
+    source = (Path(__file__).parent / f"{bench}.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
+
+
+def times(timings: Sequence[dict[str, Any]]) -> list[str]:
+    """A row a contender and a column a case where every case has the same many contenders; else a row for both."""
+    cases = list(dict.fromkeys(timing["case"] for timing in timings))
+    contenders = list(dict.fromkeys(timing["contender"] for timing in timings))
+    cells = {(timing["case"], timing["contender"]): spread(timing["seconds"], 1000) for timing in timings}
+    if len(contenders) > len(cases) and len(cells) == len(cases) * len(contenders):
+        return table(["", *cases], [[name, *(cells[case, name] for case in cases)] for name in contenders])
+    return table(["case", "contender", "time"], [[case, name, cell] for (case, name), cell in cells.items()])
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    return [f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows]]
+
+
+def spread(values: dict[str, float], factor: float) -> str:
+    """`median (low to high)`, three digits each."""
+    median, low, high = (_digits(factor * values[part]) for part in ("median", "low", "high"))
+    return f"{median} ({low} to {high})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def main() -> None:
+    README.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

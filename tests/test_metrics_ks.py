@@ -97,6 +97,13 @@ def test_the_interval_is_that_of_a_bootstrap_by_hand():
     assert abs(found / of_records - 1) < 6 * 1.5 * np.sqrt(2 * 2 / 1600)
 
 
+def test_the_key_alone_decides_the_draws():
+    first, again, other = (rho(jax.random.key(seed), QUERY, CALIBRATION, TARGET) for seed in (1, 1, 2))
+    assert (first.low, first.high) == (again.low, again.high)
+    assert other.low != first.low
+    assert np.array_equal(other.values, first.values)
+
+
 def test_the_interval_is_cut_at_zero():
     near = QUERY.copy()
     near[:, 0] = 0.5

@@ -39,6 +39,8 @@ def make_pool(query: Examples, calibration: Examples, targets: tuple[SimulatedTa
         set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist()),
     )
     for target in targets:
+        if not target.parts:
+            raise InputError(f"{target.name}: no data to train this target on; give at least one set.")
         for part in target.parts:
             if not 0 < part.fraction <= 1:
                 raise InputError(

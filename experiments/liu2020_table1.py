@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -65,7 +66,7 @@ def targets(query: Examples, calibration: Examples, other: Examples, records: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--size", choices=["reduced", "full"], default="reduced")
     parser.add_argument("--replicates", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=15)
@@ -106,7 +107,7 @@ def main() -> None:
         progress=progress,
     )
     if arguments.arrays:
-        arrays = {target.name: target.confidences for target in result.targets}
+        arrays: dict[str, Any] = {target.name: target.confidences for target in result.targets}
         np.savez(arguments.arrays, query=result.query_confidences, calibration=result.calibration_confidences, **arrays)
     record = {
         "experiment": "liu2020_table1",

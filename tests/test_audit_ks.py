@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import optax
 import pytest
+from references import ks_by_scipy
 
 from jaxaudit.audits.ks import audit_ks
-from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool
+from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.errors import InputError
@@ -98,13 +99,41 @@ def model_outputs(query: Examples, sharpness: float) -> np.ndarray:
     return scores / scores.sum(axis=1, keepdims=True)
 
 
-def test_a_file_is_judged_the_same_when_printed_with_four_decimals(query, calibration, learner):
-    exact = model_outputs(query, 1.0)
-    files = [as_outputs(exact), as_outputs(np.round(exact, 4), decimals=4)]
-    answers = audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, width=2).targets
-    assert answers[0].verdict == answers[1].verdict
-    assert answers[1].rho.median == pytest.approx(answers[0].rho.median, abs=0.05)
-    assert answers[0].truth is None
+@pytest.fixture(scope="module")
+def of_files(query, calibration, learner):
+    """One query-trained model in full, with two decimals, and with two decimals that the file does not admit to."""
+    trained = jax.jit(learner.fit)(jax.random.key(9), query.inputs, query.labels, np.ones(len(query), np.float32))
+    exact = np.exp(np.asarray(learner.log_probs(trained, jax.numpy.asarray(query.inputs))))
+    printed = np.round(exact, 2)
+    files = [as_outputs(exact), as_outputs(printed, decimals=2), as_outputs(printed)]
+    return audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, controls=0, width=2)
+
+
+def test_a_file_is_judged_the_same_when_printed_with_two_decimals(of_files):
+    exact, printed, _ = of_files.targets
+    assert exact.verdict == printed.verdict == "not forgotten"
+    # A distance moves by the share of records that a rounding carries over it: a few of 240.
+    assert printed.rho.median == pytest.approx(exact.rho.median, abs=0.1)
+    assert exact.truth is printed.truth is None
+
+
+def test_a_printed_file_is_compared_at_its_resolution(of_files):
+    shadows = of_files.query_confidences, of_files.calibration_confidences
+    query, calibration = (np.round(rows.astype(np.float64), 2) for rows in shadows)
+    _, printed, denied = of_files.targets
+    target = np.round(printed.confidences[0].astype(np.float64), 2)
+    expected = [ks_by_scipy(row, target) for row in query]
+    np.testing.assert_allclose(printed.rho.distances, expected, rtol=2.0**-22)
+    expected = [ks_by_scipy(row, other) for row, other in zip(query, calibration, strict=True)]
+    np.testing.assert_allclose(printed.rho.calibration_distances, expected, rtol=2.0**-22)
+    assert not np.array_equal(denied.rho.distances, printed.rho.distances)
+
+
+def test_a_missing_control_guards_forgotten_alone(of_files):
+    """Without a control the check fails, and `not forgotten` is said all the same."""
+    answer = of_files.targets[0]
+    assert not next(check for check in answer.checks if check.name == "positive control").passed
+    assert answer.verdict == "not forgotten"
 
 
 def test_shuffled_rows_are_inconclusive_until_allowed(query, calibration, learner):
@@ -177,3 +206,29 @@ def test_records_that_sets_share_stand_in_the_pool_once(query, calibration):
     pool = make_pool(query, calibration, (SimulatedTarget("a", (Part(both, 1.0), Part(other, 0.5))),))
     assert len(pool.examples) == 240 + 240 + 30
     assert len(np.unique(pool.examples.record_hashes)) == len(pool.examples)
+
+
+def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records(query, calibration):
+    """With another name, and its classes in another order."""
+    order = np.array([2, 0, 1])
+    names = tuple(NAMES[k] for k in order)
+    part = Examples(query.inputs[30:90].copy(), np.argsort(order)[query.labels[30:90]], names, "elsewhere")
+    target = SimulatedTarget("t", (Part(part, 1.0), Part(calibration, 1.0)))
+    pool = make_pool(query, calibration, (target,))
+    row = target_row(np.random.default_rng(1), pool, target)[0]
+    assert len(pool.examples) == 480
+    assert np.flatnonzero(row[pool.query]).tolist() == list(range(30, 90))
+    assert row[pool.calibration].all()
+
+
+def test_a_fraction_is_drawn_from_each_part(query, calibration):
+    other = blobs(9, 30, 1.0, "other")
+    target = SimulatedTarget("t", (Part(query, 0.25), Part(calibration, 0.5), Part(other, 0.1)))
+    pool = make_pool(query, calibration, (target,))
+    row = target_row(np.random.default_rng(1), pool, target)[0]
+    assert [int(part.sum()) for part in (row[pool.query], row[pool.calibration], row[480:])] == [60, 120, 3]
+
+
+def test_a_target_of_nothing_is_refused(query, calibration):
+    with pytest.raises(InputError, match=r"^empty: no data to train this target on; give at least one set\.$"):
+        make_pool(query, calibration, (SimulatedTarget("empty", ()),))

@@ -18,7 +18,7 @@ from jaxaudit.ensemble.plan import chunks, plan
 from jaxaudit.learners.walk import epoch_bits, own_batches, pool_batches, traced_batches, walks_pool
 
 EXAMPLES = 30
-QUICK = settings(max_examples=60, deadline=None)
+QUICK = settings(max_examples=40, deadline=None)
 
 
 def like(batch_size: int, batch_coupled: bool) -> Any:
@@ -29,9 +29,9 @@ def like(batch_size: int, batch_coupled: bool) -> Any:
 @st.composite
 def memberships(draw):
     """Rows of many kinds: empty, single, sparse, leave-some-out, everyone."""
-    sizes = st.sampled_from([0, 1, 2, 7, 8, 9, 15, 26, 27, 28, 29, 30])
+    sizes = st.sampled_from([0, 1, 8, 15, 16, 26, 27, 29, 30])
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    rows = [random.permutation(EXAMPLES) < size for size in draw(st.lists(sizes, min_size=1, max_size=8))]
+    rows = [random.permutation(EXAMPLES) < size for size in draw(st.lists(sizes, min_size=1, max_size=5))]
     one_key = draw(st.booleans())
     words = np.zeros((len(rows), 2), np.uint32) if one_key else random.integers(0, 9, (len(rows), 2)).astype(np.uint32)
     return np.array(rows), words

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 
@@ -25,6 +26,38 @@ class Learner(Protocol):
 
     def log_probs(self, params: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
         """The model's log-probabilities, in nats."""
+        ...
+
+
+class LeftOut(NamedTuple):
+    """What models say of one record each, with that record in their training set and without it.
+
+    Attributes:
+        with_record: log-probabilities (nats) at record r of the model trained on everything.
+        without_record: log-probabilities (nats) at record r of the model trained on everything but r.
+    """
+
+    with_record: Float[np.ndarray, "k classes"]
+    without_record: Float[np.ndarray, "k classes"]
+
+
+@runtime_checkable
+class LeavesOneOut(Learner, Protocol):
+    """A learner that knows its leave-one-out models without refitting each of them.
+
+    The result is equal to refitting with weight 0 for the record and the same key, within a tolerance that each
+    learner states. Memory is bounded: records are taken in chunks, and nothing of size n by n is ever made. It holds no
+    NaN: each learner says what becomes of a class that loses its last member.
+    """
+
+    def leave_one_out(
+        self,
+        key: Key[Array, ""],
+        inputs: Float[np.ndarray, "n ..."],
+        labels: Int[np.ndarray, " n"],
+        records: Int[np.ndarray, " k"],
+    ) -> LeftOut:
+        """What the models with and without each of `records` (indices into `inputs`) say of that record."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.checkpoint import call_directory, chunk_path, read_chunk, width_of, write_chunk
 from jaxaudit.ensemble.devices import place_models, place_pool
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.plan import Group, chunks, plan
@@ -37,6 +39,7 @@ def fit_many(
     width: int | None = None,
     then: Callable[[Any], Any] | None = None,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
 ) -> Any:
     """Trains a model for every row of `membership` and returns what `then` makes of them.
 
@@ -53,6 +56,12 @@ def fit_many(
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
     second copy holds gradients. What `then` returns is kept on the host for all models.
 
+    With `checkpoints`, what `then` returns for a finished chunk is also written there, and a later call with the same
+    arguments reads it back, bit for bit, instead of training the chunk: it goes on after the last finished chunk and
+    returns what a call that was never stopped returns. A file is written whole or not at all; one that is damaged is
+    ignored. Chunks of other keys, another membership or another pool are never taken, so several calls may share a
+    directory; the same `learner` and `then` are the caller's word.
+
     Args:
         keys: one random key a model.
         membership: which records each model is trained on.
@@ -61,25 +70,28 @@ def fit_many(
         width: models a chunk; by default chosen by measurement (`choose_width`).
         then: called with the parameters of each finished chunk (leading axis: the chunk's models) and returning
             arrays with the same leading axis; by default the parameters themselves.
-        progress: called as work is done.
+        progress: called as work is done; chunks read back are done at once.
+        checkpoints: a directory to keep finished chunks in, made where there is none; then `then` must return an
+            array or a tuple (a NamedTuple, too) of arrays of plain numbers. Where it holds chunks of these models
+            already, their width is used, whatever `width` says.
 
     Returns:
         `then`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis
         (random keys, which NumPy cannot hold, as JAX arrays).
 
     Raises:
-        InputError: where shapes disagree, there are no models, or `width` is below 1.
+        InputError: where shapes disagree, there are no models, `width` is below 1, or `then` returns what cannot be
+            kept in `checkpoints`.
     """
     membership = np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
     if width is not None and width < 1:
         raise InputError(f"width must be at least 1 model a chunk, got {width}; leave it out to have it measured.")
+    results = _Results(then, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
     train: Callable[..., None] = _train_stepped if isinstance(learner, SteppedLearner) else _train_whole
-    results: list[tuple[np.ndarray, Any]] = []
-    train(keys, membership, pool, learner, width, progress or _silent, partial(_collect, results, then))
-    order = np.argsort(np.concatenate([rows for rows, _ in results]), kind="stable")
-    return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in results])
+    train(keys, membership, pool, learner, results.width or width, progress or _silent, results)
+    return results.in_order()
 
 
 def measure_width(
@@ -122,13 +134,39 @@ def _silent(done: int, total: int) -> None:
     pass
 
 
-def _collect(
-    results: list[tuple[np.ndarray, Any]], then: Callable[[Any], Any] | None, rows: np.ndarray, params: Any
-) -> None:
-    """Keeps a chunk's result on the host, less the copies that filled the chunk up."""
-    rows, first = np.unique(rows, return_index=True)
-    tree = params if then is None else then(params)
-    results.append((rows, jax.tree.map(lambda leaf: leaf[first] if _is_key(leaf) else np.asarray(leaf)[first], tree)))
+class _Results:
+    """What `then` made of the chunks so far, on the host, less the copies that filled chunks up.
+
+    With a directory, every chunk's is kept there as well.
+    """
+
+    def __init__(self, then: Callable[[Any], Any] | None, directory: Path | None) -> None:
+        self.then, self.directory = then, directory
+        self.width = directory and width_of(directory)
+        self.chunks: list[tuple[np.ndarray, Any]] = []
+
+    def restore(self, width: int, rows: np.ndarray) -> bool:
+        """Takes the chunk with these rows from the directory, if it is there."""
+        rows = np.unique(rows)
+        tree = self.directory and read_chunk(chunk_path(self.directory, width, rows), rows)
+        if tree is None:
+            return False
+        self.chunks.append((rows, tree))
+        return True
+
+    def add(self, width: int, rows: np.ndarray, params: Any) -> None:
+        """Takes a chunk that was trained just now."""
+        rows, first = np.unique(rows, return_index=True)
+        tree = params if self.then is None else self.then(params)
+        tree = jax.tree.map(lambda leaf: leaf[first] if _is_key(leaf) else np.asarray(leaf)[first], tree)
+        if self.directory is not None:
+            write_chunk(chunk_path(self.directory, width, rows), rows, tree)
+        self.chunks.append((rows, tree))
+
+    def in_order(self) -> Any:
+        """All chunks as one, in the order of the membership's rows."""
+        order = np.argsort(np.concatenate([rows for rows, _ in self.chunks]), kind="stable")
+        return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
 
 
 def _is_key(leaf: Any) -> bool:
@@ -146,7 +184,7 @@ def _train_stepped(
     learner: SteppedLearner,
     width: int | None,
     progress: Progress,
-    collect: Callable[[np.ndarray, Any], None],
+    results: _Results,
 ) -> None:
     groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner)
     total = sum(learner.epochs * group.steps * len(group.rows) for group in groups)
@@ -163,8 +201,15 @@ def _train_stepped(
     train = train_from_host if from_host else _train_chunk
     for group in groups:
         for rows in chunks(group.rows, wide, len(jax.local_devices())):
+            if results.restore(wide, rows):
+                advance(learner.epochs * group.steps * len(rows))
+                continue
             # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-            collect(rows, jax.vmap(learner.finish)(train(learner, group, keys[rows], membership[rows], pool, advance)))
+            results.add(
+                wide,
+                rows,
+                jax.vmap(learner.finish)(train(learner, group, keys[rows], membership[rows], pool, advance)),
+            )
 
 
 def _train_chunk(
@@ -194,13 +239,15 @@ def _train_whole(
     learner: Learner,
     width: int | None,
     progress: Progress,
-    collect: Callable[[np.ndarray, Any], None],
+    results: _Results,
 ) -> None:
     done, total = 0, len(membership)
     progress(done, total)
-    for rows in chunks(np.arange(total), width or WHOLE_FIT_WIDTH, len(jax.local_devices())):
-        weights = place_models(membership[rows].astype(np.float32))
-        collect(rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
+    wide = width or WHOLE_FIT_WIDTH
+    for rows in chunks(np.arange(total), wide, len(jax.local_devices())):
+        if not results.restore(wide, rows):
+            weights = place_models(membership[rows].astype(np.float32))
+            results.add(wide, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
         done += len(np.unique(rows))
         progress(done, total)
 

@@ -13,6 +13,7 @@ from jaxaudit.audits.ks import audit_ks
 from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs import Outputs
+from jaxaudit.ensemble import kept_models
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
@@ -232,3 +233,26 @@ def test_a_fraction_is_drawn_from_each_part(query, calibration):
 def test_a_target_of_nothing_is_refused(query, calibration):
     with pytest.raises(InputError, match=r"^empty: no data to train this target on; give at least one set\.$"):
         make_pool(query, calibration, (SimulatedTarget("empty", ()),))
+
+
+def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path):
+    used = SimulatedTarget("used", (Part(query, 1.0),))
+    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
+    never = SimulatedTarget("never", (Part(calibration, 0.5),))
+
+    def stop(done: int, total: int) -> None:
+        if done > 0.6 * total:
+            raise KeyboardInterrupt
+
+    arguments = {"simulated": [used, mixed, never], "replicates": 3, "checkpoints": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        audit_ks(KEY, query, calibration, learner, width=2, progress=stop, **arguments)
+    assert 0 < kept_models(tmp_path) < 10
+    # Another width, or none, is asked for: what is kept decides, and the answer says so.
+    again = audit_ks(KEY, query, calibration, learner, width=5, **arguments)
+    assert again.width == 2
+    assert kept_models(tmp_path) == 10
+    for one, other in zip(audit.targets, again.targets, strict=True):
+        np.testing.assert_array_equal(one.rho.values, other.rho.values)
+        np.testing.assert_array_equal(one.confidences, other.confidences)
+        assert one.checks == other.checks

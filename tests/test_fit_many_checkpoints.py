@@ -181,7 +181,7 @@ def test_chunks_of_other_calls_are_never_taken(tmp_path: Path):
     fit(CENTROIDS, Count(), tmp_path)
     for name, call in calls.items():
         count = Count()
-        fit_many(*call, CENTROIDS, width=3, then=count, checkpoints=tmp_path)
+        fit_many(*call, learner=CENTROIDS, width=3, then=count, checkpoints=tmp_path)
         assert count.calls == CHUNKS, name
     assert len(os.listdir(tmp_path)) == 1 + len(calls)
     assert kept_models(tmp_path) == MODELS * (1 + len(calls))

@@ -1,6 +1,7 @@
 """The `ks` audit, end to end: draw the shadow models, train them, compare confidences, judge."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ from jaxaudit.audits.pool import (
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
 from jaxaudit.data.overlap import refuse_overlap
-from jaxaudit.ensemble import Progress, fit_many, log_probs_many, measure_width
+from jaxaudit.ensemble import Progress, fit_many, kept_width, log_probs_many, measure_width
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
@@ -59,6 +60,7 @@ def audit_ks(
     allow_unrelated_target: bool = False,
     width: int | None = None,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
 ) -> KSAudit:
     """Has each target forgotten the query set? Liu & Tsaftaris (2020), algorithm 1, over replicates.
 
@@ -83,6 +85,8 @@ def audit_ks(
         allow_unrelated_target: accept outputs that classify the query set no better than guessing.
         width: models trained side by side (chosen by measurement when None).
         progress: called as training goes on.
+        checkpoints: a directory for what is finished, so that the same call goes on from there should it be stopped:
+            see `fit_many`. The same `learner` is the caller's word.
 
     Raises:
         InputError: where the sets overlap, there is no target, outputs do not fit the query set, or an option is out
@@ -107,9 +111,11 @@ def audit_ks(
     }
     membership = np.concatenate([row for rows in roles.values() for row in rows])
     keys = jax.random.split(jax.random.fold_in(key, 1), len(membership))
+    if checkpoints is not None:
+        width = kept_width(keys, membership, pool.examples.inputs, pool.examples.labels, checkpoints) or width
     if width is None:
         width = measure_width(keys, membership, pool.examples.inputs, pool.examples.labels, learner).width
-    trained = _by_role(roles, _train(keys, membership, pool, learner, width, progress))
+    trained = _by_role(roles, _train(keys, membership, pool, learner, width, progress, checkpoints))
     models = trained["query"].confidences, trained["calibration"].confidences, trained["control"].confidences
     standing = _standing_checks(query, calibration, trained, min_accuracy)
     judge_keys = iter(jax.random.split(jax.random.fold_in(key, 2), len(outputs) + len(simulated)))
@@ -135,6 +141,7 @@ def _train(
     learner: Learner,
     width: int,
     progress: Progress | None,
+    checkpoints: Path | None,
 ) -> Trained:
     """Trains all models at once and keeps what they say of the pool."""
     inputs, labels = pool.examples.inputs, pool.examples.labels
@@ -146,7 +153,8 @@ def _train(
         confidences = np.exp(of_label[:, pool.query].astype(np.float64)).astype(np.float32)
         return confidences, log_probs.argmax(axis=2) == labels
 
-    confidences, hits = fit_many(keys, membership, inputs, labels, learner, width=width, then=score, progress=progress)
+    how: dict[str, Any] = {"width": width, "then": score, "progress": progress, "checkpoints": checkpoints}
+    confidences, hits = fit_many(keys, membership, inputs, labels, learner, **how)
     own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
     return Trained(confidences, own, hits[:, pool.query].mean(axis=1))
 

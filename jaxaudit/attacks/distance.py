@@ -1,0 +1,45 @@
+"""The distance-based targeted attack: is the output nearer to that of models trained with the record, or without?"""
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxaudit.attacks.evidence import check_shadows, total
+from jaxaudit.kernels.binning import as_log_probs, binned
+
+
+def distance_scores(
+    target_log_probs: Float[Array | np.ndarray, "targets classes"],
+    in_log_probs: Float[Array | np.ndarray, "shadows targets classes"],
+    out_log_probs: Float[Array | np.ndarray, "shadows targets classes"],
+    *,
+    bins: int = 100,
+) -> Float[np.ndarray, " targets"]:
+    """KL(q || p_out) - KL(q || p_in) of every target, in nats: above 0 the attack says `in`.
+
+    Long, Bindschaedler & Gunter (2017), section 5.3. q is the attacked model's output on the target record; p_in and
+    p_out are the mean probabilities over shadow models trained with it and without it. All outputs are taken as the
+    classifier gives them out, binned; centres of bins are not normalised again (the paper does not say).
+
+    With `bins=0` probabilities may be 0. A class with q = 0 says nothing, nor does one with p_in = p_out = 0; one with
+    p_out = 0 alone decides for `in` (infinity), one with p_in = 0 alone for `out` (minus infinity), and where both
+    kinds occur the score is 0: neither set of shadows could have given q. Never NaN.
+
+    Args:
+        target_log_probs: of the attacked model at each target, nats.
+        in_log_probs: of shadow models whose training set holds the target (row: shadow; the paper has 5).
+        out_log_probs: of shadow models with the same training sets but for the target.
+        bins: equal bins of [0, 1]; 0 takes outputs as they are.
+
+    Raises:
+        InputError: shapes disagree, there is no shadow, an output is NaN or above 0, or `bins` is negative.
+
+    >>> q = np.log([[0.9, 0.1]])
+    >>> distance_scores(q, np.log([[[0.9, 0.1]]]), np.log([[[0.5, 0.5]]]), bins=0).round(3)
+    array([0.368])
+    """
+    check_shadows(target_log_probs, in_log_probs, out_log_probs)
+    q = np.exp(binned(as_log_probs(target_log_probs, "the attacked model"), bins))
+    p_in = np.exp(binned(as_log_probs(in_log_probs, "shadow models trained with the target"), bins)).mean(axis=0)
+    p_out = np.exp(binned(as_log_probs(out_log_probs, "shadow models trained without it"), bins)).mean(axis=0)
+    # The entropy of q is in both divergences.
+    return total(p_in, p_out, q)

@@ -1,0 +1,287 @@
+"""How well a membership attack does, overall and on every target.
+
+Long, Bindschaedler & Gunter (2017), section 5.4. Scores in, numbers out, on the host.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import area, cluster_counts, power, rank, running_counts
+
+BOOTSTRAP_REPLICATES = 1000
+
+FALSE_POSITIVE_RATES = (0.01, 0.001)
+
+_CHUNK_VALUES = 2**21  # counts in flight, at about 60 bytes each
+
+
+class Estimate(NamedTuple):
+    """A number and its bootstrap interval; NaN where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+class TruePositiveRate(NamedTuple):
+    """The true positive rate at a bounded false positive rate.
+
+    Attributes:
+        limit: the false positive rate not to exceed.
+        rate: the largest true positive rate of a threshold that does not exceed it.
+        false_positive_rate: the false positive rate of that threshold.
+        resolvable: whether there are enough non-members (1 / limit) for one false positive to be allowed; where not,
+            the rate is that at no false positive at all.
+    """
+
+    limit: float
+    rate: Estimate
+    false_positive_rate: float
+    resolvable: bool
+
+
+class AttackMetrics(NamedTuple):
+    """How well an attack tells members from non-members; larger means more exposed. See `attack_metrics`."""
+
+    accuracy: Estimate
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    auc: Estimate
+    true_positive_rates: tuple[TruePositiveRate, ...]
+
+
+class Correlation(NamedTuple):
+    """Pearson's correlation; NaN with a reason where there is none.
+
+    Attributes:
+        coefficient: from -1 to 1.
+        p_value: two-sided, of no correlation between normal variables.
+        count: the pairs it is of.
+        reason: why there is none, or None.
+    """
+
+    coefficient: float
+    p_value: float
+    count: int
+    reason: str | None
+
+
+def attack_metrics(
+    key: Key[Array, ""],
+    scores: Float[Array | np.ndarray, " attacks"],
+    truth: Bool[Array | np.ndarray, " attacks"],
+    targets: Int[Array | np.ndarray, " attacks"] | None = None,
+    *,
+    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
+    level: float = 0.95,
+    bootstrap: int = BOOTSTRAP_REPLICATES,
+) -> AttackMetrics:
+    """Accuracy, precision, recall, F1, AUC and true positive rates at low false positive rates, with intervals.
+
+    The attack says `in` where its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
+
+    | number | is | 0/0 |
+    |---|---|---|
+    | accuracy | (tp + tn) / all | - |
+    | precision | tp / (tp + fp) | NaN: nothing was called `in` |
+    | recall | tp / (tp + fn) | - |
+    | F1 | 2 tp / (2 tp + fp + fn) | - |
+    | AUC | P(score of a member > that of a non-member) + P(equal) / 2 | - |
+
+    A true positive rate is the largest of a threshold whose false positive rate is at most the limit, ties called
+    alike and nothing interpolated.
+
+    Intervals are percentile bootstrap intervals (Efron 1979). Where a target is attacked several times its attacks are
+    not independent, so whole targets are drawn with replacement: `targets` says which record each attack was on, and
+    without it every attack is its own. Replicates in which a number is 0/0 are left out of its interval, and there is
+    none (NaN) where more than half are, or where there is but one target. An interval of a rate at a very low false
+    positive rate hangs on a handful of non-members and is rough.
+
+    Args:
+        key: random key of the bootstrap; NumPy's SFC64 generator, seeded by 128 bits of it, draws.
+        scores: one an attack; above 0 says `in`.
+        truth: whether the target was in the training set.
+        targets: the attacked record of each attack, from 0 up.
+        false_positive_rates: limits, each in [0, 1].
+        level: confidence level of the intervals.
+        bootstrap: replicates.
+
+    Raises:
+        InputError: lengths differ, a score is NaN, all attacks are on members or all on non-members, a target is
+            negative, a limit or the level is out of range, or `bootstrap` is below 1.
+
+    >>> import jax
+    >>> scores, truth = np.array([2.0, 1.0, -1.0, 0.5]), np.array([True, True, False, False])
+    >>> answer = attack_metrics(jax.random.key(1), scores, truth)
+    >>> answer.accuracy.value, round(answer.precision.value, 3), answer.auc.value
+    (0.75, 0.667, 1.0)
+    """
+    if bootstrap < 1 or not 0 < level < 1 or not all(0 <= limit <= 1 for limit in false_positive_rates):
+        raise InputError(
+            f"an attack's intervals take at least 1 replicate, a level and limits between 0 and 1; got {bootstrap}, "
+            f"{level} and {tuple(false_positive_rates)}."
+        )
+    ranking = rank(scores, truth)
+    cluster, clusters = _clusters(targets, len(ranking.order))
+    outcomes = _outcomes(np.asarray(scores) > 0, np.asarray(truth), cluster, clusters)
+
+    def numbers(drawn: Int[np.ndarray, "replicates clusters"]) -> Float[np.ndarray, "replicates numbers"]:
+        running = running_counts(ranking, drawn[:, cluster])
+        powers = [power(*running, limit).T for limit in false_positive_rates]
+        return np.concatenate([_rates(drawn @ outcomes), area(*running)[:, None], *powers], axis=1)
+
+    values = numbers(np.ones((1, clusters), np.int64))[0]
+    low, high = np.full((2, len(values)), np.nan)
+    if clusters > 1:
+        words = np.asarray(jax.random.bits(key, (4,), jnp.uint32))
+        random = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words.tolist())))
+        size = max(1, _CHUNK_VALUES // len(cluster))
+        parts = [min(size, bootstrap - start) for start in range(0, bootstrap, size)]
+        draws = np.concatenate([numbers(cluster_counts(random, clusters, part)) for part in parts])
+        low, high = _interval(draws, level)
+    accuracy, precision, recall, f1, area_under, *powers = (
+        Estimate(*map(float, each)) for each in zip(values, low, high, strict=True)
+    )
+    others = int((~ranking.truth).sum())
+    rates = tuple(
+        TruePositiveRate(limit, rate, attained.value, limit * others >= 1 - 1e-9)
+        for limit, rate, attained in zip(false_positive_rates, powers[::2], powers[1::2], strict=True)
+    )
+    return AttackMetrics(accuracy, precision, recall, f1, area_under, rates)
+
+
+def _clusters(targets: Array | np.ndarray | None, attacks: int) -> tuple[np.ndarray, int]:
+    if targets is None:
+        return np.arange(attacks), attacks
+    _check_targets(targets, attacks)
+    distinct, cluster = np.unique(np.asarray(targets), return_inverse=True)
+    return cluster, len(distinct)
+
+
+def _check_targets(targets: Array | np.ndarray, attacks: int) -> None:
+    if len(targets) != attacks or (attacks and int(targets.min()) < 0):
+        raise InputError(
+            f"{len(targets)} targets were given for {attacks} attacks: give the index of the attacked record, from 0 "
+            "up, for each."
+        )
+
+
+def _outcomes(called: np.ndarray, truth: np.ndarray, cluster: np.ndarray, clusters: int) -> np.ndarray:
+    """tp, fp, fn and tn of every cluster."""
+    kinds = called & truth, called & ~truth, ~called & truth, ~called & ~truth
+    return np.stack([np.bincount(cluster[kind], minlength=clusters) for kind in kinds], axis=1)
+
+
+def _rates(outcomes: Int[np.ndarray, "replicates 4"]) -> Float[np.ndarray, "replicates 4"]:
+    """Accuracy, precision, recall and F1; NaN for 0/0."""
+    tp, fp, fn, tn = outcomes.T
+    above = np.stack([tp + tn, tp, tp, 2 * tp], axis=1)
+    below = np.stack([tp + tn + fp + fn, tp + fp, tp + fn, 2 * tp + fp + fn], axis=1)
+    return np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0)
+
+
+def _interval(draws: np.ndarray, level: float) -> np.ndarray:
+    known = ~np.isnan(draws)
+    enough = 2 * known.sum(axis=0) >= len(draws)
+    ends = np.full((2, draws.shape[1]), np.nan)
+    for i in np.flatnonzero(enough):
+        ends[:, i] = np.quantile(draws[known[:, i], i], [(1 - level) / 2, (1 + level) / 2])
+    return ends
+
+
+def per_target_accuracy(
+    scores: Float[Array | np.ndarray, " attacks"],
+    truth: Bool[Array | np.ndarray, " attacks"],
+    targets: Int[Array | np.ndarray, " attacks"],
+    count: int,
+) -> Float[np.ndarray, " count"]:
+    """The share of attacks on each target that were right (section 5.4); NaN for a target never attacked.
+
+    An attack that says `in` (a score above 0) of every target has 0.5 where each was in half the training sets.
+
+    Args:
+        scores: one an attack.
+        truth: whether the target was in the training set.
+        targets: which target each attack was on, from 0 to `count` - 1.
+        count: how many targets there are.
+
+    Raises:
+        InputError: lengths differ, a score is NaN, or a target is out of range.
+
+    >>> truth = np.array([True, False, True])
+    >>> per_target_accuracy(np.array([1.0, 1.0, 1.0]), truth, np.array([0, 0, 2]), 3)
+    array([0.5, nan, 1. ])
+    """
+    scores, truth, targets = np.asarray(scores), np.asarray(truth), np.asarray(targets)
+    _check_targets(targets, len(scores))
+    if scores.shape != truth.shape or np.isnan(scores).any() or (len(targets) and targets.max() >= count):
+        raise InputError(
+            f"per-target accuracy takes a score that is a number, a truth and a target below {count} for every attack; "
+            f"got {scores.size} scores ({int(np.isnan(scores).sum())} NaN), {truth.size} truths and targets up to "
+            f"{targets.max(initial=0)}."
+        )
+    right = np.bincount(targets[(scores > 0) == truth], minlength=count)
+    attacks = np.bincount(targets, minlength=count)
+    return np.divide(right, attacks, out=np.full(count, np.nan), where=attacks > 0)
+
+
+def strongest_attack(
+    accuracies: Float[Array | np.ndarray, "attacks targets"],
+) -> tuple[Float[np.ndarray, " targets"], Int[np.ndarray, " targets"]]:
+    """The largest per-target accuracy over attacks, and which attack has it (the first of equals); figure 2.
+
+    NaN, and attack -1, where no attack was made on the target. The largest of several numbers is above chance
+    even where every attack is at chance: with 200 attacks a target and 3 kinds by about 0.03.
+
+    >>> strongest_attack(np.array([[0.5, 0.9, np.nan], [0.7, 0.6, np.nan]]))
+    (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
+    """
+    values = np.asarray(accuracies, np.float64)
+    known = np.where(np.isnan(values), -np.inf, values)
+    if not len(known):
+        raise InputError("there are no attacks to take the strongest of: give a row of accuracies for each.")
+    largest, which = known.max(axis=0), known.argmax(axis=0)
+    none = np.isneginf(largest)
+    return np.where(none, np.nan, largest), np.where(none, -1, which)
+
+
+def correlation(
+    first: Float[Array | np.ndarray, " targets"], second: Float[Array | np.ndarray, " targets"]
+) -> Correlation:
+    """Pearson's correlation, of per-target accuracy with mean PDTP for example, and its p-value (`scipy.stats`).
+
+    Targets for which either is NaN (never attacked, or never measured) are left out. There is none, with a reason,
+    for fewer than 3 targets, a constant side (to 11 digits, where float64 no longer tells), or an infinite
+    value (exact PDTP knows them).
+
+    Raises:
+        InputError: lengths differ.
+
+    >>> correlation(np.array([0.5, 0.6, 0.9, 0.8]), np.array([0.1, 1.0, 3.0, 2.0])).coefficient
+    0.991...
+    >>> correlation(np.array([0.5, 0.5, 0.5]), np.array([0.1, 1.0, 3.0])).reason
+    'one side is constant'
+    """
+    if len(first) != len(second):
+        raise InputError(f"a correlation takes pairs, got {len(first)} and {len(second)} values: one of each a target.")
+    pairs = np.stack([np.asarray(first, np.float64), np.asarray(second, np.float64)])
+    pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    count, reason = pairs.shape[1], None
+    if count < 3:
+        reason = "fewer than 3 targets"
+    elif np.isinf(pairs).any():
+        reason = "a value is infinite"
+    elif (np.ptp(pairs, axis=1) <= 1e-11 * np.abs(pairs).max(axis=1)).any():
+        reason = "one side is constant"
+    if reason is not None:
+        return Correlation(float("nan"), float("nan"), count, reason)
+    result: Any = stats.pearsonr(*pairs)
+    return Correlation(float(result.statistic), float(result.pvalue), count, None)

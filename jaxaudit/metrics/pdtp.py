@@ -1,0 +1,206 @@
+"""Differential training privacy: how far one training record moves a classifier's outputs.
+
+Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. Arrays of log-probabilities in,
+numbers out: nothing here trains a model or reads a file. All on the host, in float64.
+"""
+
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.binning import as_log_probs, binned
+
+BINS = 100
+"""Bins of the paper's outputs (section 5.2, "Binning the predictions")."""
+
+
+class PDTP(NamedTuple):
+    """Pointwise differential training privacy of records; larger means more exposed.
+
+    Attributes:
+        values: in nats, at least 0, never NaN.
+        classes: the class whose probability moves most, the first of equals.
+        directions: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
+    """
+
+    values: Float[np.ndarray, " records"]
+    classes: Int[np.ndarray, " records"]
+    directions: Int[np.ndarray, " records"]
+
+
+class DTP(NamedTuple):
+    """Differential training privacy of one record: the largest change of any output for any input.
+
+    Attributes:
+        value: in nats, at least 0, never NaN.
+        input: index of the input that attains it, the first of equals.
+        class_index: the class that attains it there.
+        direction: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
+    """
+
+    value: float
+    input: int
+    class_index: int
+    direction: int
+
+
+class SeedFloor(NamedTuple):
+    """What PDTP is when no record was removed and only the seed differs; see `seed_floor`.
+
+    Attributes:
+        mean: nats, the mean over pairs of seeds.
+        largest: nats, the largest over pairs of seeds.
+    """
+
+    mean: Float[np.ndarray, " records"]
+    largest: Float[np.ndarray, " records"]
+
+
+def pdtp(
+    with_record: Float[Array | np.ndarray, "records classes"],
+    without_record: Float[Array | np.ndarray, "records classes"],
+    *,
+    bins: int = BINS,
+) -> PDTP:
+    """PDTP(t) = max over y of |log p_with(y | x_t) - log p_without(y | x_t)|; larger means more exposed.
+
+    Definitions 4.3 and 4.4: the least epsilon that bounds the ratio in both directions. Row r of each array is what a
+    model says of record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Train both with the same
+    key, else the number is that of the seeds.
+
+    With `bins`, as in the paper, every probability is first replaced by the centre of its bin, so that no value is
+    larger than log(2 bins - 1), which is 5.29 at 100 bins, and changes inside a bin count as none; a small change
+    across an edge counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are:
+
+    | p_with | p_without | value |
+    |---|---|---|
+    | 0 | 0 | 0: no difference |
+    | 0 | above 0 | infinity, direction -1 |
+    | above 0 | 0 | infinity, direction +1 |
+
+    No records give empty arrays. Rows need not sum to 1.
+
+    Args:
+        with_record: log-probabilities, nats.
+        without_record: log-probabilities, nats.
+        bins: equal bins of [0, 1]; 0 compares exactly.
+
+    Raises:
+        InputError: shapes differ, there is no class, an output is NaN or above 0, or `bins` is negative.
+
+    >>> answer = pdtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.6, 0.4], [0.5, 0.5]]), bins=0)
+    >>> answer.values.round(4), answer.classes, answer.directions
+    (array([1.3863, 0.    ]), array([1, 0]), array([-1,  0]))
+    """
+    if with_record.shape != without_record.shape:
+        raise InputError(
+            f"outputs with the record have shape {tuple(with_record.shape)} and without it "
+            f"{tuple(without_record.shape)}: both need one row a record and one column a class, in the same order."
+        )
+    if with_record.shape[1] == 0:
+        raise InputError("outputs have no column, and PDTP is a maximum over classes: give one column a class.")
+    first = binned(as_log_probs(with_record, "the model with the record"), bins)
+    second = binned(as_log_probs(without_record, "the model without the record"), bins)
+    with np.errstate(invalid="ignore"):  # -inf minus -inf, which the next line replaces
+        change = first - second
+    change[first == second] = 0.0
+    classes = np.abs(change).argmax(axis=1)
+    largest = np.take_along_axis(change, classes[:, None], axis=1)[:, 0]
+    return PDTP(np.abs(largest), classes, np.sign(largest).astype(np.intp))
+
+
+def publishable(max_value: float) -> bool:
+    """The DTP-1 rule (section 5): a classifier whose largest value is above 1 nat should not be published.
+
+    A rule of thumb of the paper's authors, not a guarantee; PDTP is but a lower bound of DTP. NaN is not publishable.
+
+    >>> publishable(1.0), publishable(1.01)
+    (True, False)
+    """
+    return bool(max_value <= 1)
+
+
+def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *, bins: int = BINS) -> SeedFloor:
+    """What `pdtp` measures of each record when nothing is removed and only the training seed differs.
+
+    Row s holds the outputs of a model trained on all of T with another seed; row 0 is the audited model. Each other
+    seed gives one draw of the number that `pdtp` would have been had A(T without t) been trained with another seed and
+    t made no difference. The mean over draws estimates its expectation, without bias and however many seeds there
+    are; the maximum grows with their number, and is given beside it. A record whose PDTP is below its floor moves the
+    outputs less than another seed does.
+
+    Raises:
+        InputError: fewer than 2 seeds, and what `pdtp` raises.
+
+    >>> outputs = np.log([[[0.5, 0.5]], [[0.5, 0.5]], [[0.25, 0.75]]])
+    >>> floor = seed_floor(outputs, bins=0)
+    >>> floor.mean.round(4), floor.largest.round(4)
+    (array([0.3466]), array([0.6931]))
+    """
+    if len(log_probs) < 2:
+        raise InputError(
+            f"a seed floor compares models of different seeds, and there is {len(log_probs)}: train at least 2 on the "
+            "same records."
+        )
+    values = np.stack([pdtp(log_probs[0], other, bins=bins).values for other in log_probs[1:]])
+    return SeedFloor(values.mean(axis=0), values.max(axis=0))
+
+
+def dtp(
+    with_record: Float[Array | np.ndarray, "inputs classes"],
+    without_record: Float[Array | np.ndarray, "inputs classes"],
+    *,
+    bins: int = BINS,
+) -> DTP:
+    """DTP(t) of one record t: the maximum of `pdtp` over all inputs (definitions 4.1 and 4.2); larger is more exposed.
+
+    Row i of each array is what a model says of input i: A(T) in the one, A(T without t) in the other. With every
+    possible input (`every_input`) it is exact; with some of them it is a lower bound. PDTP(t) is at most DTP(t), at
+    equal `bins`, where t's own input is among them.
+
+    Args:
+        with_record: log-probabilities, nats.
+        without_record: log-probabilities, nats.
+        bins: as for `pdtp`.
+
+    Raises:
+        InputError: there is no input, and what `pdtp` raises.
+
+    >>> dtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.8, 0.2], [0.1, 0.9]]), bins=0)
+    DTP(value=1.609..., input=1, class_index=0, direction=1)
+    """
+    if len(with_record) == 0:
+        raise InputError("DTP is a maximum over inputs, and there are none: give at least one row.")
+    each = pdtp(with_record, without_record, bins=bins)
+    at = int(each.values.argmax())
+    return DTP(float(each.values[at]), at, int(each.classes[at]), int(each.directions[at]))
+
+
+def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> Float[np.ndarray, "inputs columns"]:
+    """Every possible input of categorical columns, for an exact `dtp`: category indices, last column fastest.
+
+    Args:
+        category_counts: categories of each column.
+        limit: the most inputs to make, at 4 bytes a column each.
+
+    Raises:
+        InputError: there is no column, a column is numeric (a count of 0), or there are more inputs than `limit`.
+
+    >>> every_input((2, 3)).astype(int).tolist()
+    [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    """
+    if not category_counts or min(category_counts) < 1:
+        raise InputError(
+            f"inputs with category counts {category_counts} cannot be enumerated: every column needs a finite number "
+            "of categories (0 says numeric), and there must be one; leave numeric columns out, or use PDTP."
+        )
+    inputs = prod(category_counts)
+    if inputs > limit:
+        raise InputError(
+            f"there are {inputs:,} possible inputs, more than {limit:,}: take fewer columns, raise the limit, or use "
+            "PDTP, which is a lower bound."
+        )
+    return np.stack(np.unravel_index(np.arange(inputs), category_counts), axis=1).astype(np.float32)

@@ -195,11 +195,11 @@ def compare(
 def main() -> None:
     torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     cases = [
-        (1.4, compare(liu_cnn(2, 4), liu_cnn(), 2, 1, torch_cnn, adam(0.5))),
+        (1.4, compare(liu_cnn(2, 15), liu_cnn(), 2, 1, torch_cnn, adam(0.5))),
         (1.4, compare(mlp(), mlp(), 2, 2, torch_mlp, adam(0.9))),
-        (20, compare(leaving_one_out(1, 64), leaving_one_out(1, 1000), 4, 1, torch_tanh, gradient_descent)),
-        (8, compare(leaving_one_out(10, 128), leaving_one_out(10, 1000), 16, 1, torch_tanh, gradient_descent)),
-        (6, compare(leaving_one_out(32, 128), leaving_one_out(32, 1000), 32, 1, torch_tanh, gradient_descent)),
+        (20, compare(leaving_one_out(1, 64, 4), leaving_one_out(1, 1000), 4, 1, torch_tanh, gradient_descent)),
+        (8, compare(leaving_one_out(10, 128, 10), leaving_one_out(10, 1000), 16, 1, torch_tanh, gradient_descent)),
+        (6, compare(leaving_one_out(32, 128, 20), leaving_one_out(32, 1000), 32, 1, torch_tanh, gradient_descent)),
     ]
     claims = [
         Claim(f"{timings.case}: pytorch / jaxaudit", timings.ratio("pytorch", "jaxaudit"), bound)

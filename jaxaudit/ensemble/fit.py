@@ -1,32 +1,22 @@
 """`fit_many`: the one function that trains every model of every audit."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.batches import epoch_blocks, place_block
-from jaxaudit.ensemble.checkpoint import call_directory, chunk_path, read_chunk, width_of, write_chunk
-from jaxaudit.ensemble.devices import place_models, place_pool
-from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.plan import Group, chunks, plan
-from jaxaudit.ensemble.program import init_chunk, run_block
+from jaxaudit.ensemble.checkpoint import call_directory
+from jaxaudit.ensemble.devices import place_pool
+from jaxaudit.ensemble.host_program import steps_from_host
+from jaxaudit.ensemble.plan import plan
+from jaxaudit.ensemble.results import Results
+from jaxaudit.ensemble.train import WHOLE_FIT_WIDTH, Progress, train_stepped, train_whole
 from jaxaudit.ensemble.width import WidthChoice, choose_width
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
-
-WHOLE_FIT_WIDTH = 16
-
-Progress = Callable[[int, int], None]
-"""`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
-
-Copies that fill a last chunk up count as done too, so `done` can end above `total`.
-"""
+from jaxaudit.learners.learner import Learner, SteppedLearner
 
 
 def fit_many(
@@ -48,13 +38,14 @@ def fit_many(
     by itself with `learner.fit`. Rows with the same key walk the same minibatches where they leave out at most a
     tenth of the pool, so that they differ by those records alone; see `jaxaudit.learners.walk`.
 
-    Models are trained in chunks of `width`, vmapped and jitted, split over all local devices. Memory on the devices
-    is bounded by the chunk, not by the number of models:
+    Models are trained in chunks of `width`, vmapped and jitted, split over all local devices. A CPU, which is one
+    device, trains as many chunks at the same time as it has cores (at most 8): `streams`, 1 elsewhere. Memory on the
+    devices is bounded by them, not by the number of models:
 
-        pool + width * (2 * training state + batch_size * (record + activations)) + 40 MB of index tables
+        pool + streams * (width * (2 * training state + batch_size * (record + activations)) + 40 MB of index tables)
 
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
-    second copy holds gradients. What `then` returns is kept on the host for all models.
+    second copy holds gradients; `then` adds what it needs itself. What it returns is kept on the host for all models.
 
     With `checkpoints`, what `then` returns for a finished chunk is also written there, and a later call with the same
     arguments reads it back, bit for bit, instead of training the chunk: it goes on after the last finished chunk and
@@ -70,7 +61,8 @@ def fit_many(
         width: models a chunk; by default chosen by measurement (`choose_width`).
         then: called with the parameters of each finished chunk (leading axis: the chunk's models) and returning
             arrays with the same leading axis; by default the parameters themselves.
-        progress: called as work is done; chunks read back are done at once.
+        progress: called as work is done, one call at a time but not always from the calling thread; chunks read
+            back are done at once.
         checkpoints: a directory to keep finished chunks in, made where there is none; then `then` must return an
             array or a tuple (a NamedTuple, too) of arrays of plain numbers. Where it holds chunks of these models
             already, their width is used, whatever `width` says.
@@ -87,9 +79,9 @@ def fit_many(
     _check(keys, membership, len(inputs), len(labels))
     if width is not None and width < 1:
         raise InputError(f"width must be at least 1 model a chunk, got {width}; leave it out to have it measured.")
-    results = _Results(then, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
+    results = Results(then, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
-    train: Callable[..., None] = _train_stepped if isinstance(learner, SteppedLearner) else _train_whole
+    train: Callable[..., None] = train_stepped if isinstance(learner, SteppedLearner) else train_whole
     train(keys, membership, pool, learner, results.width or width, progress or _silent, results)
     return results.in_order()
 
@@ -132,126 +124,3 @@ def _check(keys: Array, membership: np.ndarray, inputs: int, labels: int) -> Non
 
 def _silent(done: int, total: int) -> None:
     pass
-
-
-class _Results:
-    """What `then` made of the chunks so far, on the host, less the copies that filled chunks up.
-
-    With a directory, every chunk's is kept there as well.
-    """
-
-    def __init__(self, then: Callable[[Any], Any] | None, directory: Path | None) -> None:
-        self.then, self.directory = then, directory
-        self.width = directory and width_of(directory)
-        self.chunks: list[tuple[np.ndarray, Any]] = []
-
-    def restore(self, width: int, rows: np.ndarray) -> bool:
-        """Takes the chunk with these rows from the directory, if it is there."""
-        rows = np.unique(rows)
-        tree = self.directory and read_chunk(chunk_path(self.directory, width, rows), rows)
-        if tree is None:
-            return False
-        self.chunks.append((rows, tree))
-        return True
-
-    def add(self, width: int, rows: np.ndarray, params: Any) -> None:
-        """Takes a chunk that was trained just now."""
-        rows, first = np.unique(rows, return_index=True)
-        tree = params if self.then is None else self.then(params)
-        tree = jax.tree.map(lambda leaf: leaf[first] if _is_key(leaf) else np.asarray(leaf)[first], tree)
-        if self.directory is not None:
-            write_chunk(chunk_path(self.directory, width, rows), rows, tree)
-        self.chunks.append((rows, tree))
-
-    def in_order(self) -> Any:
-        """All chunks as one, in the order of the membership's rows."""
-        order = np.argsort(np.concatenate([rows for rows, _ in self.chunks]), kind="stable")
-        return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
-
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _concatenate(leaves: tuple[Any, ...]) -> Any:
-    return jnp.concatenate(leaves) if _is_key(leaves[0]) else np.concatenate(leaves)
-
-
-def _train_stepped(
-    keys: Array,
-    membership: np.ndarray,
-    pool: tuple[Array, Array],
-    learner: SteppedLearner,
-    width: int | None,
-    progress: Progress,
-    results: _Results,
-) -> None:
-    groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner)
-    total = sum(learner.epochs * group.steps * len(group.rows) for group in groups)
-    progress(0, total)
-    done = 0
-
-    def advance(model_steps: int) -> None:
-        nonlocal done
-        done += model_steps
-        progress(done, total)
-
-    from_host = steps_from_host(learner)
-    wide = 1 if from_host else width or choose_width(learner, keys, membership, pool, groups).width
-    train = train_from_host if from_host else _train_chunk
-    for group in groups:
-        for rows in chunks(group.rows, wide, len(jax.local_devices())):
-            if results.restore(wide, rows):
-                advance(learner.epochs * group.steps * len(rows))
-                continue
-            # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-            results.add(
-                wide,
-                rows,
-                jax.vmap(learner.finish)(train(learner, group, keys[rows], membership[rows], pool, advance)),
-            )
-
-
-def _train_chunk(
-    learner: SteppedLearner,
-    group: Group,
-    keys: Array,
-    rows: np.ndarray,
-    pool: tuple[Array, Array],
-    advance: Callable[[int], None],
-) -> TrainState:
-    keys = place_models(keys)
-    states = init_chunk(learner, keys)
-    for epoch in range(learner.epochs):
-        for block in epoch_blocks(learner, group, keys, rows, epoch):
-            tables = place_block(block, group)
-            # Tables are made while the devices work on the block before; no more than one block is in flight.
-            jax.block_until_ready(states)
-            states = run_block(learner, states, *pool, *tables, block.steps, group.shared, group.uneven)
-            advance(block.steps * len(rows))
-    return states
-
-
-def _train_whole(
-    keys: Array,
-    membership: np.ndarray,
-    pool: tuple[Array, Array],
-    learner: Learner,
-    width: int | None,
-    progress: Progress,
-    results: _Results,
-) -> None:
-    done, total = 0, len(membership)
-    progress(done, total)
-    wide = width or WHOLE_FIT_WIDTH
-    for rows in chunks(np.arange(total), wide, len(jax.local_devices())):
-        if not results.restore(wide, rows):
-            weights = place_models(membership[rows].astype(np.float32))
-            results.add(wide, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
-        done += len(np.unique(rows))
-        progress(done, total)
-
-
-@partial(jax.jit, static_argnames="learner")
-def _fit_chunk(learner: Learner, keys: Array, inputs: Array, labels: Array, weights: Array) -> Any:
-    return jax.vmap(learner.fit, in_axes=(0, None, None, 0))(keys, inputs, labels, weights)

@@ -1,6 +1,7 @@
 """The compiled part of training: a chunk of models takes a block of steps in one call."""
 
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import jax
@@ -10,12 +11,8 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.learners.walk import epoch_bits, init_key
 
-FEW_RECORDS = 4
-"""Shared minibatches up to this size are handed to every model as its own.
-
-One product for all models makes a CPU transpose every model's first kernel in every step, which so few records do not
-repay: up to twice as fast without at batch size 1, a quarter slower at 10.
-"""
+DISPATCH = Lock()
+"""Held while a program is handed to the device (not while it runs): two threads must not compile the same one."""
 
 
 @partial(jax.jit, static_argnames="learner")
@@ -65,8 +62,9 @@ def run_block(
             return add_axis(step(drop_axis(states), batch, weights[index, 0]))
         if shared:
             batch = inputs[chosen], labels[chosen]
-            if len(chosen) > FEW_RECORDS:
+            if jax.default_backend() != "cpu":
                 return jax.vmap(step, in_axes=(0, None, 0))(states, batch, weights[index])
+            # One product for all models would transpose every model's first kernel in every step.
             chosen = jax.tree.map(lambda x: jnp.broadcast_to(x, (weights.shape[1], *x.shape)), batch)
         return jax.vmap(step)(states, chosen, weights[index])
 

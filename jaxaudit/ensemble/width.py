@@ -1,7 +1,9 @@
 """How many models to train side by side: measured, because on a CPU the cache decides and on a GPU the chip's size."""
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,13 +12,16 @@ from jaxtyping import Array, Bool, Key
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.plan import Group, chunks
-from jaxaudit.ensemble.program import init_chunk, run_block
+from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
+from jaxaudit.ensemble.streams import streams
 from jaxaudit.learners.learner import SteppedLearner
 
 PROBE_SHARE = 0.1
 """Measuring stops once it has taken this share of the training it is meant to speed up."""
 GIVE_UP = 1.15
-"""Wider chunks are not tried after two that are this much slower than the best."""
+"""The search turns back after two widths in a row that are this much slower than the best."""
+START = 4
+"""The width tried first: seldom far from the best on a CPU, for work too short to try others."""
 PROBE_STEPS = 32
 PROBE_SECONDS = 0.2
 CPU_BYTES = 4 << 30
@@ -42,29 +47,40 @@ def choose_width(
     pool: tuple[Array, Array],
     groups: list[Group],
 ) -> WidthChoice:
-    """The width with the least time a model-step, found by running a few steps at widths 1, 2, 4, ...
+    """The width with the least time a model-step, found by running some steps at widths 4, 8, 16, ..., then 2 and 1.
 
-    Measured on the group with the most work. The search stops at the second width in a row that is clearly slower
-    than the best (one model alone runs in a program of its own, which two side by side need not beat), where memory
-    would be short, or where measuring has taken a tenth of what training will take; where there is but one width, or
-    no step to take, nothing is measured. Since it is a measurement, two runs may choose differently, and models
-    trained at different widths differ by rounding: pass the reported width to repeat a run exactly.
+    Measured on the group with the most work, with as many chunks at the same time as training has. The search turns
+    back at the second width in a row that is clearly slower than the best, or where memory would be short; narrower
+    chunks than the first are tried only where no wider one was faster. It ends where measuring has taken a tenth of
+    what training will take; where there is but one width, or no step to take, nothing is measured. Since it is a
+    measurement, two runs may choose differently, and models trained at different widths differ by rounding: pass the
+    reported width to repeat a run exactly.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
-    candidates = _candidates(learner, keys, pool, len(group.rows)) if work else [len(group.rows)]
+    # Every stream is to have a chunk.
+    most = -(-len(group.rows) // streams())
+    candidates = _candidates(learner, keys, pool, most) if work else [most]
     if len(candidates) == 1:
         return WidthChoice(candidates[0], {})
-    started, seconds, slower = time.perf_counter(), {}, 0
-    for width in candidates:
-        best = min(seconds.values(), default=np.inf)
-        if seconds and time.perf_counter() - started > PROBE_SHARE * best * work:
-            break
-        seconds[width] = _probe(learner, keys, membership, pool, group, width)
-        slower = slower + 1 if seconds[width] > GIVE_UP * best else 0
-        if slower == 2:
-            break
-    return WidthChoice(min(seconds, key=lambda width: seconds[width]), seconds)
+    first = sum(width < START for width in candidates[:-1])
+    started = time.perf_counter()
+    seconds: dict[int, float] = {}
+
+    def search(widths: list[int]) -> None:
+        slower = 0
+        for width in widths:
+            best = min(seconds.values(), default=np.inf)
+            if slower == 2 or (seconds and time.perf_counter() - started > PROBE_SHARE * best * work):
+                return
+            seconds[width] = _probe(learner, keys, membership, pool, group, width)
+            slower = slower + 1 if seconds[width] > GIVE_UP * best else 0
+
+    search(candidates[first:])
+    if min(seconds, key=lambda width: seconds[width]) == candidates[first]:
+        search(candidates[:first][::-1])
+    # Of widths that took equally long, the one with the least memory.
+    return WidthChoice(min(sorted(seconds), key=lambda width: seconds[width]), seconds)
 
 
 def _candidates(
@@ -75,7 +91,7 @@ def _candidates(
     # Extended types such as keys have no plain size; their few bytes do not matter.
     bytes_of_state = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
     bytes_of_batch = learner.batch_size * pool[0].nbytes // len(pool[0])
-    room = _device_bytes() * devices // (2 * bytes_of_state + 4 * bytes_of_batch)
+    room = _device_bytes() * devices // streams() // (2 * bytes_of_state + 4 * bytes_of_batch)
     top = max(1, -(-min(most, room) // devices)) * devices
     return [width for width in (devices << shift for shift in range(top.bit_length())) if width < top] + [top]
 
@@ -93,22 +109,40 @@ def _probe(
     group: Group,
     width: int,
 ) -> float:
-    """Seconds a model-step at this width: the best of three timed runs after one that compiles."""
+    """Seconds a model-step at this width: the best of up to three timed runs."""
     # Filled up like a chunk in training, so that the devices share it evenly.
     rows = chunks(group.rows[:width], width, len(jax.local_devices()))[0]
+    at_once = min(streams(), -(-len(group.rows) // len(rows)))
     own_keys = place_models(keys[rows])
-    states = init_chunk(learner, own_keys)
+    states = [init_chunk(learner, own_keys) for _ in range(at_once)]
     block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
     steps = min(block.steps, PROBE_STEPS)
     arrays = place_block(block, group)
-    best, spent = np.inf, 0.0
-    for attempt in range(4):
+
+    def run(steps: int) -> float:
+        def stream(state: Any) -> Any:
+            with DISPATCH:
+                state = run_block(learner, state, *pool, *arrays, steps, group.shared, group.uneven)
+            return jax.block_until_ready(state)
+
         start = time.perf_counter()
-        states = run_block(learner, states, *pool, *arrays, steps, group.shared, group.uneven)
-        jax.block_until_ready(states)
-        took = time.perf_counter() - start
-        if attempt:
-            best, spent = min(best, took), spent + took
+        states[:] = threads.map(stream, states)
+        return time.perf_counter() - start
+
+    # Programs that one thread hands over run one after another.
+    with ThreadPoolExecutor(at_once) as threads:
+        return _best(run, steps, block.steps) / at_once / len(np.unique(rows))
+
+
+def _best(run: Callable[[int], float], steps: int, most: int) -> float:
+    """The least seconds a step of up to three timed runs."""
+    run(steps)  # compiles
+    # Enough steps that handing them over, which training does once an epoch, takes no part of the time.
+    steps = min(most, max(steps, int(steps * PROBE_SECONDS / 4 / run(steps))))
+    best, spent = np.inf, 0.0
+    for _ in range(3):
+        took = run(steps)
+        best, spent = min(best, took), spent + took
         if spent > PROBE_SECONDS:
             break
-    return best / steps / len(np.unique(rows))
+    return best / steps

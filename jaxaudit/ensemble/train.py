@@ -1,0 +1,125 @@
+"""Training all models of a plan, chunk by chunk, several chunks at the same time where that is faster."""
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.devices import place_models
+from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
+from jaxaudit.ensemble.plan import Group, chunks, plan
+from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
+from jaxaudit.ensemble.results import Results
+from jaxaudit.ensemble.streams import Stop, run_at_once, streams
+from jaxaudit.ensemble.width import choose_width
+from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+
+WHOLE_FIT_WIDTH = 16
+
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
+
+Copies that fill a last chunk up count as done too, so `done` can end above `total`.
+"""
+
+
+def train_stepped(
+    keys: Array,
+    membership: np.ndarray,
+    pool: tuple[Array, Array],
+    learner: SteppedLearner,
+    width: int | None,
+    progress: Progress,
+    results: Results,
+) -> None:
+    """Trains every row of `membership` minibatch by minibatch and hands each finished chunk to `results`."""
+    groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner)
+    total = sum(learner.epochs * group.steps * len(group.rows) for group in groups)
+    progress(0, total)
+    counted = _Counted(progress, total)
+    from_host = steps_from_host(learner)
+    wide = 1 if from_host else width or choose_width(learner, keys, membership, pool, groups).width
+    train = train_from_host if from_host else _train_chunk
+    missing: list[tuple[Group, np.ndarray]] = []
+    for group in groups:
+        for rows in chunks(group.rows, wide, len(jax.local_devices())):
+            if results.restore(wide, rows):
+                counted.advance(learner.epochs * group.steps * len(rows))
+            else:
+                missing.append((group, rows))
+
+    def train_one(chunk: tuple[Group, np.ndarray], stop: Stop) -> Any:
+        def advance(model_steps: int) -> None:
+            stop.check()
+            counted.advance(model_steps)
+
+        group, rows = chunk
+        # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
+        return jax.vmap(learner.finish)(train(learner, group, keys[rows], membership[rows], pool, advance))
+
+    run_at_once(missing, train_one, lambda chunk, params: results.add(wide, chunk[1], params), streams())
+
+
+class _Counted:
+    """Progress that several chunks make, one call at a time."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress, self.total, self.done, self.lock = progress, total, 0, Lock()
+
+    def advance(self, model_steps: int) -> None:
+        with self.lock:
+            self.done += model_steps
+            self.progress(self.done, self.total)
+
+
+def _train_chunk(
+    learner: SteppedLearner,
+    group: Group,
+    keys: Array,
+    rows: np.ndarray,
+    pool: tuple[Array, Array],
+    advance: Callable[[int], None],
+) -> TrainState:
+    keys = place_models(keys)
+    with DISPATCH:
+        states = init_chunk(learner, keys)
+    for epoch in range(learner.epochs):
+        for block in epoch_blocks(learner, group, keys, rows, epoch):
+            tables = place_block(block, group)
+            # Tables are made while the devices work on the block before; no more than one block is in flight.
+            jax.block_until_ready(states)
+            with DISPATCH:
+                states = run_block(learner, states, *pool, *tables, block.steps, group.shared, group.uneven)
+            advance(block.steps * len(rows))
+    return states
+
+
+def train_whole(
+    keys: Array,
+    membership: np.ndarray,
+    pool: tuple[Array, Array],
+    learner: Learner,
+    width: int | None,
+    progress: Progress,
+    results: Results,
+) -> None:
+    """Trains every row of `membership` by the learner's own `fit`, in chunks."""
+    done, total = 0, len(membership)
+    progress(done, total)
+    wide = width or WHOLE_FIT_WIDTH
+    for rows in chunks(np.arange(total), wide, len(jax.local_devices())):
+        if not results.restore(wide, rows):
+            weights = place_models(membership[rows].astype(np.float32))
+            results.add(wide, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
+        done += len(np.unique(rows))
+        progress(done, total)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _fit_chunk(learner: Learner, keys: Array, inputs: Array, labels: Array, weights: Array) -> Any:
+    return jax.vmap(learner.fit, in_axes=(0, None, None, 0))(keys, inputs, labels, weights)

@@ -1,4 +1,4 @@
-"""Ctrl-C that cannot be lost."""
+"""Ctrl-C, and SIGTERM, that cannot be lost."""
 
 import gc
 import signal
@@ -13,39 +13,45 @@ import pytest
 from jaxaudit.cli.interrupt import lasting_interrupt
 from jaxaudit.cli.progress import progress_on_stderr
 
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
 
 @pytest.fixture(autouse=True)
 def _as_in_a_terminal() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-def press() -> None:
-    signal.raise_signal(signal.SIGINT)
+def press(number: signal.Signals = signal.SIGINT) -> None:
+    signal.raise_signal(number)
 
 
-def press_where_python_drops_it() -> None:
+def press_where_python_drops_it(number: signal.Signals = signal.SIGINT) -> None:
     """Within a garbage collector's callback, as when one comes while JAX's own runs."""
 
     def callback(phase: str, info: Any) -> None:
         if phase == "start":
             gc.callbacks.remove(callback)
-            press()
+            press(number)
 
     gc.callbacks.append(callback)
     gc.collect()
 
 
-def test_it_is_raised_at_once():
+@BOTH
+def test_it_is_raised_at_once(number: signal.Signals):
     with pytest.raises(KeyboardInterrupt), lasting_interrupt():
-        press()
+        press(number)
 
 
-def test_a_dropped_one_is_raised_at_the_next_progress(capsys: pytest.CaptureFixture[str]):
+@BOTH
+def test_a_dropped_one_is_raised_at_the_next_progress(number: signal.Signals, capsys: pytest.CaptureFixture[str]):
     with suppress(KeyboardInterrupt), progress_on_stderr("training") as show:
         show(1, 10)
-        press_where_python_drops_it()
+        press_where_python_drops_it(number)
         with pytest.raises(KeyboardInterrupt):
             show(2, 10)
     assert capsys.readouterr() == ("", "")
@@ -72,18 +78,20 @@ def test_other_errors_pass():
         _ = 1 / 0
 
 
-def test_everything_is_as_before_afterwards():
-    before = signal.getsignal(signal.SIGINT), sys.unraisablehook
+@BOTH
+def test_everything_is_as_before_afterwards(number: signal.Signals):
+    before = signal.getsignal(number), sys.unraisablehook
     with suppress(KeyboardInterrupt), lasting_interrupt():
-        assert signal.getsignal(signal.SIGINT) is not before[0]
-        press()
-    assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
+        assert signal.getsignal(number) != before[0]
+        press(number)
+    assert (signal.getsignal(number), sys.unraisablehook) == before
 
 
-def test_who_ignores_it_goes_on_ignoring_it():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@BOTH
+def test_who_ignores_it_goes_on_ignoring_it(number: signal.Signals):
+    signal.signal(number, signal.SIG_IGN)
     with lasting_interrupt() as check:
-        press()
+        press(number)
         check()
 
 

@@ -26,30 +26,26 @@ def start(cwd: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.P
 
 @pytest.fixture
 def training(sets: Path, compiled_once: None):
-    """A run that has started to train and would never end."""
+    """A run that has started to train and would never end, in a folder that held these files before."""
+    before = content(sets)
     run = start(sets, "ks", *ENDLESS)
     assert run.stderr is not None
     assert run.stderr.readline() == "training 10 mlp models on cpu, 100000000 epochs each\n"
-    yield run
+    yield run, before
     run.kill()
     run.communicate()
 
 
-def test_an_interrupt_is_one_line_and_leaves_nothing(sets: Path, training: subprocess.Popen[str]):
-    before = content(sets)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_before_anything_is_finished_is_one_line_and_leaves_nothing(
+    sets: Path, training: tuple[subprocess.Popen[str], dict[str, bytes | None]], number: signal.Signals
+):
+    run, before = training
     time.sleep(1)
-    training.send_signal(signal.SIGINT)
-    out, err = training.communicate(timeout=300)
-    assert (training.returncode, out) == (130, "")
-    assert err == "Interrupted; --out is written whole at the end or not at all.\n"
-    assert content(sets) == before
-
-
-def test_a_kill_leaves_nothing(sets: Path, training: subprocess.Popen[str]):
-    before = content(sets)
-    training.kill()
-    training.communicate(timeout=300)
-    assert training.returncode == -signal.SIGKILL
+    run.send_signal(number)
+    out, err = run.communicate(timeout=300)
+    assert (run.returncode, out) == (130, "")
+    assert err == "Interrupted: nothing was kept; the same command starts anew.\n"
     assert content(sets) == before
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from jaxaudit.errors import InputError
+from jaxaudit.report import run_directory
 from jaxaudit.report.run_directory import claim, write
+from jaxaudit.report.unfinished import open_unfinished
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 
@@ -92,6 +94,12 @@ def test_a_file_in_the_way(tmp_path: Path):
         claim(tmp_path / "file/deeper/run")
 
 
+def test_a_directory_without_write_bits_even_for_root(tmp_path: Path):
+    (tmp_path / "run").mkdir(mode=0o555)
+    with pytest.raises(InputError, match=r"cannot be written: .*run is not writable; name a directory elsewhere\.$"):
+        claim(tmp_path / "run")
+
+
 def test_a_parent_without_write_bits_even_for_root(tmp_path: Path):
     (tmp_path / "fixed").mkdir(mode=0o555)
     with pytest.raises(InputError, match=r"cannot be written: .*fixed is not writable; name a directory elsewhere\.$"):
@@ -101,3 +109,81 @@ def test_a_parent_without_write_bits_even_for_root(tmp_path: Path):
 def test_claiming_changes_nothing(tmp_path: Path):
     claim(tmp_path / "a/run")
     assert os.listdir(tmp_path) == []
+
+
+IDENTITY = {name: {} for name in ("command", "options", "data", "code", "machine")}
+
+
+def test_unfinished_work_gives_way_to_the_result(tmp_path: Path):
+    work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
+    work.checkpoints.mkdir()
+    work.keep()
+    claim(tmp_path / "run")
+    write(tmp_path / "run", {"answer": 1}, ARRAYS)
+    assert sorted(os.listdir(tmp_path / "run")) == ["confidences.npz", "result.json"]
+
+
+def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    move = os.replace
+
+    def watched(draft: Path, place: Path) -> None:
+        move(draft, place)
+        seen.append(sorted(os.listdir(tmp_path / "run")))
+
+    monkeypatch.setattr(run_directory.os, "replace", watched)
+    write(tmp_path / "run", {}, ARRAYS)
+    assert seen == [["confidences.npz", "unfinished"], ["confidences.npz", "result.json", "unfinished"]]
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int):
+    open_unfinished(tmp_path / "run/unfinished", IDENTITY).keep()
+    before, calls, move = sorted(tmp_path.rglob("*")), [], os.replace
+
+    def full(*paths: Path) -> None:
+        calls.append(paths)
+        if len(calls) > moved:
+            raise OSError("disk full")
+        move(*paths)
+
+    monkeypatch.setattr(run_directory.os, "replace", full)
+    with pytest.raises(OSError, match="disk full"):
+        write(tmp_path / "run", {}, ARRAYS)
+    assert sorted(tmp_path.rglob("*")) == before
+    monkeypatch.undo()
+    write(tmp_path / "run", {}, ARRAYS)
+
+
+def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path):
+    open_unfinished(tmp_path / "unfinished", IDENTITY).keep()
+    (tmp_path / "confidences.npz").touch()
+    claim(tmp_path)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path)
+
+
+@pytest.mark.parametrize("made", ["file", "link", "other"])
+def test_a_folder_of_that_name_that_is_none_of_ours(tmp_path: Path, made: str):
+    place = tmp_path / "run/unfinished"
+    place.parent.mkdir()
+    if made == "file":
+        place.touch()
+    elif made == "link":
+        place.symlink_to(tmp_path)
+    else:
+        place.mkdir()
+        (place / "symphony.ly").touch()
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path / "run")
+
+
+def test_a_run_in_use_is_refused(tmp_path: Path):
+    work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
+    try:
+        with pytest.raises(InputError, match=rf"^--out .*run is in use by another process \(pid {os.getpid()}\); wait"):
+            claim(tmp_path / "run")
+    finally:
+        work.keep()
+    claim(tmp_path / "run")

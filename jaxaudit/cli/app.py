@@ -8,10 +8,9 @@ import typer
 
 from jaxaudit.cli.ks import ks
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError
 from jaxaudit.version import __version__
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,8 +52,8 @@ def main() -> None:
         _stop(f"Error: {error}", 2)
     except SystemExit as stop:
         # Typer turns Ctrl-C into this status without a word.
-        if stop.code == INTERRUPTED:
-            say("Interrupted; --out is written whole at the end or not at all.")
+        if stop.code == INTERRUPTED and not isinstance(stop, Interrupted):
+            say("Interrupted.")
         raise
     except Exception as error:
         if os.environ.get("JAXAUDIT_DEBUG"):

@@ -174,19 +174,18 @@ def ks(
     `jaxaudit ks --query hospital_b.npz --calibration hospital_a/ --target outputs.csv --json`
     """
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
-    from jaxaudit.cli.ks_run import run, save
+    from jaxaudit.cli.work import lasting_work
 
-    if out is not None:
-        from jaxaudit.report.run_directory import claim
+    with lasting_work(out) as begin:
+        from jaxaudit.cli.ks_run import run, save
 
-        claim(out)
-    result, audit = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS})
-    try:
-        if out is not None:
-            save(out, result, audit)
-    finally:
-        # Whatever becomes of the directory, the work is not lost.
-        _show(result, audit, as_json)
+        result, audit = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
+        try:
+            if out is not None:
+                save(out, result, audit)
+        finally:
+            # Whatever becomes of the directory, the work is not lost.
+            _show(result, audit, as_json)
     if {verdict.replace("-", " ") for verdict in fail_on or ()} & {target.verdict for target in audit.targets}:
         raise typer.Exit(3)
 

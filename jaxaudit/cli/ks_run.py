@@ -23,10 +23,12 @@ from jaxaudit.cli.inputs import (
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden, source_hash
 from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.work import Begin
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
+from jaxaudit.report.identity import Identity, run_identity
 from jaxaudit.report.ks_json import ks_json
 from jaxaudit.report.provenance import describe_examples, describe_machine
 from jaxaudit.report.run_directory import write
@@ -45,8 +47,8 @@ DEMONSTRATION = {
 """What a run without data uses: both sets come with the package, and 8x8 is how the digits are stored."""
 
 
-def run(options: Options) -> tuple[dict[str, Any], KSAudit]:
-    """The result of `jaxaudit ks` with these options, as a JSON object and as it is."""
+def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
+    """The result of `jaxaudit ks` with these options, as a JSON object and as it is; see `lasting_work` for `begin`."""
     started = time.time()
     options = _with_defaults(options)
     # What can be refused without reading data is refused first.
@@ -78,10 +80,11 @@ def run(options: Options) -> tuple[dict[str, Any], KSAudit]:
         batch_size=options["batch_size"],
     )
     work = {**_plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
-    say(
-        f"training {2 * options['replicates'] + options['controls'] + len(simulated)} {options['model']} models on "
-        f"{jax.default_backend()}, {options['epochs']} epochs each"
-    )
+    models = 2 * options["replicates"] + options["controls"] + len(simulated)
+    line = f"training {models} {options['model']} models on {jax.default_backend()}, {options['epochs']} epochs each"
+    extra = {part.examples.content_hash: part.examples for target in simulated for part in target.parts}
+    others = [examples for examples in extra.values() if examples not in (query, calibration)]
+    checkpoints = begin(_identity(options, query, calibration, others, outputs), models, line)
     with progress_on_stderr("training") as progress:
         audit = audit_ks(
             jax.random.key(options["seed"]),
@@ -98,12 +101,12 @@ def run(options: Options) -> tuple[dict[str, Any], KSAudit]:
             allow_unrelated_target=options["allow_unrelated_target"],
             width=options["width"] or recall_width(work),
             progress=progress,
+            checkpoints=checkpoints,
         )
     if options["width"] is None:
         options["width"] = audit.width
         remember_width(work, audit.width)
-    extra = {part.examples.content_hash: part.examples for target in simulated for part in target.parts}
-    return ks_json(audit, _provenance(options, query, calibration, list(extra.values()), outputs, started)), audit
+    return ks_json(audit, _provenance(options, query, calibration, others, outputs, started)), audit
 
 
 def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
@@ -144,15 +147,27 @@ def _simulated(
     return [simulate(parts)]
 
 
+def _identity(
+    options: Options, query: Examples, calibration: Examples, others: list[Examples], outputs: list[Outputs]
+) -> Identity:
+    """What must be the same for the work of a run that was stopped to be taken up."""
+    sets = {"query": query, "calibration": calibration}
+    data = {name: examples.content_hash for name, examples in sets.items()}
+    data |= {f"target data {index}": examples.content_hash for index, examples in enumerate(others)}
+    data |= {f"target {index}": file.content_hash for index, file in enumerate(outputs)}
+    # Where the data lie does not matter, only what they are.
+    plain = {name: value for name, value in _plain(options).items() if name not in ("data_dir", "field_strength")}
+    return run_identity("ks", plain, data, {"model": source_hash(options["model"])})
+
+
 def _provenance(
     options: Options,
     query: Examples,
     calibration: Examples,
-    extra: list[Examples],
+    others: list[Examples],
     outputs: list[Outputs],
     started: float,
 ) -> dict[str, Any]:
-    others = [examples for examples in extra if examples not in (query, calibration)]
     return {
         **describe_machine(),
         "command": _command(options),

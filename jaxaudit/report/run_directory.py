@@ -1,9 +1,12 @@
-"""A run on disk: written whole or not at all, never over another run."""
+"""A run on disk: a result that is whole or not there, never over another run.
+
+result.json, confidences.npz    the finished run; who sees the first sees a whole run
+unfinished/                     the work so far of one that was not finished
+"""
 
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +14,28 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.errors import InputError
+from jaxaudit.report.unfinished import NAME, is_unfinished, make_directories, refuse_in_use, remove_empty
+
+RESULT, ARRAYS = "result.json", "confidences.npz"
 
 
 def claim(directory: Path) -> None:
     """Refuses, before any work is done, a directory that could not be written in the end.
 
+    One with a run that was stopped is taken: whether it is this run, `open_unfinished` finds out.
+
     Raises:
-        InputError: where it holds something already, or its parent cannot be written.
+        InputError: where it holds something else already, another process is at it, or it cannot be written.
+    """
+    refuse_taken(directory)
+    refuse_in_use(directory / NAME)
+
+
+def refuse_taken(directory: Path) -> None:
+    """The same, but for the other process.
+
+    Raises:
+        InputError: where it holds something else already, or cannot be written.
     """
     try:
         taken = directory.exists()
@@ -25,44 +43,50 @@ def claim(directory: Path) -> None:
         raise InputError(f"--out {directory} cannot be a directory: {error.strerror}; name another.") from error
     if taken and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; name a directory that does not exist yet.")
-    if taken and any(directory.iterdir()):
-        what = "another run" if (directory / "result.json").exists() else "other files"
+    if taken and not _is_free(directory):
+        what = "another run" if (directory / RESULT).exists() else "other files"
         raise InputError(f"--out {directory} already holds {what}; name a new directory (nothing was changed).")
-    parent = _existing_parent(directory)
-    if not parent.is_dir():
-        raise InputError(f"--out {directory} cannot be written: {parent} is a file; name a directory elsewhere.")
-    if not os.access(parent, os.W_OK | os.X_OK) or not os.stat(parent).st_mode & 0o222:
-        raise InputError(f"--out {directory} cannot be written: {parent} is not writable; name a directory elsewhere.")
+    place = _existing(directory)
+    if not place.is_dir():
+        raise InputError(f"--out {directory} cannot be written: {place} is a file; name a directory elsewhere.")
+    if not os.access(place, os.W_OK | os.X_OK) or not os.stat(place).st_mode & 0o222:
+        raise InputError(f"--out {directory} cannot be written: {place} is not writable; name a directory elsewhere.")
 
 
 def write(directory: Path, result: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes `result.json` and `confidences.npz` into `directory`, by way of a neighbour that is renamed at the end."""
-    claim(directory)
-    # A link to a directory cannot be replaced by a rename; what it points to can.
+    """Writes `result.json` and `confidences.npz` into `directory` and removes the unfinished work there.
+
+    Both are written beside that work and then moved to their place, `result.json` last. Where that fails, nothing is
+    left but the work.
+    """
+    refuse_taken(directory)
     directory = directory.resolve()
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".jaxaudit-", dir=directory.parent))
+    work = directory / NAME
+    made = make_directories(work)
+    drafts = {name: work / f".writing-{name}" for name in (ARRAYS, RESULT)}
     try:
-        (draft / "result.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        with (draft / "confidences.npz").open("wb") as file:
+        drafts[RESULT].write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        with drafts[ARRAYS].open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-        draft.chmod(0o777 & ~_umask())
-        if directory.is_dir():
-            directory.rmdir()
-        draft.rename(directory)
+        for name, draft in drafts.items():
+            os.replace(draft, directory / name)
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
+        for path in (*drafts.values(), *([] if (directory / RESULT).exists() else [directory / ARRAYS])):
+            path.unlink(missing_ok=True)
+        remove_empty(made)
         raise
+    shutil.rmtree(work, ignore_errors=True)
 
 
-def _existing_parent(directory: Path) -> Path:
-    parent = directory.resolve().parent
-    while not parent.exists():
-        parent = parent.parent
-    return parent
+def _is_free(directory: Path) -> bool:
+    """Whether it is empty or holds unfinished work alone; a run killed at its very end left its arrays, too."""
+    names = {path.name for path in directory.iterdir()}
+    return not names or (names <= {NAME, ARRAYS} and NAME in names and is_unfinished(directory / NAME))
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _existing(directory: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    place = directory.resolve()
+    while not place.exists():
+        place = place.parent
+    return place

@@ -1,0 +1,125 @@
+"""Runs that can be stopped: Ctrl-C or a kill, and the same command goes on after its last finished chunk.
+
+A command needs four lines of it:
+
+    with lasting_work(out) as begin:
+        checkpoints = begin(run_identity(...), models, "training ...")      # once its data are read
+        ... fit_many(..., checkpoints=checkpoints) ...
+        ... its result is written and shown ...
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxaudit.cli.progress import say
+from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxaudit.report.identity import Identity
+    from jaxaudit.report.unfinished import Unfinished
+
+INTERRUPTED = 130
+
+Begin = Callable[["Identity", int, str], Path | None]
+"""`begin(identity, models, line)`: says the line, and where finished chunks go; None where they cannot be kept."""
+
+
+class Interrupted(SystemExit):
+    """Ctrl-C, of which a person has been told."""
+
+
+@contextmanager
+def lasting_work(out: Path | None) -> Iterator[Begin]:
+    """Within it a command works; once it is through, what was kept to go on from is removed.
+
+    The work is kept in `out/unfinished`, else in the cache folder under the run's identity. Where the command ends
+    otherwise it stays there, if any model was finished, else nothing stays.
+
+    Raises:
+        InputError: where `out` is taken, in use, cannot be written, or holds the unfinished work of another run.
+        Interrupted: for a KeyboardInterrupt, after a line that says what was kept.
+    """
+    if out is not None:
+        from jaxaudit.report.run_directory import claim
+
+        claim(out)
+    works: list[Unfinished] = []
+    total = 0
+
+    def begin(identity: "Identity", models: int, line: str) -> Path | None:
+        nonlocal total
+        total = models
+        work = _open_cached(identity) if out is None else _open_at(out, identity)
+        if work is not None:
+            works.append(work)
+        say(line)
+        before = _models(works)
+        if before:
+            say(f"going on: {before} of {models} models were trained before")
+        return work and work.checkpoints
+
+    try:
+        yield begin
+    except BaseException as error:
+        kept = _models(works)
+        for work in works:
+            work.keep() if kept else work.remove()
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        say(
+            f"Interrupted: {kept} of {total} models are trained and kept; the same command goes on from there."
+            if kept
+            else "Interrupted: nothing was kept; the same command starts anew."
+        )
+        raise Interrupted(INTERRUPTED) from error
+    for work in works:
+        work.remove()
+
+
+def _open_at(out: Path, identity: "Identity") -> "Unfinished":
+    from jaxaudit.report.run_directory import refuse_taken
+    from jaxaudit.report.unfinished import NAME, open_unfinished
+
+    try:
+        work = open_unfinished(out / NAME, identity)
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}; name a directory elsewhere.") from error
+    try:
+        # Another process may have finished there while this one read its data.
+        refuse_taken(out)
+    except InputError:
+        work.remove()
+        raise
+    return work
+
+
+def _open_cached(identity: "Identity") -> "Unfinished | None":
+    """The same in the cache folder; what cannot be kept there is no failure."""
+    from jaxaudit.data.cache import cache_dir
+    from jaxaudit.report.identity import identity_hash
+    from jaxaudit.report.unfinished import NAME, InUseError, drop_leftovers, open_unfinished
+
+    directory = cache_dir() / NAME / identity_hash(identity)
+    drop_leftovers(directory.parent)
+    try:
+        try:
+            return open_unfinished(directory, identity)
+        except InUseError:
+            say("another process is at the same run; this one keeps nothing to go on from")
+        except InputError:  # its name is the identity's, so what it holds is damaged
+            shutil.rmtree(directory)
+            return open_unfinished(directory, identity)
+    except OSError:
+        pass
+    return None
+
+
+def _models(works: "list[Unfinished]") -> int:
+    if not works:
+        return 0
+    from jaxaudit.ensemble import kept_models
+
+    return sum(kept_models(work.checkpoints) for work in works)

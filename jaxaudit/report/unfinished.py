@@ -1,0 +1,221 @@
+"""The work of a run that is not finished: whose it is, what it has so far, and who is at it.
+
+unfinished/identity.json    what the run is (see `identity`)
+unfinished/chunks/          finished chunks (see `fit_many`)
+unfinished/lock             locked while a process works here; the kernel lets go of it when that process dies
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from jaxaudit.errors import InputError
+from jaxaudit.report.identity import Identity, differences
+
+NAME = "unfinished"
+IDENTITY, CHUNKS, LOCK, DRAFT = "identity.json", "chunks", "lock", ".writing-"
+LARGEST_IDENTITY = 1 << 20
+LEFTOVER_SECONDS = 30 * 24 * 3600
+PATIENCE = 0.2
+
+
+class InUseError(InputError):
+    """Another process is at work here."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A folder of unfinished work that is ours until `keep` or `remove`.
+
+    Attributes:
+        directory: the folder.
+        checkpoints: where `fit_many` keeps its chunks.
+    """
+
+    directory: Path
+    made: tuple[Path, ...]
+    lock: IO[str] | None
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.directory / CHUNKS
+
+    def keep(self) -> None:
+        """Leaves the work to the next run."""
+        if self.lock is not None:
+            self.lock.close()
+
+    def remove(self) -> None:
+        """Removes the work, and the folders that were made for it where nothing else is in them."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_empty(self.made)
+        self.keep()
+
+
+def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
+    """Takes the work in `directory` up, or begins there.
+
+    Raises:
+        InUseError: where another process is at it.
+        InputError: where it is another run's; the message names what differs.
+        OSError: where it cannot be written.
+    """
+    made = make_directories(directory)
+    try:
+        work = Unfinished(directory, made, _locked(directory))
+        try:
+            _take(work, identity)
+        except BaseException:
+            work.keep()
+            raise
+    except BaseException:
+        remove_empty(made)
+        raise
+    return work
+
+
+def make_directories(directory: Path) -> tuple[Path, ...]:
+    """Makes `directory` with its parents, behind links, too; the ones that were not there, innermost first."""
+    directory = directory.resolve()
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    return tuple(missing)
+
+
+def remove_empty(directories: tuple[Path, ...]) -> None:
+    """Removes these directories, in turn, as far as they are empty."""
+    for path in directories:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
+
+
+def is_unfinished(directory: Path) -> bool:
+    """Whether this is a folder of unfinished work and holds nothing else."""
+    if directory.is_symlink() or not directory.is_dir():
+        return False
+    return all(path.name in (IDENTITY, CHUNKS, LOCK) or path.name.startswith(DRAFT) for path in directory.iterdir())
+
+
+def refuse_in_use(directory: Path) -> None:
+    """Refuses unfinished work that another process is at.
+
+    Raises:
+        InUseError: where one is.
+    """
+    try:
+        file = (directory / LOCK).open("r+", encoding="utf-8")
+    except OSError:
+        return
+    with file:
+        _lock(file, directory)
+
+
+def drop_leftovers(parent: Path) -> None:
+    """Removes the folders of unfinished work in `parent` that nobody has touched for 30 days."""
+    for directory in parent.glob("*/"):
+        try:
+            newest = max(path.lstat().st_mtime for path in (directory, *directory.rglob("*")))
+            if time.time() - newest > LEFTOVER_SECONDS and is_unfinished(directory):
+                refuse_in_use(directory)
+                shutil.rmtree(directory)
+        except (OSError, InUseError):
+            continue
+
+
+def _locked(directory: Path) -> IO[str] | None:
+    """The lock of `directory`, held; None where there are no locks."""
+    while True:
+        file = (directory / LOCK).open("a+", encoding="utf-8")
+        try:
+            held = _lock(file, directory)
+        except BaseException:
+            file.close()
+            raise
+        if held and _is_file(file, directory / LOCK):
+            return file
+        file.close()
+        if not held:
+            return None
+        # Its last owner finished, and removed it between our opening and locking it.
+        make_directories(directory)
+
+
+def _lock(file: IO[str], directory: Path) -> bool:
+    """Whether the file is now locked by us; False where the file system, or the platform, has no locks."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            # Another process may be looking, which takes it no time.
+            if time.monotonic() > deadline:
+                raise InUseError(_in_use(file, directory)) from None
+            time.sleep(PATIENCE / 10)
+        except OSError:
+            return False
+
+
+def _in_use(file: IO[str], directory: Path) -> str:
+    file.seek(0)
+    owner = file.read(20).strip()
+    who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
+    return f"--out {directory.parent} is in use by {who}; wait for it to end, or name another directory."
+
+
+def _is_file(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _take(work: Unfinished, identity: Identity) -> None:
+    """Makes sure that the work is this run's, then signs it."""
+    path = work.directory / IDENTITY
+    try:
+        with path.open("rb") as file:
+            there = json.loads(file.read(LARGEST_IDENTITY))
+    except FileNotFoundError:
+        shutil.rmtree(work.checkpoints, ignore_errors=True)
+        _write(path, json.dumps(identity, indent=1))
+        there = identity
+    except (ValueError, RecursionError):
+        there = None
+    if not isinstance(there, dict):
+        raise InputError(
+            f"--out {work.directory.parent} holds an unfinished run whose {IDENTITY} is damaged; delete the directory "
+            "to start anew."
+        )
+    found = differences(there, identity)
+    if found is not None:
+        raise InputError(
+            f"--out {work.directory.parent} holds an unfinished run made with {found}; repeat its own command to go "
+            "on, name another directory, or delete it to start anew (nothing was changed)."
+        )
+    if work.lock is not None:
+        work.lock.truncate(0)
+        work.lock.write(f"{os.getpid()}\n")
+        work.lock.flush()
+
+
+def _write(path: Path, text: str) -> None:
+    draft = path.with_name(f"{DRAFT}{path.name}")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)

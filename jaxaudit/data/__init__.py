@@ -1,23 +1,50 @@
-"""The data room: a name or a path -> `Examples`. The only door to disk and network; NumPy only, no JAX."""
+"""The data room: a name or a path -> `Examples` or `Table`. The only door to disk and network; NumPy only, no JAX."""
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
+from jaxaudit.data.describe_table import ColumnSummary, describe_table
 from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import is_image, prepare_images
 from jaxaudit.data.printed import printed_digits
 from jaxaudit.data.resolve import load, load_tfds
+from jaxaudit.data.resolve_table import load_table
+from jaxaudit.data.table import (
+    MISSING,
+    Column,
+    Table,
+    binary,
+    candidate_indices,
+    candidates,
+    category_counts,
+    coded,
+    duplicates,
+    join_tables,
+)
 
 __all__ = [
+    "MISSING",
+    "Column",
+    "ColumnSummary",
     "Examples",
+    "Table",
     "align_classes",
     "align_target_data",
+    "binary",
+    "candidate_indices",
+    "candidates",
+    "category_counts",
+    "coded",
     "concatenate",
+    "describe_table",
     "digits",
     "drop_unshared",
+    "duplicates",
     "is_image",
+    "join_tables",
     "load",
     "load_path",
+    "load_table",
     "load_tfds",
     "prepare_images",
     "printed_digits",

@@ -42,7 +42,7 @@ def fit_many(
     device, trains as many chunks at the same time as it has cores (at most 8): `streams`, 1 elsewhere. Memory on the
     devices is bounded by them, not by the number of models:
 
-        pool + streams * (width * (2 * training state + batch_size * (record + activations)) + 40 MB of index tables)
+        pool + streams * (width * (2 * training state + batch_size * (record + activations)) + 80 MB of index tables)
 
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
     second copy holds gradients; `then` adds what it needs itself. What it returns is kept on the host for all models.

@@ -1,7 +1,7 @@
 """Several chunks at the same time, where one of them cannot keep the device busy."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
 from threading import Event
@@ -72,3 +72,17 @@ def run_at_once(
         except BaseException:
             stop()
             raise
+
+
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """`items`, each made while its predecessor is in use.
+
+    By another thread, because a CPU runs the programs that one thread hands over one after another: a program that
+    helps to make an item would wait for those that use the last one.
+    """
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(next, items, end)
+        while (item := future.result()) is not end:
+            future = thread.submit(next, items, end)
+            yield item

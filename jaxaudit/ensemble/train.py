@@ -1,6 +1,6 @@
 """Training all models of a plan, chunk by chunk, several chunks at the same time where that is faster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -15,7 +15,7 @@ from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.plan import Group, chunks, plan
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.results import Results
-from jaxaudit.ensemble.streams import Stop, run_at_once, streams
+from jaxaudit.ensemble.streams import Stop, ahead, run_at_once, streams
 from jaxaudit.ensemble.width import choose_width
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 
@@ -88,14 +88,18 @@ def _train_chunk(
     keys = place_models(keys)
     with DISPATCH:
         states = init_chunk(learner, keys)
-    for epoch in range(learner.epochs):
-        for block in epoch_blocks(learner, group, keys, rows, epoch):
-            tables = place_block(block, group)
-            # Tables are made while the devices work on the block before; no more than one block is in flight.
-            jax.block_until_ready(states)
-            with DISPATCH:
-                states = run_block(learner, states, *pool, *tables, block.steps, group.shared, group.uneven)
-            advance(block.steps * len(rows))
+
+    def tables() -> Iterator[tuple[Any, int]]:
+        for epoch in range(learner.epochs):
+            for block in epoch_blocks(learner, group, keys, rows, epoch):
+                yield place_block(block, group), block.steps
+
+    # Tables are made while the devices work on the block before; no more than one block is in flight.
+    for arrays, steps in ahead(tables()):
+        jax.block_until_ready(states)
+        with DISPATCH:
+            states = run_block(learner, states, *pool, *arrays, steps, group.shared, group.uneven)
+        advance(steps * len(rows))
     return states
 
 

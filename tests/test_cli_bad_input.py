@@ -241,6 +241,15 @@ def test_images_of_other_shapes(sets: Path):
     refused(("--query", "a", "--calibration", "odd", "--image-size", "none"), r".*2.png: is 6x8 pixels but .*")
 
 
+def test_target_data_of_another_shape(sets: Path):
+    saved("t", INPUTS[:, 1:], LABELS)
+    refused(
+        (*QUICK, "--target-data", "t.npz"), r"t.npz has records of shape \(11,\) but query.npz of shape \(12,\); .*"
+    )
+    saved("t", INPUTS, np.arange(RECORDS) % 4)
+    refused((*QUICK, "--target-data", "t.npz"), r"t.npz shares some classes with query.npz but not '3': .*")
+
+
 def test_an_out_directory_that_cannot_be(sets: Path):
     Path("fixed").mkdir(mode=0o555)
     refused((*QUICK, "--out", "fixed/run"), r"--out fixed/run cannot be written: .*fixed is not writable; .*")

@@ -135,6 +135,26 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     assert sorted(kernels) == sorted([(12, 7), (7, 5), (5, 3)])
 
 
+@pytest.mark.parametrize(("model", "batch_size"), [("mlp", 900), ("norm:Normed", 100_000)])
+def test_a_minibatch_is_no_larger_than_all_records(
+    sets: Path, monkeypatch: pytest.MonkeyPatch, model: str, batch_size: int
+):
+    """But where batch normalisation would see what fills it up."""
+    seen: list[Any] = []
+
+    def stop(key: Any, query: Any, calibration: Any, learner: Any, **options: Any):
+        seen.append(learner.batch_size)
+        raise InputError("enough")
+
+    monkeypatch.setattr("jaxaudit.cli.ks_run.audit_ks", stop)
+    monkeypatch.syspath_prepend(str(sets))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    Path("norm.py").write_text("from tiny_learners import Normed\n")
+    known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000")
+    assert jaxaudit("ks", *SETS, *known).err.endswith("Error: enough\n")
+    assert seen == [batch_size]
+
+
 def test_one_replicate_is_a_number_without_an_interval(sets: Path):
     done = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN, "--json")
     (target,) = done.result["targets"]

@@ -52,7 +52,10 @@ def test_a_row():
     assert "query models of different seeds are 0.020 apart (at most 0.060)" in shown
 
 
-@pytest.mark.parametrize(("level", "heading"), [(0.95, "95% interval"), (0.995, "99.5% interval")])
+@pytest.mark.parametrize(
+    ("level", "heading"),
+    [(0.95, " 95% interval"), (0.995, " 99.5% interval"), (0.5, " 50% interval"), (0.9999999, " 99.99999% interval")],
+)
 def test_the_interval_says_its_level(level: float, heading: str):
     assert heading in table(audit(target()), level)
 

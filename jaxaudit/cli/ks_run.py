@@ -3,6 +3,7 @@
 import datetime
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden, source_hash
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
-from jaxaudit.data import Examples, is_image
+from jaxaudit.data import Examples, align_target_data, concatenate, is_image
 from jaxaudit.data.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError
-from jaxaudit.learners import network
+from jaxaudit.learners import Learner, network
 from jaxaudit.report.identity import Identity, run_identity
 from jaxaudit.report.ks_json import ks_json
 from jaxaudit.report.provenance import describe_examples, describe_machine
@@ -71,14 +72,8 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
     outputs = name_apart(outputs, options["target"])
     simulated = _simulated(options, target_data, query, calibration, read)
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
-    learner = network(
-        make_factory(options["model"], hidden),
-        query.inputs.shape[1:],
-        len(query.class_names),
-        optimizer=optimizer,
-        epochs=options["epochs"],
-        batch_size=options["batch_size"],
-    )
+    most = len(query) + len(calibration) + sum(len(part.examples) for target in simulated for part in target.parts)
+    learner = _learner(options, hidden, optimizer, query, most)
     work = {**_plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
     models = 2 * options["replicates"] + options["controls"] + len(simulated)
     line = f"training {models} {options['model']} models on {jax.default_backend()}, {options['epochs']} epochs each"
@@ -144,7 +139,26 @@ def _simulated(
         return [] if options["target"] else default_targets(query, calibration)
     own = {options["query"]: query, options["calibration"]: calibration}
     parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in target_data]
+    for part in parts:
+        # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
+        concatenate([query.take(slice(1)), align_target_data(query, part.examples.take(slice(1)))], "pool")
     return [simulate(parts)]
+
+
+def _learner(options: Options, hidden: tuple[int, ...], optimizer: Any, query: Examples, records: int) -> Learner:
+    """The shadow models' design and recipe, for training sets of at most this many records."""
+    learner = network(
+        make_factory(options["model"], hidden),
+        query.inputs.shape[1:],
+        len(query.class_names),
+        optimizer=optimizer,
+        epochs=options["epochs"],
+        batch_size=options["batch_size"],
+    )
+    if learner.batch_coupled:
+        return learner
+    # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.
+    return replace(learner, batch_size=min(learner.batch_size, records))
 
 
 def _identity(

@@ -1,6 +1,7 @@
 """The `ks` answer for a person at a terminal."""
 
 import math
+from decimal import Decimal
 from statistics import median
 
 from rich.box import SIMPLE
@@ -32,7 +33,7 @@ def ks_table(audit: KSAudit, level: float) -> RenderableType:
     if known:
         table.add_column("query used", justify="right", no_wrap=True)
     table.add_column("rho", justify="right")
-    table.add_column(f"{100 * level:g}% interval", justify="right", no_wrap=True)
+    table.add_column(f"{_percent(level)} interval", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("paper's rule", no_wrap=True)
     for target in audit.targets:
@@ -99,6 +100,11 @@ def _names(targets: list[TargetResult], audit: KSAudit) -> str:
 def _line(*parts: str | tuple[str, str]) -> RenderableType:
     safe = [visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts]
     return Padding(Text.assemble(*safe), (0, 0, 0, 1))
+
+
+def _percent(share: float) -> str:
+    """All of its decimals, as they were given: 0.9999999 is not 100%."""
+    return f"{(100 * Decimal(str(share))).normalize():f}%"
 
 
 def _decimal(value: float) -> str:

@@ -175,7 +175,7 @@ def compare(
                 job.labels,
                 job.learner,
                 width=chosen.width,
-                then=lambda params: jax.tree.leaves(params)[0].reshape(len(jax.tree.leaves(params)[0]), -1)[:, :1],
+                then=lambda params, rows: jax.tree.leaves(params)[0].reshape(len(rows), -1)[:, :1],
                 progress=lambda done, total: reports.append(done),
             ),
             "pytorch": lambda: train_torch(nets, optimizer, inputs, labels, lambda model: shuffled(plain, model)),

@@ -168,13 +168,14 @@ def test_leave_one_out_is_a_plain_loop_less_one_record(optimizer, batch_size):
 def test_then_makes_the_result_and_copies_are_dropped():
     seen = []
 
-    def then(params):
-        flat_params = flat_rows(params, len(jax.tree.leaves(params)[0]))
-        seen.append(len(flat_params))
+    def then(params, rows):
+        flat_params = flat_rows(params, len(rows))
+        seen.extend(rows)
         return {"first": flat_params[:, 0], "all": flat_params}
 
     result = fit_many(KEYS, ROWS, INPUTS, LABELS, learner(small_mlp), width=2, then=then)
-    assert sum(seen) > len(ROWS)
+    assert len(seen) > len(ROWS)
+    assert set(seen) == set(range(len(ROWS)))
     assert isinstance(result["all"], np.ndarray)
     assert result["first"].shape == (len(ROWS),)
     assert np.array_equal(result["all"], all_rows(small_mlp))

@@ -40,7 +40,7 @@ class Count:
     def __init__(self, stop: int = 0) -> None:
         self.calls, self.stop = 0, stop
 
-    def __call__(self, params: Any) -> Any:
+    def __call__(self, params: Any, rows: np.ndarray) -> Any:
         self.calls += 1
         if self.calls == self.stop:
             raise Stop
@@ -203,7 +203,7 @@ def test_the_width_of_what_is_kept_is_used(tmp_path: Path):
 
 
 def test_a_named_tuple_comes_back_as_itself(tmp_path: Path):
-    def then(params: Any) -> Scores:
+    def then(params: Any, rows: np.ndarray) -> Scores:
         every = np.asarray(params).reshape(len(params), -1)
         return Scores(every[:, 0], every)
 

@@ -90,13 +90,13 @@ def test_memory_is_bounded_by_the_chunk():
         fit_many(
             *(keys, rows, INPUTS, LABELS, one),
             width=width,
-            then=lambda params: np.asarray(jax.tree.leaves(params)[0])[:, :1],
+            then=lambda params, rows: np.asarray(jax.tree.leaves(params)[0])[:, :1],
             progress=lambda done, total, sampled=sampled, before=before: sampled.append(live_bytes() - before),
         )
         assert len(sampled) > models // width
         peaks[models] = max(sampled)
-    # The pool; one training state a model and tables of 4 steps for every stream; keys and counters are a few bytes.
-    tables = 4 * width * 8 * (4 + 4)
+    # The pool; for every stream one training state a model, and tables of 4 steps (in use, waiting, in the making).
+    tables = 3 * 4 * width * 8 * (4 + 4)
     bound = INPUTS.nbytes + LABELS.nbytes + streams() * (width * state + tables + 1024)
     assert peaks[8] <= bound
     assert peaks[64] <= bound

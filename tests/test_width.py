@@ -118,7 +118,7 @@ def test_fit_many_uses_the_width_it_measured(timings, monkeypatch):
     monkeypatch.setattr(train, "streams", lambda: 1)
     keys, rows, sizes = jax.random.split(jax.random.key(1), 4), everyone(41).repeat(4, axis=0), []
 
-    def then(params: Any) -> np.ndarray:
+    def then(params: Any, rows: np.ndarray) -> np.ndarray:
         sizes.append(len(jax.tree.leaves(params)[0]))
         return np.zeros(sizes[-1])
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.ks_judge import Compared, judge
 from jaxaudit.audits.ks_result import KSAudit, Truth
@@ -146,7 +146,7 @@ def _train(
     """Trains all models at once and keeps what they say of the pool."""
     inputs, labels = pool.examples.inputs, pool.examples.labels
 
-    def score(params: Any) -> tuple[np.ndarray, np.ndarray]:
+    def score(params: Any, rows: Int[np.ndarray, " models"]) -> tuple[np.ndarray, np.ndarray]:
         log_probs = log_probs_many(learner, params, inputs)
         of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
         # Through float64, so that a confidence near 1 is rounded once and not twice.

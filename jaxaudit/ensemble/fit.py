@@ -12,7 +12,7 @@ from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.devices import place_pool
 from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.plan import plan
-from jaxaudit.ensemble.results import Results
+from jaxaudit.ensemble.results import Results, Then
 from jaxaudit.ensemble.train import WHOLE_FIT_WIDTH, Progress, train_stepped, train_whole
 from jaxaudit.ensemble.width import WidthChoice, choose_width
 from jaxaudit.errors import InputError
@@ -27,7 +27,7 @@ def fit_many(
     learner: Learner,
     *,
     width: int | None = None,
-    then: Callable[[Any], Any] | None = None,
+    then: Then | None = None,
     progress: Progress | None = None,
     checkpoints: Path | None = None,
 ) -> Any:
@@ -59,8 +59,9 @@ def fit_many(
         inputs: the pool's records, `labels` their classes.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
         width: models a chunk; by default chosen by measurement (`choose_width`).
-        then: called with the parameters of each finished chunk (leading axis: the chunk's models) and returning
-            arrays with the same leading axis; by default the parameters themselves.
+        then: called with the parameters of each finished chunk (leading axis: the chunk's models) and the rows of
+            `membership` they belong to, and returning arrays with the same leading axis; by default the parameters
+            themselves. Rows that only fill a chunk up occur twice.
         progress: called as work is done, one call at a time but not always from the calling thread; chunks read
             back are done at once.
         checkpoints: a directory to keep finished chunks in, made where there is none; then `then` must return an

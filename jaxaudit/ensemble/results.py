@@ -7,8 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from jaxaudit.ensemble.checkpoint import chunk_path, read_chunk, width_of, write_chunk
+
+Then = Callable[[Any, Int[np.ndarray, " models"]], Any]
+"""`then(params, rows)`: what to keep of a chunk's models, which are those of these rows of the membership."""
 
 
 class Results:
@@ -17,7 +21,7 @@ class Results:
     With a directory, every chunk's is kept there as well.
     """
 
-    def __init__(self, then: Callable[[Any], Any] | None, directory: Path | None) -> None:
+    def __init__(self, then: Then | None, directory: Path | None) -> None:
         self.then, self.directory = then, directory
         self.width = directory and width_of(directory)
         self.chunks: list[tuple[np.ndarray, Any]] = []
@@ -33,8 +37,8 @@ class Results:
 
     def add(self, width: int, rows: np.ndarray, params: Any) -> None:
         """Takes a chunk that was trained just now."""
+        tree = params if self.then is None else self.then(params, rows)
         rows, first = np.unique(rows, return_index=True)
-        tree = params if self.then is None else self.then(params)
         tree = jax.tree.map(lambda leaf: leaf[first] if _is_key(leaf) else np.asarray(leaf)[first], tree)
         if self.directory is not None:
             write_chunk(chunk_path(self.directory, width, rows), rows, tree)

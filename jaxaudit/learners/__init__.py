@@ -2,7 +2,15 @@
 
 from jaxaudit.learners.learner import Learner, LeavesOneOut, LeftOut, SteppedLearner
 from jaxaudit.learners.naive_bayes import NaiveBayes, NaiveBayesParams, naive_bayes
+from jaxaudit.learners.nearest_neighbours import NearestNeighbours, nearest_neighbours
 from jaxaudit.learners.network import NetworkLearner, NetworkParams, network
+from jaxaudit.learners.random_trees import (
+    RandomTrees,
+    arithmetic_mean,
+    geometric_mean,
+    random_trees,
+    unnormalised_geometric_mean,
+)
 
 __all__ = [
     "Learner",
@@ -10,9 +18,16 @@ __all__ = [
     "LeftOut",
     "NaiveBayes",
     "NaiveBayesParams",
+    "NearestNeighbours",
     "NetworkLearner",
     "NetworkParams",
+    "RandomTrees",
     "SteppedLearner",
+    "arithmetic_mean",
+    "geometric_mean",
     "naive_bayes",
+    "nearest_neighbours",
     "network",
+    "random_trees",
+    "unnormalised_geometric_mean",
 ]

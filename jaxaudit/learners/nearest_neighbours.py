@@ -1,0 +1,216 @@
+"""k-nearest neighbours, with distances that are the same integers however they are computed.
+
+The counter-example of Long, Bindschaedler & Gunter (2017), section 6.3: not training stable for any constant.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.errors import InputError
+from jaxaudit.learners.counts import log_shares
+from jaxaudit.learners.learner import LeftOut
+from jaxaudit.learners.left_out import check_left_out, in_chunks
+
+FAR = (1 << 31) - 1
+PAIRS_AT_A_TIME = 1 << 22
+BLOCK = 16
+
+
+class TrainingSet(NamedTuple):
+    """A model: the records themselves; those of weight 0 are nobody's neighbours."""
+
+    inputs: Float[Array, "n ..."]
+    labels: Int[Array, " n"]
+    weights: Float[Array, " n"]
+
+
+@dataclass(frozen=True)
+class NearestNeighbours:
+    """k-nearest neighbours as a learner that knows its leave-one-out models; see `nearest_neighbours`."""
+
+    classes: int
+    neighbours: int
+    smoothing: float
+
+    def fit(
+        self,
+        key: Key[Array, ""],
+        inputs: Float[Array, "n ..."],
+        labels: Int[Array, " n"],
+        weights: Float[Array, " n"],
+    ) -> TrainingSet:
+        _check_neighbours(self.neighbours, len(inputs))
+        return TrainingSet(inputs, labels, weights)
+
+    def log_probs(self, params: TrainingSet, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+        records, member = _flat(params.inputs), params.weights > 0
+        queries, unit = _flat(inputs), unit_of(records.shape[1])
+
+        def votes(query: Float[Array, " inputs"]) -> Int[Array, " classes"]:
+            near = nearest(jnp.where(member, squared_distances(query, records, unit), FAR), self.neighbours)
+            own = (params.labels[near][:, None] == jnp.arange(self.classes)) & member[near][:, None]
+            return jnp.sum(own, axis=0)
+
+        counts = jax.lax.map(votes, queries, batch_size=max(1, PAIRS_AT_A_TIME // len(records)))
+        sound = _in_range(queries) & jnp.all(_in_range(records) | ~member)
+        return jnp.where(sound[:, None], log_shares(counts, self.smoothing), jnp.nan)
+
+    def leave_one_out(
+        self,
+        key: Key[Array, ""],
+        inputs: Float[np.ndarray, "n ..."],
+        labels: Int[np.ndarray, " n"],
+        records: Int[np.ndarray, " k"],
+    ) -> LeftOut:
+        """Finds k + 1 neighbours of each record once, then drops the record from among them; see `LeavesOneOut`.
+
+        Equal to refits up to the rounding of their logarithms (1e-6 nats: theirs are float32, these float64): the
+        distances are the same integers. Time is `len(records)` times n; distances are kept for about four million
+        pairs at a time.
+
+        A class that loses its last member is left with its smoothing (without any: log-probability minus infinity).
+        Of n = k records, the models without one have k - 1 neighbours.
+
+        Raises:
+            InputError: where labels or records do not exist, there are fewer than k records, or an input lies
+                outside [0, 1].
+        """
+        check_left_out(inputs, labels, records, self.classes)
+        _check_neighbours(self.neighbours, len(inputs))
+        rows = _flat(inputs)
+        _check_range(rows)
+        binary = ((rows == 0) | (rows == 1)).all(axis=0)
+        pool = jnp.asarray(rows[:, binary]), jnp.asarray(rows[:, ~binary])
+        wanted = min(self.neighbours + 1, len(rows))
+        chunks = in_chunks(records, max(1, PAIRS_AT_A_TIME // len(rows)))
+        found = [np.asarray(_nearest_records(chunk, pool, wanted)) for chunk in chunks]
+        near = np.concatenate([np.empty((0, wanted), np.int32), *found])[: len(records)]
+        itself_last = np.argsort(near == records[:, None], axis=1, kind="stable")
+        others = np.take_along_axis(near, itself_last, axis=1)[:, : len(rows) - 1]
+        return LeftOut(*(self._votes(labels[chosen[:, : self.neighbours]]) for chosen in (near, others)))
+
+    def _votes(self, labels: Int[np.ndarray, "k neighbours"]) -> Float[np.ndarray, "k classes"]:
+        counts = np.stack([np.sum(labels == label, axis=1) for label in range(self.classes)], axis=1)
+        return log_shares(counts, self.smoothing)
+
+
+def unit_of(columns: int) -> int:
+    """The power of 2 whose inverse is the unit of squared distances: the finest that int32 holds for these columns."""
+    return 1 << (31 - columns.bit_length())
+
+
+def squared_distances(
+    query: Float[Array, " columns"], records: Float[Array, "n columns"], unit: int
+) -> Int[Array, " n"]:
+    """sum_j round(unit * (query_j - record_j)^2): whole numbers, the same on every device and in every order.
+
+    A record is at distance 0 from itself, records with the same inputs are at the same distance from anything, and
+    values 0 and 1 count exactly.
+    """
+
+    def add(total: Int[Array, " n"], column: tuple[Array, Array]) -> tuple[Int[Array, " n"], None]:
+        one, all_ = column
+        return total + jnp.round((one - all_) ** 2 * unit).astype(jnp.int32), None
+
+    return jax.lax.scan(add, jnp.zeros(len(records), jnp.int32), (query, records.T))[0]
+
+
+def nearest(distances: Int[Array, " n"], count: int) -> Int[Array, " count"]:
+    """The indices of the `count` smallest distances, ordered by distance, then by index.
+
+    They lie in the `count` blocks whose smallest distances are smallest, which are found in the same way. `top_k` then
+    sees little: on a CPU it sorts.
+    """
+    blocks = -(-len(distances) // BLOCK)
+    if blocks <= 2 * count:
+        return jax.lax.top_k(-distances, count)[1]
+    full = jnp.pad(distances, (0, blocks * BLOCK - len(distances)), constant_values=FAR).reshape(blocks, BLOCK)
+    chosen = jnp.sort(nearest(full.min(axis=1), count))
+    places = jax.lax.top_k(-full[chosen].reshape(-1), count)[1]
+    return chosen[places // BLOCK] * BLOCK + places % BLOCK
+
+
+@partial(jax.jit, static_argnames="count")
+def _nearest_records(chosen: Array, pool: tuple[Array, Array], count: int) -> Int[Array, "k count"]:
+    """The `count` records nearest to each chosen one; columns of 0 and 1 by one exact product of matrices."""
+    binary, numeric = pool
+    unit = unit_of(binary.shape[1] + numeric.shape[1])
+    common = jnp.matmul(binary[chosen], binary.T, precision="highest")
+    ones = jnp.sum(binary, axis=1)
+    mismatches = (ones[chosen][:, None] + ones - 2 * common).astype(jnp.int32)
+    apart = jax.vmap(squared_distances, (0, None, None))(numeric[chosen], numeric, unit)
+    return jax.vmap(nearest, (0, None))(mismatches * unit + apart, count)
+
+
+def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 1.0) -> NearestNeighbours:
+    """The learner of k nearest neighbours.
+
+        p(y|x) = (members of class y among the k nearest + smoothing) / (k + smoothing * classes)
+
+    Distances are Euclidean on inputs in [0, 1], as `binary(table)` makes them: a category that differs adds 2 to the
+    squared distance (it is two inputs), a number the square of its difference. Of records at the same distance the one
+    that comes first in the pool is nearer.
+
+    Squared distances are sums of squares rounded to multiples of 2^-s, with s = 31 - (bits of the number of inputs),
+    21 for 836 inputs: integers, so that they are the same with and without a record, and ties stay ties.
+
+    A model of fewer than k members asks all of them, of none says 1 / classes. Weights above 0 all mean one vote.
+
+    Args:
+        classes: the number of classes.
+        neighbours: k.
+        smoothing: added to the votes of every class. The paper has none (0): then probabilities may be 0 and their
+            logarithms minus infinity; with the default, 1, every log-probability is finite.
+
+    Guarantees: a zero weight is the record's deletion, exactly. Log-probabilities are NaN, never wrong, where an input
+    of a query or of a member lies outside [0, 1].
+
+    Raises:
+        InputError: where there are fewer than 2 classes, no neighbour, or smoothing is negative; from `fit` and
+            `leave_one_out`, where there are fewer records than neighbours.
+
+    >>> learner = nearest_neighbours(2, neighbours=1)
+    >>> inputs, labels = np.array([[0.0], [0.1], [1.0]], np.float32), np.array([0, 0, 1])
+    >>> told = learner.leave_one_out(jax.random.key(7), inputs, labels, np.array([0, 2]))
+    >>> np.exp(told.with_record).round(3)
+    array([[0.667, 0.333],
+           [0.333, 0.667]])
+    >>> np.exp(told.without_record).round(3)
+    array([[0.667, 0.333],
+           [0.667, 0.333]])
+    """
+    if classes < 2 or neighbours < 1:
+        raise InputError(f"nearest neighbours need 2 classes and 1 neighbour at least, got {classes} and {neighbours}.")
+    if not 0 <= smoothing < np.inf:
+        raise InputError(f"smoothing must be 0 or more, got {smoothing}; 1 keeps every log-probability finite.")
+    return NearestNeighbours(classes, neighbours, float(smoothing))
+
+
+def _flat(inputs: Any) -> Any:
+    return inputs.reshape(len(inputs), -1)
+
+
+def _in_range(rows: Float[Array, "n columns"]) -> Bool[Array, " n"]:
+    return jnp.all((rows >= 0) & (rows <= 1), axis=1)
+
+
+def _check_neighbours(neighbours: int, records: int) -> None:
+    if neighbours > records:
+        raise InputError(
+            f"{neighbours} neighbours are asked for but there are {records} records: ask for at most {records}."
+        )
+
+
+def _check_range(rows: np.ndarray) -> None:
+    outside = ~((rows >= 0) & (rows <= 1)).all(axis=0)
+    if outside.any():
+        raise InputError(
+            f"inputs must lie in [0, 1], but {int(outside.sum())} of {rows.shape[1]} do not (the first is number "
+            f"{int(np.flatnonzero(outside)[0])}): pass binary(table), which scales numbers."
+        )

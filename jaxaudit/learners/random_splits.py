@@ -1,0 +1,101 @@
+"""The splits of a random decision tree, and the leaf a record comes to. Nothing here ever sees a label."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+
+GRID = 1 << 20
+"""Cuts are multiples of 1 / GRID: float32 holds them exactly, so no compiler moves a record to another leaf."""
+
+
+class Splits(NamedTuple):
+    """What the inner nodes of a tree ask, level by level: the children of node v are 2 v + 1 (left) and 2 v + 2.
+
+    Attributes:
+        column: the column a node looks at.
+        cut: a number goes right where it is at least this.
+        right: whether a category goes right.
+    """
+
+    column: Int[Array, "*trees nodes"]
+    cut: Float[Array, "*trees nodes"]
+    right: Bool[Array, "*trees nodes categories"]
+
+
+def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: int) -> Splits:
+    """A complete binary tree of this depth, drawn from the key alone.
+
+    Every node looks at a column that can still differ among the records it may see, each with the same probability.
+    A number is cut uniformly within the range the path has left of [0, 1]. Of the categories the path has left, two
+    at random part; every other goes right with probability 1/2. Below a path that leaves one value of every column,
+    splits are idle.
+
+    Args:
+        key: random key.
+        category_counts: how many categories each column has; 0 for a number in [0, 1].
+        depth: splits from root to leaf.
+
+    >>> tree = draw_splits(jax.random.key(2), (0, 3), 4)
+    >>> tree.column.shape, tree.cut.shape, tree.right.shape
+    ((15,), (15,), (15, 3))
+    """
+    counts = np.asarray(category_counts)
+    categories = max(1, counts.max())
+    words = jax.random.bits(key, (2**depth - 1, len(counts) + 1 + categories))
+    leaf = jnp.arange(2**depth)
+
+    def ask(seen: tuple[Array, Array, Array], level: Array) -> tuple[tuple[Array, Array, Array], Splits]:
+        """The node of this level above every leaf, and what of its answers may still reach the leaf."""
+        low, high, possible = seen
+        drawn = words[2**level - 1 + (leaf >> (depth - level))]
+        open_ = jnp.where(counts == 0, high - low > 1, possible.sum(axis=2) > 1)
+        column = _argmax(drawn[:, : len(counts)], open_)
+        asked = column[:, None] == jnp.arange(len(counts))
+        lowest, highest = jnp.sum(low * asked, axis=1), jnp.sum(high * asked, axis=1)
+        inside = jnp.maximum(highest - lowest - 1, 1).astype(jnp.uint32)
+        cut = lowest + 1 + (drawn[:, len(counts)] % inside).astype(jnp.int32)
+        right = _some_go_right(drawn[:, -categories:], jnp.any(possible & asked[:, :, None], axis=1))
+        went_right = (leaf >> (depth - 1 - level) & 1 == 1)[:, None]
+        low = jnp.where(asked & went_right, cut[:, None], low)
+        high = jnp.where(asked & ~went_right, cut[:, None], high)
+        possible &= ~asked[:, :, None] | (right == went_right)[:, None]
+        return (low, high, possible), Splits(column, cut.astype(jnp.float32) / GRID, right)
+
+    # What may reach a leaf, by column: numbers from low to high (in units of 1 / GRID), possible categories.
+    shape = len(leaf), len(counts)
+    possible = jnp.broadcast_to(np.arange(categories) < counts[:, None], (*shape, categories))
+    start = jnp.zeros(shape, jnp.int32), jnp.full(shape, GRID, jnp.int32), possible
+    _, above = jax.lax.scan(ask, start, jnp.arange(depth))
+    level = np.repeat(np.arange(depth), 2 ** np.arange(depth))
+    first_leaf = (np.arange(2**depth - 1) - (2**level - 1)) << (depth - level)
+    return jax.tree.map(lambda nodes: nodes[level, first_leaf], above)
+
+
+def _some_go_right(
+    words: UInt32[Array, "nodes categories"], possible: Bool[Array, "nodes categories"]
+) -> Bool[Array, "nodes categories"]:
+    category = jnp.arange(words.shape[1])
+    first, last = (_argmax(order, possible)[:, None] == category for order in (~words, words))
+    return (words & 1 == 1) & ~first | last
+
+
+def _argmax(words: UInt32[Array, "nodes n"], among: Bool[Array, "nodes n"]) -> Int[Array, " nodes"]:
+    return jnp.argmax(jnp.where(among, words | 1, 0), axis=1)
+
+
+def leaf_of(splits: Splits, inputs: Float[Array, "n columns"], category_counts: tuple[int, ...]) -> Int[Array, " n"]:
+    """The leaf, counted from the left, that every record comes to in one tree."""
+    numeric = jnp.asarray(np.asarray(category_counts) == 0)
+    inner = splits.column.shape[0]
+
+    def down(level: Array, node: Int[Array, " n"]) -> Int[Array, " n"]:
+        column = splits.column[node]
+        value = jnp.take_along_axis(inputs, column[:, None], axis=1)[:, 0]
+        right = jnp.where(numeric[column], value >= splits.cut[node], splits.right[node, value.astype(jnp.int32)])
+        return 2 * node + 1 + right
+
+    depth = (inner + 1).bit_length() - 1
+    return jax.lax.fori_loop(0, depth, down, jnp.zeros(len(inputs), jnp.int32)) - inner

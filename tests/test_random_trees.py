@@ -1,0 +1,300 @@
+"""Random decision trees: their splits, their leaves, and leaving one record out, against plain loops."""
+
+import importlib
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from jaxaudit import membership
+from jaxaudit.ensemble import fit_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import (
+    LeavesOneOut,
+    arithmetic_mean,
+    geometric_mean,
+    random_trees,
+    unnormalised_geometric_mean,
+)
+from jaxaudit.learners.random_splits import GRID, draw_splits, leaf_of
+
+KEY = jax.random.key(5)
+COUNTS = (0, 3, 0, 2, 1)
+CLASSES, RECORDS, TREES, DEPTH = 3, 12, 4, 3
+LEARNER = random_trees(COUNTS, CLASSES, trees=TREES, depth=DEPTH)
+BARE = random_trees(COUNTS, CLASSES, trees=TREES, depth=DEPTH, smoothing=0.0)
+MODULE = importlib.import_module("jaxaudit.learners.random_trees")
+
+FIT = jax.jit(LEARNER.fit)
+DRAW = jax.jit(draw_splits, static_argnums=(1, 2))
+LOG_PROBS = {learner: jax.jit(learner.log_probs) for learner in (LEARNER, BARE)}
+
+# Sums of float32 logarithms of at least 1e-4, over a few trees and classes.
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+def people(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Records with many equal ones among them, numbers at both ends and on cuts of the trees included."""
+    random = np.random.default_rng(seed)
+    numbers = np.concatenate([[0, 1], np.asarray(FIT(KEY, *NOBODY).splits.cut).ravel()[:6]])
+    columns = [random.integers(0, c, count) if c else random.choice(numbers, count) for c in COUNTS]
+    return np.stack(columns, axis=1).astype(np.float32), random.integers(0, CLASSES, count).astype(np.int32)
+
+
+NOBODY = (np.zeros((RECORDS, 5), np.float32), np.zeros(RECORDS, np.int32), np.zeros(RECORDS, np.float32))
+INPUTS, LABELS = people(RECORDS)
+
+
+def leaf_by_loop(tree, record):
+    column, cut, right = tree
+    node = 0
+    while node < len(column):
+        value = record[column[node]]
+        goes_right = right[node][int(value)] if COUNTS[column[node]] else value >= cut[node]
+        node = 2 * node + (2 if goes_right else 1)
+    return node - len(column)
+
+
+def trees_of(splits):
+    """The splits of every tree as lists."""
+    return list(zip(*(np.asarray(part).tolist() for part in splits), strict=True))
+
+
+def forest_by_loop(splits, inputs, labels, members, record, smoothing=1.0, geometric=True):
+    """The forest's probabilities of every class for one record, from the definitions."""
+    each = []
+    for tree in trees_of(splits):
+        there = [labels[m] for m in members if leaf_by_loop(tree, inputs[m]) == leaf_by_loop(tree, record)]
+        total = len(there) + smoothing * CLASSES
+        each.append([(there.count(y) + smoothing) / total if total else 1 / CLASSES for y in range(CLASSES)])
+    if not geometric:
+        return np.mean(each, axis=0)
+    product = np.prod(each, axis=0) ** (1 / TREES)
+    return product / product.sum() if product.any() else np.full(CLASSES, 1 / CLASSES)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([((0,), 4), ((5,), 4), ((1, 3, 2), 3), (COUNTS, 5)]))
+def test_no_split_is_idle_while_there_is_something_to_ask(seed, shape):
+    counts, depth = shape
+    tree = trees_of(jax.tree.map(lambda part: part[None], DRAW(jax.random.key(seed), counts, depth)))[0]
+
+    def walk(node, ranges):
+        if node >= len(tree[0]):
+            return
+        column, cut, right = tree[0][node], tree[1][node] * GRID, tree[2][node]
+        low_high_or_set = ranges[column]
+        if counts[column]:
+            sides = [{c for c in low_high_or_set if right[c] == side} for side in (False, True)]
+            idle = not (sides[0] and sides[1])
+        else:
+            low, high = low_high_or_set
+            idle = not low < cut < high
+            sides = [(low, cut), (cut, high)]
+        more_to_ask = any(len(r) > 1 if counts[c] else r[1] - r[0] > 1 for c, r in enumerate(ranges))
+        assert idle is not more_to_ask
+        for child, side in zip((2 * node + 1, 2 * node + 2), sides, strict=True):
+            walk(child, [*ranges[:column], side, *ranges[column + 1 :]])
+
+    walk(0, [set(range(count)) if count else (0, GRID) for count in counts])
+    assert len(tree[0]) == 2**depth - 1
+
+
+def test_columns_cuts_and_sides_are_drawn_evenly():
+    """Four tests on 6,000 roots and their right children, each at an error rate of 1e-3, with a fixed key."""
+    keys = jax.random.split(jax.random.key(11), 6000)
+    column, cut, right = jax.tree.map(np.asarray, jax.vmap(lambda key: draw_splits(key, (0, 3, 2), 2))(keys))
+    assert stats.chisquare(np.bincount(column[:, 0], minlength=3)).pvalue > 1e-3
+    assert stats.kstest(cut[column[:, 0] == 0, 0], "uniform").pvalue > 1e-3
+    sides = right[column[:, 0] == 1, 0] @ [1, 2, 4]
+    assert stats.chisquare(np.bincount(sides, minlength=8)[1:7]).pvalue > 1e-3
+    assert set(sides) == set(range(1, 7))
+    both = (column == 0)[:, [0, 2]].all(axis=1)
+    assert stats.kstest((cut[both, 2] - cut[both, 0]) / (1 - cut[both, 0]), "uniform").pvalue > 1e-3
+
+
+def test_a_smaller_forest_is_the_first_trees_of_a_larger_one():
+    large, small = (trees_of(random_trees(COUNTS, CLASSES, trees=t, depth=2).splits(KEY)) for t in (3, 2))
+    assert large[:2] == small
+    assert large[0] != large[1] != large[2]
+
+
+def test_records_come_to_the_leaves_a_loop_finds():
+    splits = FIT(KEY, *NOBODY).splits
+    for number, tree in enumerate(trees_of(splits)):
+        one = jax.tree.map(lambda part, number=number: part[number], splits)
+        leaves = np.asarray(leaf_of(one, jnp.asarray(INPUTS), COUNTS))
+        assert leaves.tolist() == [leaf_by_loop(tree, record) for record in INPUTS]
+
+
+@pytest.mark.parametrize("learner", [LEARNER, BARE], ids=["smoothed", "bare"])
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, RECORDS - 1), unique=True), st.integers(0, 99))
+def test_a_forest_says_what_loops_count(learner, members, seed):
+    inputs, labels = people(RECORDS, seed)
+    weights = np.isin(np.arange(RECORDS), members).astype(np.float32)
+    forest = FIT(KEY, inputs, labels, weights)
+    said = np.asarray(LOG_PROBS[learner](forest, inputs))
+    expected = [
+        forest_by_loop(forest.splits, inputs, labels.tolist(), members, record, learner.smoothing) for record in inputs
+    ]
+    np.testing.assert_allclose(np.exp(said), expected, **CLOSE)
+    assert not np.isnan(said).any()
+    assert (said[np.array(expected) == 0] == -np.inf).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sets(st.integers(0, RECORDS - 1)))
+def test_a_record_of_weight_zero_is_a_deleted_record(removed):
+    kept = np.array([record not in removed for record in range(RECORDS)])
+    poisoned = np.where(kept[:, None], INPUTS, np.nan).astype(np.float32)
+    forest = FIT(KEY, poisoned, LABELS, kept.astype(np.float32))
+    for tree, counts in zip(trees_of(forest.splits), np.asarray(forest.counts), strict=True):
+        expected = np.zeros((2**DEPTH, CLASSES))
+        for record in np.flatnonzero(kept):
+            expected[leaf_by_loop(tree, INPUTS[record]), LABELS[record]] += 1
+        assert np.array_equal(counts, expected)
+
+
+def test_vmapped_models_are_the_models_one_by_one():
+    keys = jax.random.split(KEY, 3)
+    weights = np.random.default_rng(1).integers(0, 2, (3, RECORDS)).astype(np.float32)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None, None, 0))
+    def many(key, inputs, labels, weights):
+        forest = LEARNER.fit(key, inputs, labels, weights)
+        return forest, LEARNER.log_probs(forest, inputs)
+
+    forests, said = many(keys, INPUTS, LABELS, weights)
+    for m in range(3):
+        one = FIT(keys[m], INPUTS, LABELS, weights[m])
+        for ours, theirs in zip(jax.tree.leaves(one), jax.tree.leaves(forests), strict=True):
+            assert np.array_equal(ours, theirs[m])
+        np.testing.assert_allclose(LOG_PROBS[LEARNER](one, INPUTS), said[m], **CLOSE)
+
+
+def refits(learner, inputs, labels):
+    """What fits of everything and of everything but each record say of it, by fit_many."""
+    count = len(labels)
+    rows = np.concatenate([membership.everyone(count), membership.leave_one_out(np.arange(count), count)])
+    keys = jnp.stack([KEY] * len(rows))
+    say = jax.jit(jax.vmap(learner.log_probs, in_axes=(0, None)))
+    said = fit_many(
+        keys, rows, inputs, labels, learner, width=len(rows), then=lambda forests, rows: say(forests, inputs)
+    )
+    return said[0], said[1:][np.arange(count), np.arange(count)]
+
+
+@pytest.mark.parametrize(("smoothing", "aggregate"), [(1.0, geometric_mean), (0.0, arithmetic_mean)])
+def test_leave_one_out_is_a_refit_of_everything_and_of_everything_else(smoothing, aggregate):
+    learner = random_trees(COUNTS, CLASSES, trees=TREES, depth=DEPTH, smoothing=smoothing, aggregate=aggregate)
+    told = learner.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS))
+    for ours, theirs in zip(told, refits(learner, INPUTS, LABELS), strict=True):
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
+    splits = FIT(KEY, *NOBODY).splits
+    for record in range(RECORDS):
+        for ours, left_out in zip(told, (None, record), strict=True):
+            others = [other for other in range(RECORDS) if other != left_out]
+            told_by_loop = partial(forest_by_loop, geometric=aggregate is geometric_mean)
+            expected = told_by_loop(splits, INPUTS, LABELS.tolist(), others, INPUTS[record], smoothing)
+            np.testing.assert_allclose(np.exp(ours[record]), expected, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 999), st.lists(st.integers(0, RECORDS - 1), max_size=5), st.booleans())
+def test_leave_one_out_of_any_records_counts_exactly(seed, records, bare):
+    learner, (inputs, labels) = (BARE if bare else LEARNER), people(RECORDS, seed)
+    told = learner.leave_one_out(KEY, inputs, labels, np.array(records, int))
+    assert told.with_record.shape == told.without_record.shape == (len(records), CLASSES)
+    assert not np.isnan(told).any()
+    splits = FIT(KEY, *NOBODY).splits
+    for place, record in enumerate(records):
+        others = [other for other in range(RECORDS) if other != record]
+        for ours, members in zip(told, (range(RECORDS), others), strict=True):
+            expected = forest_by_loop(splits, inputs, labels.tolist(), members, inputs[record], learner.smoothing)
+            np.testing.assert_allclose(np.exp(ours[place]), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_leave_one_out_is_the_same_in_small_chunks(monkeypatch):
+    whole = LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS))
+    monkeypatch.setattr(MODULE, "RECORDS_AT_A_TIME", 5)
+    monkeypatch.setattr(MODULE, "NUMBERS_AT_A_TIME", 3 * TREES * CLASSES)
+    assert np.array_equal(whole, LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS)))
+
+
+def test_a_class_that_loses_its_last_member_keeps_its_smoothing():
+    labels = np.where(np.arange(RECORDS) == 4, 2, LABELS % 2).astype(np.int32)
+    smoothed, bare = (one.leave_one_out(KEY, INPUTS, labels, np.array([4])) for one in (LEARNER, BARE))
+    assert np.isfinite(smoothed).all()
+    assert smoothed.without_record[0, 2] < smoothed.with_record[0, 2]
+    assert np.isfinite(bare.with_record[0, 2])
+    assert bare.without_record[0, 2] == -np.inf or np.allclose(bare.without_record, -np.log(CLASSES))
+
+
+def test_the_other_class_of_three_records_gains_by_three_halves():
+    """The counter-example to proposition 6.8's 4/3, at the record's own input, where only its class may matter."""
+    bare = random_trees((2,), 2, trees=3, depth=1, smoothing=0.0, aggregate=unnormalised_geometric_mean)
+    told = bare.leave_one_out(KEY, np.zeros((3, 1), np.float32), np.array([0, 0, 1]), np.array([0]))
+    np.testing.assert_allclose(np.exp(told.without_record - told.with_record), [[3 / 4, 3 / 2]], rtol=1e-12)
+
+
+def test_without_smoothing_trees_that_contradict_each_other_know_nothing():
+    log_probs = np.log(np.array([[[0.5, 0.5, 1e-300]], [[0.9, 0.1, 1e-300]]]))
+    log_probs[0, 0, 0] = log_probs[1, 0, 1:] = log_probs[0, 0, 2] = -np.inf
+    for said in (geometric_mean(log_probs), geometric_mean(jnp.asarray(log_probs))):
+        np.testing.assert_allclose(np.exp(said), [[1 / 3, 1 / 3, 1 / 3]], rtol=1e-6)
+    assert (unnormalised_geometric_mean(log_probs) == -np.inf).all()
+    np.testing.assert_allclose(np.exp(arithmetic_mean(np.log([[[0.25, 0.75]], [[0.75, 0.25]]]))), 0.5)
+
+
+def test_what_random_trees_are():
+    assert isinstance(LEARNER, LeavesOneOut)
+    assert random_trees(COUNTS, CLASSES, trees=TREES, depth=DEPTH) == LEARNER != BARE
+    assert hash(random_trees(COUNTS, CLASSES, trees=TREES, depth=DEPTH)) == hash(LEARNER)
+
+
+@pytest.mark.parametrize(
+    ("counts", "classes", "options", "message"),
+    [
+        ((), 2, {}, r"^category counts must be 0 \(a number\) or more, one a column, got \(\): pass category_counts"),
+        ((0, -1), 2, {}, r"^category counts must be 0 \(a number\) or more, one a column, got \(0, -1\)"),
+        ((0,), 1, {}, "^random trees need 2 classes, 1 tree and a depth from 1 to 16, got 1, 3 and 2"),
+        ((0,), 2, {"trees": 0}, "^random trees need 2 classes, 1 tree and a depth from 1 to 16, got 2, 0 and 2"),
+        ((0,), 2, {"depth": 0}, "got 2, 3 and 0"),
+        ((0,), 2, {"depth": 17}, "got 2, 3 and 17"),
+        ((0,), 2, {"smoothing": -1.0}, r"^smoothing must be 0 or more, got -1.0; 1 is Laplace's"),
+        ((0,), 2, {"smoothing": float("nan")}, "^smoothing must be 0 or more, got nan"),
+    ],
+)
+def test_impossible_forests_are_refused(counts, classes, options, message):
+    with pytest.raises(InputError, match=message):
+        random_trees(counts, classes, **{"trees": 3, "depth": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": INPUTS[:, :4]}, "^inputs have 4 columns but there are 5 category counts; were the binary inputs"),
+        (
+            {"inputs": INPUTS + np.eye(5)[1] * 3},
+            "^column 1 holds [345], which is not a category from 0 to 2: pass coded",
+        ),
+        ({"inputs": INPUTS + np.eye(5)[3] / 2}, r"^column 3 holds [01]\.5, which is not a category from 0 to 1"),
+        ({"inputs": INPUTS * [1, 1, 9, 1, 1]}, r"^column 2 holds \S+, which is not a number in \[0, 1\]: pass coded"),
+        ({"inputs": INPUTS * [1, 1, np.nan, 1, 1]}, r"^column 2 holds nan, which is not a number in \[0, 1\]"),
+        ({"labels": LABELS + 1}, "^label 3 does not exist: labels count from 0 and there are 3"),
+        ({"labels": LABELS - 1}, "^label -1 does not exist"),
+        ({"records": np.array([0, 12])}, "^record 12 does not exist: records count from 0 and there are 12"),
+        ({"records": np.array([-1])}, "^record -1 does not exist"),
+    ],
+)
+def test_impossible_records_are_refused(change, message):
+    given_ = {"inputs": INPUTS, "labels": LABELS, "records": np.arange(2), **change}
+    with pytest.raises(InputError, match=message):
+        LEARNER.leave_one_out(KEY, **given_)

@@ -88,7 +88,7 @@ def linear_queries_delta(features: int) -> float:
     return BAYES_INFERENCE**features
 
 
-def dtp_bound(pdtp: Float[Array | np.ndarray, "*shape"], delta: float) -> Float[np.ndarray, "*shape"]:
+def dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Float[np.ndarray, " records"]:
     """An upper bound of DTP, in nats, from PDTP: max(PDTP, log delta) (theorem 6.2).
 
     It needs an algorithm that is `delta`-training stable in the very outputs PDTP was measured in, and exact PDTP
@@ -110,7 +110,7 @@ def dtp_bound(pdtp: Float[Array | np.ndarray, "*shape"], delta: float) -> Float[
     return np.maximum(values, np.log(delta))
 
 
-def posterior_dtp_bound(pdtp: Float[Array | np.ndarray, "*shape"], delta: float) -> Float[np.ndarray, "*shape"]:
+def posterior_dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Float[np.ndarray, " records"]:
     """An upper bound of DTP, in nats, for normalised outputs: max(2 PDTP, log delta).
 
     For naive Bayes (`naive_bayes_delta`) and the geometric mean of random trees (any smoothing; `delta=1` will do),
@@ -129,7 +129,7 @@ def posterior_dtp_bound(pdtp: Float[Array | np.ndarray, "*shape"], delta: float)
     >>> posterior_dtp_bound(np.array([0.1, 2.0]), 1.5).round(3)
     array([0.405, 4.   ])
     """
-    return dtp_bound(2 * np.asarray(pdtp, np.float64), delta)
+    return np.maximum(dtp_bound(pdtp, delta), 2 * np.asarray(pdtp, np.float64))
 
 
 def lipschitz_dtp_bound(

@@ -1,0 +1,161 @@
+"""The untargeted attack: its examples, its network by hand, and what it finds of a learner that memorises."""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from jaxaudit.attacks import UntargetedAttack, attack_examples, attack_network, fit_untargeted, untargeted_scores
+from jaxaudit.errors import InputError
+
+KEY = jax.random.key(3)
+CANDIDATES, COLUMNS, CLASSES, SHADOWS = 120, 4, 3, 6
+RANDOM = np.random.default_rng(5)
+LABELS = RANDOM.integers(0, CLASSES, CANDIDATES)
+INPUTS = RANDOM.normal(size=(CANDIDATES, COLUMNS)).astype(np.float32)
+NETWORK = attack_network(COLUMNS + 2 * CLASSES, optimizer=optax.adam(0.01), batch_size=16)
+
+
+def halves(models: int) -> np.ndarray:
+    """A random half of the candidates for each model."""
+    return np.argsort(np.random.default_rng(models).random((models, CANDIDATES)), axis=1) < CANDIDATES // 2
+
+
+def memorising(member: np.ndarray) -> np.ndarray:
+    """Nearly sure of a member's label; of another record it knows little."""
+    scores = np.random.default_rng(member.size).normal(size=(*member.shape, CLASSES))
+    scores = np.where(member[..., None], 8 * np.eye(CLASSES)[LABELS] + 0.5 * scores, scores)
+    return scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True)
+
+
+def constant(member: np.ndarray) -> np.ndarray:
+    return np.full((*member.shape, CLASSES), -np.log(CLASSES))
+
+
+MEMBERSHIP = halves(SHADOWS)
+SHADOW_OUTPUTS = memorising(MEMBERSHIP)
+
+
+@lru_cache
+def trained(seed: int = 3) -> UntargetedAttack:
+    return fit_untargeted(jax.random.key(seed), NETWORK, INPUTS, LABELS, SHADOW_OUTPUTS, MEMBERSHIP)
+
+
+def scores(attack: Any, outputs: np.ndarray) -> np.ndarray:
+    return untargeted_scores(attack, INPUTS, LABELS, outputs)
+
+
+def test_examples_are_input_label_and_output_of_every_model_and_record():
+    found = attack_examples(INPUTS, LABELS, SHADOW_OUTPUTS)
+    assert found.shape == (SHADOWS * CANDIDATES, COLUMNS + 2 * CLASSES)
+    assert found.dtype == np.float32
+    for m, r in ((0, 0), (0, 7), (2, 0), (5, 119)):
+        probabilities = np.exp(SHADOW_OUTPUTS[m, r])
+        expected = [
+            *INPUTS[r],
+            *(float(c == LABELS[r]) for c in range(CLASSES)),
+            *(int(p * 100) / 100 + 0.005 for p in probabilities),
+        ]
+        np.testing.assert_allclose(found[m * CANDIDATES + r], expected, rtol=1e-6)
+    exact = attack_examples(INPUTS, LABELS, SHADOW_OUTPUTS, bins=0)
+    np.testing.assert_allclose(exact[:, -CLASSES:], np.exp(SHADOW_OUTPUTS).reshape(-1, CLASSES), rtol=1e-6)
+
+
+def test_images_are_flattened():
+    flat = attack_examples(INPUTS, LABELS, SHADOW_OUTPUTS)
+    assert np.array_equal(attack_examples(INPUTS.reshape(-1, 2, 2), LABELS, SHADOW_OUTPUTS), flat)
+
+
+def test_scores_are_the_networks_log_odds():
+    outputs = memorising(halves(1)[0])
+    layers: Any = nnx.to_pure_dict(trained().params.params)["layers"]
+    hidden, output = (jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), layers[i]) for i in (0, 1))
+    assert hidden["kernel"].shape == (COLUMNS + 2 * CLASSES, 32)
+    examples = attack_examples(INPUTS, LABELS, outputs[None]).astype(np.float64)
+    logits = np.maximum(examples @ hidden["kernel"] + hidden["bias"], 0) @ output["kernel"] + output["bias"]
+    np.testing.assert_allclose(scores(trained(), outputs), logits[:, 1] - logits[:, 0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_learner_that_memorises_is_found_out():
+    member = halves(1)[0]
+    assert np.mean((scores(trained(), memorising(member)) > 0) == member) > 0.95
+
+
+def test_of_a_constant_learner_nothing_is_found_out():
+    attack = fit_untargeted(KEY, NETWORK, INPUTS, LABELS, constant(MEMBERSHIP), MEMBERSHIP)
+    member = halves(1)[0]
+    # As in the protocol: every target is attacked once in and once out, and gets the same answer.
+    answers = scores(attack, constant(member)) > 0
+    assert np.mean([answers == member, answers == ~member]) == 0.5
+    assert np.isfinite(scores(attack, constant(member))).all()
+
+
+def test_the_key_alone_decides_the_network():
+    outputs = memorising(halves(1)[0])
+    again = trained.__wrapped__(3)
+    assert np.array_equal(scores(again, outputs), scores(trained(), outputs))
+    assert not np.array_equal(scores(trained(4), outputs), scores(trained(), outputs))
+
+
+def test_scores_use_the_bins_the_network_was_trained_with():
+    coarse = trained()._replace(bins=2)
+    outputs = memorising(halves(1)[0])
+    assert not np.array_equal(scores(coarse, outputs), scores(trained(), outputs))
+    probabilities = np.where(np.exp(outputs) >= 0.5, 0.75, 0.25)
+    assert np.array_equal(scores(coarse, outputs), scores(trained()._replace(bins=0), np.log(probabilities)))
+
+
+def test_no_targets_have_no_scores():
+    assert untargeted_scores(trained(), INPUTS[:0], LABELS[:0], np.zeros((0, CLASSES))).shape == (0,)
+
+
+def test_training_reports_its_progress():
+    seen = []
+    fit_untargeted(KEY, NETWORK, INPUTS, LABELS, SHADOW_OUTPUTS, MEMBERSHIP, progress=lambda *at: seen.append(at))
+    assert seen[0] == (0, 30 * SHADOWS * CANDIDATES // 16)
+    assert seen[-1] == (seen[0][1], seen[0][1])
+
+
+def test_plain_gradient_descent_is_the_default_and_learns_with_more_examples():
+    learner = attack_network(COLUMNS + 2 * CLASSES)
+    assert (learner.epochs, learner.batch_size) == (30, 32)
+    membership = halves(60)
+    attack = fit_untargeted(KEY, learner, INPUTS, LABELS, memorising(membership), membership)
+    member = halves(1)[0]
+    assert np.mean((scores(attack, memorising(member)) > 0) == member) > 0.9
+
+
+# What is refused.
+
+
+def test_examples_that_do_not_match_are_refused(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
+    for inputs, labels in ((INPUTS[:9], LABELS), (INPUTS, LABELS[:9])):
+        with pytest.raises(InputError, match=r"^outputs are of 120 records, but there are \d+ inputs and \d+ labels"):
+            attack_examples(inputs, labels, SHADOW_OUTPUTS)
+    with pytest.raises(
+        InputError, match=r"^membership has shape \(5, 120\) but outputs are of 6 shadow models and 120"
+    ):
+        fit_untargeted(KEY, NETWORK, INPUTS, LABELS, SHADOW_OUTPUTS, MEMBERSHIP[:5])
+
+
+@pytest.mark.parametrize("shift", [1, -1])
+def test_labels_that_are_no_class_are_refused(shift):
+    with pytest.raises(InputError, match=r"^labels run from -?\d to \d, but outputs have 3 classes, from 0"):
+        attack_examples(INPUTS, LABELS + shift, SHADOW_OUTPUTS)
+
+
+@pytest.mark.parametrize("everyone", [True, False])
+def test_shadows_that_tell_nothing_apart_are_refused(everyone):
+    with pytest.raises(InputError, match=r"^shadow models were trained on all candidates or on none, so there is noth"):
+        fit_untargeted(KEY, NETWORK, INPUTS, LABELS, SHADOW_OUTPUTS, np.full_like(MEMBERSHIP, everyone))
+
+
+def test_outputs_that_are_no_log_probabilities_are_refused():
+    for bad, message in ((np.nan, "are NaN"), (9.0, "are above 0")):
+        with pytest.raises(InputError, match=f"outputs of the shadow or attacked models {message}"):
+            untargeted_scores(trained(), INPUTS, LABELS, SHADOW_OUTPUTS[0] + bad)

@@ -1,0 +1,277 @@
+"""PDTP and DTP: the definition written out, every 0, and IBM ART's own implementation."""
+
+import itertools
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.binning import bin_indices, binned
+from jaxaudit.metrics.pdtp import dtp, every_input, pdtp, publishable, seed_floor
+
+
+def log(probabilities) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(probabilities, np.float64))
+
+
+def centre(probability: float, bins: int) -> float:
+    """The centre of the bin that holds it, by looking at every bin's edges."""
+    for i in range(bins):
+        if probability < (i + 1) / bins * (1 - 1e-6) or i == bins - 1:
+            return (i + 0.5) / bins
+    raise AssertionError
+
+
+def change(with_record: float, without_record: float, bins: int) -> float:
+    """log of the ratio, for one class of one record."""
+    if bins:
+        with_record, without_record = centre(with_record, bins), centre(without_record, bins)
+    if with_record == without_record:
+        return 0.0
+    if 0 in (with_record, without_record):
+        return math.inf if with_record else -math.inf
+    return math.log(with_record) - math.log(without_record)
+
+
+PROBABILITY = st.sampled_from([0.0, 1e-300, 0.004, 0.29, 1 / 3, 0.5, 0.999, 1.0]) | st.floats(0, 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(0, 4), st.integers(1, 4), st.sampled_from([0, 1, 7, 100]))
+def test_pdtp_is_the_definition(data, records, classes, bins):
+    size = records * classes
+    a, b = (
+        np.reshape(data.draw(st.lists(PROBABILITY, min_size=size, max_size=size)), (records, classes)) for _ in "ab"
+    )
+    answer = pdtp(log(a), log(b), bins=bins)
+    assert answer.values.shape == answer.classes.shape == answer.directions.shape == (records,)
+    for r in range(records):
+        changes = [change(a[r, y], b[r, y], bins) for y in range(classes)]
+        largest = max(abs(each) for each in changes)
+        np.testing.assert_allclose(answer.values[r], largest, rtol=1e-12, atol=1e-12)
+        # A class that attains it, up to rounding, and the sign of its change.
+        attained = changes[answer.classes[r]]
+        np.testing.assert_allclose(abs(attained), largest, rtol=1e-12, atol=1e-12)
+        assert answer.directions[r] == np.sign(attained) or largest < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("p_with", "p_without", "value", "direction"),
+    [(0.0, 0.0, 0.0, 0), (0.0, 0.5, np.inf, -1), (0.5, 0.0, np.inf, 1), (0.5, 0.5, 0.0, 0), (1.0, 0.5, np.log(2), 1)],
+)
+def test_exact_comparison_gives_every_zero_a_meaning(p_with, p_without, value, direction):
+    answer = pdtp(log([[0.25, p_with]]), log([[0.25, p_without]]), bins=0)
+    assert answer.values[0] == value
+    assert answer.directions[0] == direction
+    assert answer.classes[0] == (1 if value else 0)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 100])
+def test_no_binned_value_is_above_its_bound(bins):
+    answer = pdtp(log([[1.0, 0.0], [0.0, 1.0]]), log([[0.0, 0.5], [0.0, 1.0]]), bins=bins)
+    np.testing.assert_allclose(answer.values, [np.log(2 * bins - 1), 0], rtol=1e-14)
+    if bins == 100:
+        assert round(answer.values[0], 2) == 5.29  # the paper's log(0.995 / 0.005)
+
+
+def test_swapping_the_models_turns_the_directions_only():
+    a, b = np.random.default_rng(3).dirichlet(np.ones(4), (2, 50))
+    there, back = pdtp(log(a), log(b)), pdtp(log(b), log(a))
+    assert np.array_equal(there.values, back.values)
+    assert np.array_equal(there.classes, back.classes)
+    assert np.array_equal(there.directions, -back.directions)
+    assert (there.directions != 0).any()
+
+
+def test_arrays_of_the_device_are_taken_in_their_precision():
+    a, b = np.random.default_rng(4).dirichlet(np.ones(3), (2, 20)).astype(np.float32)
+    on_device = pdtp(jnp.log(jnp.asarray(a)), jnp.log(jnp.asarray(b)), bins=0)
+    assert on_device.values.dtype == np.float64
+    np.testing.assert_allclose(on_device.values, pdtp(log(a), log(b), bins=0).values, rtol=1e-5, atol=1e-6)
+
+
+# Binning.
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("bins", [10, 100])
+def test_an_edge_is_the_start_of_its_bin_in_either_precision(dtype, bins):
+    edges = np.arange(1, bins + 1) / bins
+    expected = np.minimum(np.arange(1, bins + 1), bins - 1)
+    assert np.array_equal(bin_indices(np.log(edges.astype(dtype)).astype(np.float64), bins), expected)
+    assert np.array_equal(bin_indices(np.log(edges * (1 - 1e-5)), bins), np.arange(bins))
+
+
+def test_a_binned_output_is_the_centre_of_its_bin():
+    values = np.random.default_rng(5).random((3, 4, 2))
+    expected = np.vectorize(centre)(values, 100)
+    np.testing.assert_allclose(np.exp(binned(log(values), 100)), expected, rtol=1e-14)
+    assert np.array_equal(binned(log(values), 0), log(values))
+
+
+# The rule, the seed floor, DTP.
+
+
+def test_the_rule_is_one_nat():
+    assert [publishable(value) for value in (0.0, 1.0, np.nextafter(1.0, 2.0), np.inf, np.nan)] == [
+        *(True, True),
+        *(False, False, False),
+    ]
+
+
+@pytest.mark.parametrize("bins", [0, 100])
+def test_the_seed_floor_is_the_first_seed_against_every_other(bins):
+    outputs = log(np.random.default_rng(6).dirichlet(np.ones(3), (4, 7)))
+    floor = seed_floor(outputs, bins=bins)
+    pairs = np.stack([pdtp(outputs[0], outputs[s], bins=bins).values for s in (1, 2, 3)])
+    np.testing.assert_allclose(floor.mean, pairs.sum(axis=0) / 3, rtol=1e-14)
+    assert np.array_equal(floor.largest, pairs.max(axis=0))
+    assert (floor.largest > floor.mean).all()
+
+
+def test_the_mean_seed_floor_does_not_grow_with_the_seeds():
+    """It estimates one number, whatever the seeds: the mean over 400 records of 2 and of 9 seeds agree."""
+    random = np.random.default_rng(7)
+    outputs = log(random.dirichlet(np.full(3, 5.0), (9, 400)))
+    few, many = seed_floor(outputs[:2], bins=0), seed_floor(outputs, bins=0)
+    error = np.sqrt(np.var(few.mean) / 400 + np.var(many.mean) / 400)
+    assert abs(few.mean.mean() - many.mean.mean()) < 4 * error  # false alarm 6e-5
+    assert many.largest.mean() > few.largest.mean() + 10 * error
+
+
+def test_identical_seeds_have_a_floor_of_zero():
+    floor = seed_floor(np.broadcast_to(log([[0.2, 0.8], [0.0, 1.0]]), (3, 2, 2)), bins=0)
+    assert np.array_equal(floor.mean, [0, 0])
+    assert np.array_equal(floor.largest, [0, 0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0, 10, 100]))
+def test_dtp_is_the_largest_pdtp_of_all_inputs(seed, inputs, bins):
+    a, b = np.random.default_rng(seed).dirichlet(np.ones(3), (2, inputs))
+    answer, each = dtp(log(a), log(b), bins=bins), pdtp(log(a), log(b), bins=bins)
+    assert answer.value == max(each.values)
+    assert answer.input == list(each.values).index(answer.value)
+    assert (answer.class_index, answer.direction) == (each.classes[answer.input], each.directions[answer.input])
+    for record in range(inputs):
+        assert pdtp(log(a[record : record + 1]), log(b[record : record + 1]), bins=bins).values[0] <= answer.value
+
+
+def test_an_indirect_attack_can_beat_the_direct_one():
+    """Section 6.1: a classifier that tells of t at the input 0, and nowhere else."""
+    inputs = every_input((2, 2))
+    honest = np.random.default_rng(8).dirichlet(np.ones(2), 4)
+    at_zero = (inputs == 0).all(axis=1)
+    telling = [np.where(at_zero[:, None], tale, honest) for tale in ([1.0, 0.0], [0.0, 1.0])]
+    record = 2  # any other input
+    direct = pdtp(log(telling[0][record : record + 1]), log(telling[1][record : record + 1]))
+    assert direct.values[0] == 0
+    assert publishable(direct.values[0])
+    indirect = dtp(log(telling[0]), log(telling[1]))
+    np.testing.assert_allclose(indirect.value, np.log(199))
+    assert (indirect.input, indirect.class_index, indirect.direction) == (0, 0, 1)
+    assert not publishable(indirect.value)
+    assert dtp(log(telling[0]), log(telling[1]), bins=0).value == np.inf
+
+
+@pytest.mark.parametrize("counts", [(3,), (2, 1, 4), (3, 2)])
+def test_every_input_is_every_combination_once(counts):
+    found = every_input(counts)
+    assert found.dtype == np.float32
+    assert found.tolist() == [list(map(float, each)) for each in itertools.product(*map(range, counts))]
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize("counts", [(), (2, 0), (0,)])
+def test_inputs_that_have_no_end_are_not_enumerated(counts):
+    with pytest.raises(InputError, match=r"^inputs with category counts \(.*\) cannot be enumerated: every column"):
+        every_input(counts)
+
+
+def test_too_many_inputs_are_not_enumerated():
+    with pytest.raises(InputError, match=r"^there are 1,048,576 possible inputs, more than 1,000,000: take fewer"):
+        every_input((2,) * 20)
+    with pytest.raises(InputError, match=r"^there are 6 possible inputs, more than 5"):
+        every_input((2, 3), limit=5)
+    assert len(every_input((2, 3), limit=6)) == 6
+
+
+ONE = log([[0.5, 0.5]])
+
+
+def test_outputs_of_other_shapes_are_refused(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
+    with pytest.raises(InputError, match=r"^outputs with the record have shape \(1, 2\) and without it \(2, 2\)"):
+        pdtp(ONE, ONE.repeat(2, axis=0))
+
+
+def test_outputs_without_classes_or_inputs_or_seeds_are_refused():
+    with pytest.raises(InputError, match=r"^outputs have no column, and PDTP is a maximum over classes"):
+        pdtp(np.zeros((3, 0)), np.zeros((3, 0)))
+    with pytest.raises(InputError, match=r"^DTP is a maximum over inputs, and there are none"):
+        dtp(np.zeros((0, 2)), np.zeros((0, 2)))
+    with pytest.raises(InputError, match=r"^a seed floor compares models of different seeds, and there is 1: train"):
+        seed_floor(ONE[None])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_outputs_that_are_no_log_probabilities_are_refused(which):
+    name = ("with", "without")[which]
+    for bad, message in (
+        (np.array([[np.nan, 0.0]]), rf"^1 outputs of the model {name} the record are NaN; did its training diverge"),
+        (
+            np.array([[0.3, 0.7]]),
+            rf"^outputs of the model {name} the record are above 0, up to 0.7, so they are no log",
+        ),
+        (np.array([[np.inf, 0.0]]), rf"^outputs of the model {name} the record are above 0, up to inf"),
+    ):
+        pair = [ONE, ONE]
+        pair[which] = bad
+        with pytest.raises(InputError, match=message):
+            pdtp(*pair)
+    assert pdtp(ONE, np.array([[1e-5, 0.0]]), bins=0).values[0] > 0  # within rounding of 1
+
+
+def test_negative_bins_are_refused():
+    with pytest.raises(InputError, match=r"^probabilities cannot be put into -1 bins: give at least 1 bin"):
+        pdtp(ONE, ONE, bins=-1)
+
+
+# IBM ART. Its PDTP is a ratio, and its maximum is over all records of the training set, not the removed one alone:
+# the exponential of our DTP over those inputs.
+
+
+@pytest.mark.parametrize("kind", ["naive Bayes", "logistic regression", "trees"])
+def test_binned_dtp_over_the_training_set_is_arts_pdtp(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))  # importing ART writes its settings there
+    metrics = pytest.importorskip("art.metrics", reason="IBM ART is not installed")
+    classifier = pytest.importorskip("art.estimators.classification.scikitlearn").SklearnClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.tree import DecisionTreeClassifier
+
+    random = np.random.default_rng(9)
+    x = random.normal(size=(24, 2))
+    y = (x @ [1.0, -1.0] + 0.5 * random.normal(size=24) > 0).astype(int) + (x[:, 0] > 1)
+
+    def model():
+        if kind == "trees":  # probabilities of 0, 1, and on edges of bins
+            return DecisionTreeClassifier(max_depth=2, random_state=0)
+        return GaussianNB() if kind == "naive Bayes" else LogisticRegression()
+
+    removed = np.arange(0, 24, 3)
+    theirs = metrics.PDTP(classifier(model().fit(x, y)), classifier(model().fit(x, y)), x, y, removed, num_iter=1)
+    everything = log(model().fit(x, y).predict_proba(x))
+    ours = []
+    for record in removed:
+        kept = np.arange(24) != record
+        ours.append(dtp(everything, log(model().fit(x[kept], y[kept]).predict_proba(x))).value)
+    np.testing.assert_allclose(np.exp(ours), theirs[0], rtol=1e-12)
+    assert max(ours) > 0.1

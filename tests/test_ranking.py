@@ -1,0 +1,141 @@
+"""ROC curves, areas and resampled counts: by pairs, by scikit-learn, and by theory."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import area, auc, cluster_counts, power, rank, roc, running_counts
+
+SCORES = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 3.0, np.inf]) | st.floats(-2, 2)
+
+
+@st.composite
+def scored(draw):
+    """Scores with ties and infinities, and a truth that has both groups."""
+    scores = draw(st.lists(SCORES, min_size=2, max_size=12))
+    truth = draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
+    truth[:2] = draw(st.permutations([True, False]))
+    return np.array(scores), np.array(truth)
+
+
+def auc_by_pairs(scores, truth):
+    pairs = [(a, b) for a in scores[truth] for b in scores[~truth]]
+    return Fraction(sum(2 * (a > b) + (a == b) for a, b in pairs), 2 * len(pairs))
+
+
+def power_by_thresholds(scores, truth, level):
+    """Over every rule `score >= threshold`, and the one that calls nothing."""
+    best = (0.0, 0.0)
+    for threshold in scores:
+        called = scores >= threshold
+        false, true = np.mean(called[~truth]), np.mean(called[truth])
+        if false <= level + 1e-12:
+            best = max(best, (true, false))
+    return best
+
+
+@settings(max_examples=40, deadline=None)
+@given(scored())
+def test_the_area_is_the_share_of_pairs_in_order(case):
+    scores, truth = case
+    assert auc(scores, truth) == float(auc_by_pairs(scores, truth))
+    np.testing.assert_allclose(auc(scores, ~truth), 1 - auc(scores, truth), rtol=1e-15, atol=1e-15)
+    finite = np.nan_to_num(scores, posinf=10.0, neginf=-10.0)
+    np.testing.assert_allclose(auc(scores, truth), roc_auc_score(truth, finite), rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scored(), st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 0.99, 1.0]))
+def test_the_rate_at_a_limit_is_the_best_of_all_thresholds(case, level):
+    scores, truth = case
+    counts = running_counts(rank(scores, truth), np.ones((1, len(scores)), np.int64))
+    np.testing.assert_allclose(power(*counts, level)[:, 0], power_by_thresholds(scores, truth, level), rtol=1e-15)
+
+
+def test_the_curve_is_scikit_learns():
+    random = np.random.default_rng(2)
+    truth = random.random(300) < 0.4
+    scores = np.round(random.normal(size=300) + truth, 1)
+    ours, theirs = roc(scores, truth), roc_curve(truth, scores, drop_intermediate=False)
+    for found, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+    np.testing.assert_allclose(np.trapezoid(ours[1], ours[0]), auc(scores, truth))
+    assert len(ours.thresholds) < 100  # ties
+
+
+def test_constant_scores_have_an_area_of_one_half_and_no_power():
+    truth = np.arange(50) < 20
+    counts = running_counts(rank(np.zeros(50), truth), np.ones((1, 50), np.int64))
+    assert auc(np.zeros(50), truth) == 0.5
+    assert power(*counts, 0.99).tolist() == [[0.0], [0.0]]
+    assert power(*counts, 1.0).tolist() == [[1.0], [1.0]]
+
+
+def test_two_normal_groups_have_the_area_of_theory():
+    """N(1, 1) against N(0, 1): Phi(1 / sqrt 2) = 0.7602; 4 standard errors (Hanley & McNeil 1982), a chance of 6e-5."""
+    theory, n = float(stats.norm.cdf(np.sqrt(0.5))), 4000
+    random = np.random.default_rng(3)
+    scores, truth = np.append(random.normal(1, 1, n), random.normal(0, 1, n)), np.arange(2 * n) < n
+    # P(two members above one other), and P(one member above two others): the same, by symmetry.
+    covariance: Any = [[1, 0.5], [0.5, 1]]
+    both = stats.multivariate_normal(np.zeros(2), covariance).cdf(np.full(2, np.sqrt(0.5)))
+    error = np.sqrt((theory * (1 - theory) + 2 * (n - 1) * (both - theory**2)) / n**2)
+    assert round(theory, 4) == 0.7602
+    assert error < 0.006
+    assert abs(auc(scores, truth) - theory) < 4 * error
+    # At a false positive rate of 0.1 the true one is Phi(1 - 1.28); its error is that of both empirical shares.
+    found = power(*running_counts(rank(scores, truth), np.ones((1, 2 * n), np.int64)), 0.1)[0, 0]
+    at = stats.norm.isf(0.1)
+    slope = stats.norm.pdf(at - 1) / stats.norm.pdf(at)
+    share = stats.norm.sf(at - 1)
+    assert abs(found - share) < 4 * np.sqrt((share * (1 - share) + slope**2 * 0.09) / n)
+
+
+@settings(max_examples=30, deadline=None)
+@given(scored(), st.integers(0, 2**32))
+def test_counts_are_records_that_occur_so_often(case, seed):
+    scores, truth = case
+    counts = np.random.default_rng(seed).integers(0, 3, (3, len(scores)))
+    running = running_counts(rank(scores, truth), counts)
+    for r, row in enumerate(counts):
+        repeated, groups = np.repeat(scores, row), np.repeat(truth, row)
+        assert running[0][r, -1] == groups.sum()
+        assert running[1][r, -1] == (~groups).sum()
+        if groups.all() or not groups.any():
+            assert np.isnan(area(*running)[r])
+            assert np.isnan(power(*running, 0.5)[:, r]).all()
+        else:
+            assert area(*running)[r] == auc(repeated, groups)
+            np.testing.assert_allclose(power(*running, 0.3)[:, r], power_by_thresholds(repeated, groups, 0.3))
+
+
+def test_drawn_clusters_are_multinomial():
+    clusters, replicates = 5, 4000
+    counts = cluster_counts(np.random.default_rng(4), clusters, replicates)
+    assert (counts.sum(axis=1) == clusters).all()
+    # Chi-square of each cell's distribution against Binomial(5, 1/5), at 1e-6 over the 5 cells together.
+    expected = stats.binom.pmf(np.arange(clusters + 1), clusters, 1 / clusters) * replicates
+    expected = np.append(expected[:3], expected[3:].sum())
+    for column in counts.T:
+        found = np.bincount(np.minimum(column, 3), minlength=4)
+        assert np.sum((found - expected) ** 2 / expected) < stats.chi2.isf(2e-7, 3)
+    assert len(np.unique(counts, axis=0)) > 100
+
+
+def test_scores_that_cannot_be_ranked_are_refused(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
+    both = np.array([True, False])
+    with pytest.raises(InputError, match=r"^there are 3 scores and 2 truths: give one of each"):
+        rank(np.zeros(3), both)
+    with pytest.raises(InputError, match=r"^1 scores are NaN, which have no rank; did training diverge"):
+        auc(np.array([np.nan, 1.0]), both)
+    for one, members in ((both | True, 2), (both & False, 0)):
+        with pytest.raises(InputError, match=rf"^{members} of 2 records are members: an attack is judged on"):
+            roc(np.zeros(2), one)

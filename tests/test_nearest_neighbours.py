@@ -100,6 +100,8 @@ def test_distances_are_whole_symmetric_and_close_to_euclids(seed):
     exact = ((records[:, None].astype(float) - records) ** 2).sum(axis=2)
     # Every square is rounded to a unit, after a difference and a product in float32.
     np.testing.assert_allclose(whole / unit_of(7), exact, rtol=0, atol=7 * (0.5 / unit_of(7) + 2.0**-23))
+    by_numpy = np.rint((records[:, None] - records) ** 2 * np.float32(unit_of(7))).astype(int).sum(axis=2)
+    assert np.array_equal(whole, by_numpy)
     assert np.array_equal(whole, whole.T)
     assert not whole.diagonal().any()
     assert np.array_equal(whole[:, 3], whole[:, 5])
@@ -122,7 +124,7 @@ def test_opposite_corners_are_the_farthest_that_int32_holds(columns):
 def test_the_nearest_come_in_the_order_of_distance_then_index(size, count):
     random = np.random.default_rng(size)
     find = jax.jit(nearest, static_argnums=1)
-    for values in (2, 50, FAR):
+    for values in (2, 50, FAR, *[size // 2 + 1] * 20):
         distances = random.integers(0, values, size).astype(np.int32)
         distances[random.random(size) < 0.3] = FAR
         expected = np.lexsort((np.arange(size), distances))[:count]

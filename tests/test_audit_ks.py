@@ -235,7 +235,8 @@ def test_a_target_of_nothing_is_refused(query, calibration):
         make_pool(query, calibration, (SimulatedTarget("empty", ()),))
 
 
-def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path):
+def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
     used = SimulatedTarget("used", (Part(query, 1.0),))
     mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
     never = SimulatedTarget("never", (Part(calibration, 0.5),))

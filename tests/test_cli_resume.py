@@ -21,8 +21,8 @@ from jaxaudit.report import identity
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
-SLOW = (*LEARNS, "--target-data", "query.npz", "--replicates", "4", "--epochs", "200", "--width", "1", "--json")
-"""Ten models, one after the other."""
+SLOW = (*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--width", "1", "--json")
+"""26 chunks of one model: more than are ever trained at the same time."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def wait_for_another_chunk(run: subprocess.Popen[str]) -> None:
 
 def models_kept(line: str) -> int:
     found = re.fullmatch(
-        r"Interrupted: (\d) of 10 models are trained and kept; the same command goes on from there\.\n", line
+        r"Interrupted: (\d+) of \d+ models are trained and kept; the same command goes on from there\.\n", line
     )
     assert found, line
     return int(found[1])
@@ -76,8 +76,8 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     finished = kept_models(Path("run/unfinished/chunks"))
     with started(*SLOW, "--out", "run") as second:
         assert second.stderr is not None
-        assert second.stderr.readline() == "training 10 mlp models on cpu, 200 epochs each\n"
-        assert second.stderr.readline() == f"going on: {finished} of 10 models were trained before\n"
+        assert second.stderr.readline() == "training 26 mlp models on cpu, 80 epochs each\n"
+        assert second.stderr.readline() == f"going on: {finished} of 26 models were trained before\n"
         wait_for_another_chunk(second)
         # It does not run away while it is looked at.
         second.send_signal(signal.SIGSTOP)
@@ -90,14 +90,14 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
         out, err = second.communicate()
     assert (second.returncode, out) == (130, "")
     kept = models_kept(err)
-    assert finished < kept < 10
+    assert finished < kept < 26
 
     holds = "Error: --out run holds an unfinished run made with "
     advice = (
         "; repeat its own command to go on, name another directory, or delete it to start anew (nothing was changed)."
     )
     assert refused(*SLOW, "--epochs", "9", "--seed", "8", "--out", "run") == (
-        f"{holds}other options (epochs: 200 there, 9 here; seed: 7 there, 8 here){advice}"
+        f"{holds}other options (epochs: 80 there, 9 here; seed: 7 there, 8 here){advice}"
     )
     with monkeypatch.context() as patch:
         patch.setattr(identity, "sources_hash", lambda: "blake2b:0")
@@ -110,7 +110,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     Path("calibration.npz").write_bytes(own)
 
     done = jaxaudit("ks", *SLOW, "--out", "run")
-    assert done.err.splitlines()[1] == f"going on: {kept} of 10 models were trained before"
+    assert done.err.splitlines()[1] == f"going on: {kept} of 26 models were trained before"
     assert done.result["targets"] == whole["targets"]
     assert done.result["noise_floor"] == whole["noise_floor"]
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
@@ -136,6 +136,7 @@ def stopping(share: float) -> Callable[[str], object]:
 
 def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """At the width it had measured, also where another run of the same kind has measured another one meanwhile."""
+    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
     cache = sets / "cache"
     monkeypatch.setenv("JAXAUDIT_CACHE", str(cache))
     words = [word for word in QUICK if word not in ("--width", "9")]
@@ -148,10 +149,8 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     assert stopped.code == 130
     kept = models_kept(stopped.err.removeprefix("training 10 mlp models on cpu, 2 epochs each\n"))
     assert 0 < kept < 10
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.audits.ks.measure_width", lambda *_: WidthChoice(3, {}))
-        assert "going on" not in jaxaudit("ks", *words, "--seed", "3", "--json").err
     (left,) = cache.glob("unfinished/*")
+    monkeypatch.setattr("jaxaudit.cli.ks_run.recall_width", lambda _: 3)
     done = jaxaudit("ks", *words, "--seed", "2", "--json")
     assert f"going on: {kept} of 10 models were trained before\n" in done.err
     assert done.result["provenance"]["options"]["width"] == 2

@@ -90,8 +90,9 @@ def test_a_finished_call_trains_nothing(one: Any, tmp_path: Path):
     assert never.calls == 0
 
 
-def test_stopped_within_a_chunk(tmp_path: Path):
+def test_stopped_within_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """By an error from `progress`, as Ctrl-C comes: what is finished is kept, and nothing else."""
+    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
     expected = fit(MLP, Count(), None)
 
     def stop(done: int, total: int) -> None:
@@ -223,12 +224,15 @@ class Inner:
 @pytest.mark.parametrize(
     ("then", "message"),
     [
-        (lambda p: {"all": np.asarray(p)}, r"^`then` returned dict where only an array of plain numbers can be kept"),
-        (lambda p: (np.asarray(p), [np.asarray(p)]), "^`then` returned list where only an array"),
-        (lambda p: jax.numpy.asarray(p, "bfloat16"), "^`then` returned bfloat16 where only an array"),
-        (lambda p: jax.random.split(jax.random.key(1), len(p)), "^`then` returned .*Array.* where only an array"),
-        (lambda p: np.array(["a"] * len(p)), "^`then` returned str.* where only an array"),
-        (lambda p: Inner.Hidden(np.asarray(p)), "^`then` returned a Hidden, which cannot be found again as "),
+        (
+            lambda p, _: {"all": np.asarray(p)},
+            r"^`then` returned dict where only an array of plain numbers can be kept",
+        ),
+        (lambda p, _: (np.asarray(p), [np.asarray(p)]), "^`then` returned list where only an array"),
+        (lambda p, _: jax.numpy.asarray(p, "bfloat16"), "^`then` returned bfloat16 where only an array"),
+        (lambda p, _: jax.random.split(jax.random.key(1), len(p)), "^`then` returned .*Array.* where only an array"),
+        (lambda p, _: np.array(["a"] * len(p)), "^`then` returned str.* where only an array"),
+        (lambda p, _: Inner.Hidden(np.asarray(p)), "^`then` returned a Hidden, which cannot be found again as "),
     ],
 )
 def test_what_cannot_be_kept_is_refused(then: Any, message: str, tmp_path: Path):

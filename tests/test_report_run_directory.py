@@ -9,14 +9,15 @@ import pytest
 
 from jaxaudit.errors import InputError
 from jaxaudit.report import run_directory
-from jaxaudit.report.run_directory import claim, write
+from jaxaudit.report.run_directory import arrays, claim, write
 from jaxaudit.report.unfinished import open_unfinished
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
+FILES = {"confidences.npz": arrays(ARRAYS)}
 
 
 def test_written_whole(tmp_path: Path):
-    write(tmp_path / "a/b/run", {"answer": 1}, ARRAYS)
+    write(tmp_path / "a/b/run", {"answer": 1}, FILES)
     assert sorted(os.listdir(tmp_path / "a/b")) == ["run"]
     assert json.loads((tmp_path / "a/b/run/result.json").read_text()) == {"answer": 1}
     with np.load(tmp_path / "a/b/run/confidences.npz", allow_pickle=False) as archive:
@@ -26,7 +27,7 @@ def test_written_whole(tmp_path: Path):
 def test_readable_by_whom_the_umask_lets(tmp_path: Path):
     before = os.umask(0o027)
     try:
-        write(tmp_path / "run", {}, ARRAYS)
+        write(tmp_path / "run", {}, FILES)
     finally:
         os.umask(before)
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o750
@@ -34,7 +35,7 @@ def test_readable_by_whom_the_umask_lets(tmp_path: Path):
 
 def test_an_empty_directory_may_be_given(tmp_path: Path):
     (tmp_path / "run").mkdir()
-    write(tmp_path / "run", {}, ARRAYS)
+    write(tmp_path / "run", {}, FILES)
     assert (tmp_path / "run/result.json").exists()
 
 
@@ -43,13 +44,13 @@ def test_a_link_leads_to_what_it_points_to(tmp_path: Path, made: bool):
     if made:
         (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to("disk", target_is_directory=True)
-    write(tmp_path / "run", {}, ARRAYS)
+    write(tmp_path / "run", {}, FILES)
     assert (tmp_path / "run").is_symlink()
     assert (tmp_path / "disk/result.json").exists()
 
 
 def test_the_longest_name_there_can_be(tmp_path: Path):
-    write(tmp_path / ("x" * 255), {}, ARRAYS)
+    write(tmp_path / ("x" * 255), {}, FILES)
     with pytest.raises(InputError, match=r"^--out .*xxx cannot be a directory: File name too long; name another\.$"):
         claim(tmp_path / ("x" * 256))
 
@@ -62,18 +63,18 @@ def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("numpy.savez_compressed", fail)
     with pytest.raises(type(stop)):
-        write(tmp_path / "run", {}, ARRAYS)
+        write(tmp_path / "run", {}, FILES)
     assert os.listdir(tmp_path) == []
 
 
 def test_numbers_json_cannot_hold_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="Out of range float values"):
-        write(tmp_path / "run", {"rho": float("nan")}, ARRAYS)
+        write(tmp_path / "run", {"rho": float("nan")}, FILES)
     assert os.listdir(tmp_path) == []
 
 
 def test_another_run_is_left_alone(tmp_path: Path):
-    write(tmp_path / "run", {"answer": 1}, ARRAYS)
+    write(tmp_path / "run", {"answer": 1}, FILES)
     for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):
         with pytest.raises(InputError, match=r"--out .*run already holds another run; name a new directory"):
             attempt(tmp_path / "run")
@@ -119,7 +120,7 @@ def test_unfinished_work_gives_way_to_the_result(tmp_path: Path):
     work.checkpoints.mkdir()
     work.keep()
     claim(tmp_path / "run")
-    write(tmp_path / "run", {"answer": 1}, ARRAYS)
+    write(tmp_path / "run", {"answer": 1}, FILES)
     assert sorted(os.listdir(tmp_path / "run")) == ["confidences.npz", "result.json"]
 
 
@@ -132,7 +133,7 @@ def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytes
         seen.append(sorted(os.listdir(tmp_path / "run")))
 
     monkeypatch.setattr(run_directory.os, "replace", watched)
-    write(tmp_path / "run", {}, ARRAYS)
+    write(tmp_path / "run", {}, FILES)
     assert seen == [["confidences.npz", "unfinished"], ["confidences.npz", "result.json", "unfinished"]]
 
 
@@ -149,10 +150,10 @@ def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(run_directory.os, "replace", full)
     with pytest.raises(OSError, match="disk full"):
-        write(tmp_path / "run", {}, ARRAYS)
+        write(tmp_path / "run", {}, FILES)
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.undo()
-    write(tmp_path / "run", {}, ARRAYS)
+    write(tmp_path / "run", {}, FILES)
 
 
 def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.ks import ks
+from jaxaudit.cli.pdtp import pdtp
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError
@@ -20,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(ks)
+app.command()(pdtp)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -37,7 +39,8 @@ def top(
 ) -> None:
     """What does a trained classifier still remember?
 
-    `jaxaudit ks` asks whether it has forgotten a data set. Try it without options: it needs no data and about a minute.
+    `jaxaudit ks` asks whether it has forgotten a data set; `jaxaudit pdtp`, whether it may be published, and whose
+    records are at risk. Try them without options: they need no data and about a minute.
 
     Exit status: 0 done, whatever the verdict; 2 something you gave cannot be used; 1 a failure of the program;
     3 a verdict you asked to fail on.

@@ -23,6 +23,7 @@ from jaxaudit.cli.inputs import (
 )
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden, source_hash
+from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import Examples, align_target_data, concatenate, is_image
@@ -32,9 +33,7 @@ from jaxaudit.learners import Learner, network
 from jaxaudit.report.identity import Identity, run_identity
 from jaxaudit.report.ks_json import ks_json
 from jaxaudit.report.provenance import describe_examples, describe_machine
-from jaxaudit.report.run_directory import write
-
-Options = dict[str, Any]
+from jaxaudit.report.run_directory import arrays, write
 
 USUAL = {"hidden": "512,256,128", "epochs": 15, "image_size": "28x28"}
 DEMONSTRATION = {
@@ -74,7 +73,7 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
     most = len(query) + len(calibration) + sum(len(part.examples) for target in simulated for part in target.parts)
     learner = _learner(options, hidden, optimizer, query, most)
-    work = {**_plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
+    work = {**plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
     models = 2 * options["replicates"] + options["controls"] + len(simulated)
     line = f"training {models} {options['model']} models on {jax.default_backend()}, {options['epochs']} epochs each"
     extra = {part.examples.content_hash: part.examples for target in simulated for part in target.parts}
@@ -107,14 +106,14 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
 def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
     """Writes the run directory: the JSON result, and every model's confidences on the query set."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
-    arrays = {
+    confidences = {
         "query": audit.query_confidences,
         "calibration": audit.calibration_confidences,
         "control": audit.control_confidences,
         "labels": audit.labels,
         **targets,
     }
-    write(directory, result, arrays)
+    write(directory, result, {"confidences.npz": arrays(confidences)})
     say(f"written: {directory}/result.json and {directory}/confidences.npz")
 
 
@@ -170,8 +169,8 @@ def _identity(
     data |= {f"target data {index}": examples.content_hash for index, examples in enumerate(others)}
     data |= {f"target {index}": file.content_hash for index, file in enumerate(outputs)}
     # Where the data lie does not matter, only what they are.
-    plain = {name: value for name, value in _plain(options).items() if name not in ("data_dir", "field_strength")}
-    return run_identity("ks", plain, data, {"model": source_hash(options["model"])})
+    settled = {name: value for name, value in plain(options).items() if name not in ("data_dir", "field_strength")}
+    return run_identity("ks", settled, data, {"model": source_hash(options["model"])})
 
 
 def _provenance(
@@ -184,11 +183,11 @@ def _provenance(
 ) -> dict[str, Any]:
     return {
         **describe_machine(),
-        "command": _command(options),
+        "command": command_line("ks", options),
         "directory": str(Path.cwd()),
         "model_hash": source_hash(options["model"]),
         "seed": options["seed"],
-        "options": _plain(options),
+        "options": plain(options),
         "data": {
             "query": describe_examples(query),
             "calibration": describe_examples(calibration),
@@ -198,28 +197,3 @@ def _provenance(
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.time() - started, 1),
     }
-
-
-def _plain(options: Options) -> Options:
-    def plain(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [plain(one) for one in value]
-        return str(value) if isinstance(value, Path) else value
-
-    return {name: plain(value) for name, value in options.items()}
-
-
-def _command(options: Options) -> list[str]:
-    """The command line that repeats this run."""
-    words = ["jaxaudit", "ks"]
-    for name, value in _plain(options).items():
-        flag = f"--{name.replace('_', '-')}"
-        if name == "gray":
-            words.append("--gray" if value else "--color")
-        elif value is True:
-            words.append(flag)
-        elif isinstance(value, list):
-            words += [word for one in value for word in (flag, str(one))]
-        elif value is not None and value is not False:
-            words += [flag, str(value)]
-    return words

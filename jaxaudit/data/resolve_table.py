@@ -68,6 +68,11 @@ def load_table(
     return recode(table, categorical=categorical, numeric=numeric, drop=drop)
 
 
+def table_names() -> tuple[str, ...]:
+    """The names that mean a table."""
+    return _NAMES
+
+
 def _is_path(text: str) -> bool:
     """Whether all of it, an '@' included, is a path and no set's name."""
     return text not in _NAMES and exists(Path(text))

@@ -1,22 +1,24 @@
 """A run on disk: a result that is whole or not there, never over another run.
 
-result.json, confidences.npz    the finished run; who sees the first sees a whole run
-unfinished/                     the work so far of one that was not finished
+result.json and others    the finished run; who sees the first sees a whole run
+unfinished/               the work so far of one that was not finished
 """
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.unfinished import NAME, is_unfinished, make_directories, refuse_in_use, remove_empty
 
-RESULT, ARRAYS = "result.json", "confidences.npz"
+RESULT = "result.json"
+OTHERS = {"confidences.npz", "records.csv", "records.parquet", "outputs.npz"}
+"""What commands put beside it."""
 
 
 def claim(directory: Path) -> None:
@@ -53,35 +55,47 @@ def refuse_taken(directory: Path) -> None:
         raise InputError(f"--out {directory} cannot be written: {place} is not writable; name a directory elsewhere.")
 
 
-def write(directory: Path, result: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes `result.json` and `confidences.npz` into `directory` and removes the unfinished work there.
+def write(directory: Path, result: Mapping[str, Any], files: Mapping[str, Callable[[IO[bytes]], None]]) -> None:
+    """Writes `result.json` and the other files into `directory` and removes the unfinished work there.
 
-    Both are written beside that work and then moved to their place, `result.json` last. Where that fails, nothing is
+    All are written beside that work and then moved to their place, `result.json` last. Where that fails, nothing is
     left but the work.
+
+    Args:
+        directory: as `claim` wants it.
+        result: for `result.json`.
+        files: names, and what writes each into an open file.
     """
     refuse_taken(directory)
     directory = directory.resolve()
     work = directory / NAME
     made = make_directories(work)
-    drafts = {name: work / f".writing-{name}" for name in (ARRAYS, RESULT)}
+    drafts = {name: work / f".writing-{name}" for name in (*files, RESULT)}
     try:
         drafts[RESULT].write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        with drafts[ARRAYS].open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        for name, save in files.items():
+            with drafts[name].open("wb") as file:
+                save(file)
         for name, draft in drafts.items():
             os.replace(draft, directory / name)
     except BaseException:
-        for path in (*drafts.values(), *([] if (directory / RESULT).exists() else [directory / ARRAYS])):
+        placed = [] if (directory / RESULT).exists() else [directory / name for name in files]
+        for path in (*drafts.values(), *placed):
             path.unlink(missing_ok=True)
         remove_empty(made)
         raise
     shutil.rmtree(work, ignore_errors=True)
 
 
+def arrays(named: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
+    """Writes arrays as a compressed .npz."""
+    return lambda file: np.savez_compressed(file, allow_pickle=False, **named)
+
+
 def _is_free(directory: Path) -> bool:
-    """Whether it is empty or holds unfinished work alone; a run killed at its very end left its arrays, too."""
+    """Whether it is empty or holds unfinished work alone; a run killed at its very end left the other files, too."""
     names = {path.name for path in directory.iterdir()}
-    return not names or (names <= {NAME, ARRAYS} and NAME in names and is_unfinished(directory / NAME))
+    return not names or (names <= {NAME, *OTHERS} and NAME in names and is_unfinished(directory / NAME))
 
 
 def _existing(directory: Path) -> Path:

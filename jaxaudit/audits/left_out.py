@@ -1,0 +1,126 @@
+"""What models say of records they were trained with, and without: refitted, or known in closed form."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.ensemble import Progress, fit_many, log_probs_many, measure_width
+from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
+from jaxaudit.membership import everyone, leave_one_out
+
+MEMBERSHIP_BYTES = 1 << 26
+"""Models are trained in slabs whose membership is at most this large, so memory does not grow with their number."""
+
+
+def leave_out(
+    key: Key[Array, ""],
+    examples: Examples,
+    learner: Learner,
+    records: Int[np.ndarray, " records"],
+    *,
+    width: int | None = None,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+) -> LeftOut:
+    """Log-probabilities, nats, at each of `records` of A(T) and of A(T without that record), all with one key.
+
+    A(T) is trained in the same compiled program as the models it is compared with, since another one would round
+    otherwise, and training amplifies that. Memory is bounded by a slab of models, not by the number of records.
+    """
+    if isinstance(learner, LeavesOneOut):
+        return learner.leave_one_out(key, examples.inputs, examples.labels, records)
+    inputs, labels, n = examples.inputs, examples.labels, len(examples)
+    width = min(width or settle_width(key, examples, learner, len(records)), len(records))
+    slab = max(1, MEMBERSHIP_BYTES // n // width) * width
+    # Whole chunks only: one that is narrower would be another program.
+    padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % width)])
+    slabs = [padded[start : start + slab] for start in range(0, len(padded), slab)]
+    copies = max(width - 1, 1)
+    total, done = len(padded) + 1 + copies, 0
+
+    def fit(rows: np.ndarray, then: Any) -> np.ndarray:
+        nonlocal done
+        keys, start = jnp.repeat(key[None], len(rows)), done
+
+        def report(at: int, of: int) -> None:
+            if progress is not None:
+                # In thousandths of a model.
+                progress(round(1000 * (start + len(rows) * at / max(of, 1))), 1000 * total)
+
+        outputs = fit_many(
+            keys, rows, inputs, labels, learner, width=width, then=then, progress=report, checkpoints=checkpoints
+        )
+        done += len(rows)
+        return outputs
+
+    # With a row that leaves a record out, steps are the same program in which records of weight 0 change nothing.
+    whole = np.concatenate([leave_one_out(records[:1], n), everyone(n).repeat(copies, axis=0)])
+    with_record = fit(whole, partial(_everywhere, learner, inputs[records]))[1]
+    without_record = [fit(leave_one_out(left, n), partial(_own, learner, inputs, left)) for left in slabs]
+    return LeftOut(with_record, np.concatenate(without_record)[: len(records)])
+
+
+def settle_width(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
+    """The width at which so many leave-one-out models train fastest, by a measurement; see `measure_width`."""
+    n = len(examples)
+    some = leave_one_out(np.arange(max(1, min(models, n, MEMBERSHIP_BYTES // n))), n)
+    keys = jnp.repeat(key[None], len(some))
+    return measure_width(keys, some, examples.inputs, examples.labels, learner).width
+
+
+def outputs_of_seeds(
+    keys: Key[Array, " seeds"],
+    examples: Examples,
+    learner: Learner,
+    records: Int[np.ndarray, " records"],
+    *,
+    width: int | None = None,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+) -> Float[np.ndarray, "seeds records classes"]:
+    """Log-probabilities, nats, at `records` of models trained on all examples, each with its own key."""
+    rows = everyone(len(examples)).repeat(len(keys), axis=0)
+    then = partial(_everywhere, learner, examples.inputs[records])
+    return fit_many(
+        *(keys, rows, examples.inputs, examples.labels, learner),
+        width=width and min(width, len(keys)),
+        then=then,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+
+
+def uses_key(learner: Learner, examples: Examples) -> bool:
+    """Whether what the learner makes of its training set can depend on the key, found by following its program."""
+    shapes = [
+        jax.eval_shape(jax.random.key, 1),
+        jax.ShapeDtypeStruct(examples.inputs.shape, jnp.float32),
+        jax.ShapeDtypeStruct(examples.labels.shape, jnp.int32),
+        jax.ShapeDtypeStruct(examples.labels.shape, jnp.float32),
+    ]
+    jaxpr = jax.make_jaxpr(learner.fit)(*shapes).jaxpr
+    key = jaxpr.invars[0]
+    # By identity: a literal has no hash.
+    return any(variable is key for equation in jaxpr.eqns for variable in equation.invars) or any(
+        variable is key for variable in jaxpr.outvars
+    )
+
+
+def _everywhere(learner: Learner, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    return log_probs_many(learner, params, asked)
+
+
+def _own(learner: Learner, inputs: np.ndarray, left: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    """What each model says of the record it was trained without."""
+    return np.asarray(_log_probs_each(learner, params, inputs[left[models]]))
+
+
+@partial(jax.jit, static_argnames="learner")
+def _log_probs_each(learner: Learner, params: Any, own: Array) -> Array:
+    return jax.vmap(lambda one, record: learner.log_probs(one, record[None])[0])(params, own)

@@ -1,0 +1,102 @@
+"""From the words on the command line to a training set and the learner that makes a classifier of it."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.recipe import make_optimizer, parse_hidden
+from jaxaudit.data import Column, Examples, Table, binary, category_counts, coded, describe_table, load, load_table
+from jaxaudit.data.resolve_table import table_names
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner, logistic_regression, naive_bayes, nearest_neighbours, network, random_trees
+
+Options = dict[str, Any]
+
+DEFAULT_DATA = "breast-cancer"
+COLUMNS_SHOWN = 40
+
+
+class Classifier(NamedTuple):
+    """A training set, in the form its learner wants, and the learner."""
+
+    examples: Examples
+    learner: Learner
+
+
+def read_table(options: Options) -> Table:
+    """The table that `--data` or `--csv` means; a set of images or other arrays becomes a table of numbers.
+
+    Raises:
+        InputError: both or neither make sense, and what reading them raises.
+    """
+    choice: dict[str, Any] = {name: options[name] or () for name in ("categorical", "numeric", "drop")}
+    if options["csv"] is not None:
+        if options["data"] is not None:
+            raise InputError("--data and --csv both name the training set; give one of them.")
+        return load_table(f"{options['csv']}", label=options["label"], **choice, data_dir=options["data_dir"])
+    if options["label"] is not None:
+        raise InputError("--label names a column of --csv; the sets of --data have labels of their own.")
+    name = options["data"] or DEFAULT_DATA
+    if name.partition("@")[0] in table_names():
+        return load_table(name, **choice, data_dir=options["data_dir"])
+    if any(choice.values()):
+        raise InputError(f"--categorical, --numeric and --drop choose columns, and {name} is no table ({_tables()}).")
+    return _flattened(load(name, data_dir=options["data_dir"]))
+
+
+def describe(table: Table, *, columns: bool) -> None:
+    """Says on stderr what stands in the table, with `columns` a line a column: its kind, as found or chosen."""
+    say(f"{table.name}: {len(table):,} records, {len(table.columns)} columns, {len(table.class_names)} classes")
+    if columns:
+        summaries = describe_table(table)
+        for summary in summaries[:COLUMNS_SHOWN]:
+            say(f"  {summary}")
+        if len(summaries) > COLUMNS_SHOWN:
+            say(f"  and {len(summaries) - COLUMNS_SHOWN} more columns")
+    for note in table.notes:
+        say(f"  note: {note}")
+
+
+def make_classifier(options: Options, table: Table) -> Classifier:
+    """The learner that the options mean, and the table as it wants it.
+
+    Raises:
+        InputError: an option is out of range for this table.
+    """
+    name, classes = str(options["learner"]), len(table.class_names)
+    if name in ("nb", "trees"):
+        counts = category_counts(table)
+        if name == "nb":
+            return Classifier(coded(table), naive_bayes(counts, classes, smoothing=options["smoothing"]))
+        trees = random_trees(
+            counts, classes, trees=options["trees"], depth=options["depth"], smoothing=options["smoothing"]
+        )
+        return Classifier(coded(table), trees)
+    if name == "knn":
+        learner = nearest_neighbours(classes, neighbours=options["neighbours"], smoothing=options["smoothing"])
+        return Classifier(binary(table, pair_as_one=False), learner)
+    examples = binary(table)
+    inputs = examples.inputs.shape[1]
+    if name == "lr":
+        return Classifier(examples, logistic_regression(inputs, classes, l2=options["penalty"]))
+    from jaxaudit.models import MLP
+
+    factory = partial(MLP, hidden=parse_hidden(options["hidden"]), activation=jnp.tanh)
+    optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
+    batch_size = min(options["batch_size"], len(examples))
+    epochs = options["epochs"]
+    learner = network(factory, (inputs,), classes, optimizer=optimizer, epochs=epochs, batch_size=batch_size)
+    return Classifier(examples, learner)
+
+
+def _flattened(examples: Examples) -> Table:
+    values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
+    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
+    return Table(values, columns, examples.labels, examples.class_names, examples.name)
+
+
+def _tables() -> str:
+    return ", ".join(table_names())

@@ -1,0 +1,125 @@
+"""`jaxaudit pdtp`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
+
+import enum
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jaxaudit.cli import classifier_options as shared
+
+if TYPE_CHECKING:
+    from jaxaudit.cli.pdtp_run import Answer
+
+OUTPUT_OPTIONS = ("as_json", "out", "fail_on", "top")
+
+
+class FailOn(enum.StrEnum):
+    """Verdicts a caller may want a status for."""
+
+    do_not_publish = "do-not-publish"
+    inconclusive = "inconclusive"
+
+
+def pdtp(
+    data: shared.Data = None,
+    csv: shared.Csv = None,
+    label: shared.Label = None,
+    categorical: shared.Categorical = None,
+    numeric: shared.Numeric = None,
+    drop: shared.Drop = None,
+    data_dir: shared.DataDir = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=3, help="Train on so many records, drawn at random. [default: all]", rich_help_panel="Data"),
+    ] = None,
+    learner: shared.Learner = shared.LearnerName.nn,
+    hidden: shared.Hidden = "64",
+    epochs: shared.Epochs = 100,
+    batch_size: shared.BatchSize = 32,
+    learning_rate: shared.LearningRate = 0.01,
+    optimizer: shared.OptimizerName = shared.Optimizer.sgd,
+    smoothing: shared.Smoothing = 1.0,
+    penalty: shared.Penalty = 1.0,
+    trees: shared.Trees = 10,
+    depth: shared.Depth = 6,
+    neighbours: shared.Neighbours = 5,
+    width: shared.Width = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Measure so many records, drawn at random. [default: all]", rich_help_panel=shared.AUDIT
+        ),
+    ] = None,
+    bins: shared.Bins = 100,
+    measurements: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Measure so many times with other seeds; take the mean.", rich_help_panel=shared.AUDIT
+        ),
+    ] = 1,
+    floor_seeds: Annotated[
+        int, typer.Option(min=2, help="Models of all records for the seed floor.", rich_help_panel=shared.AUDIT)
+    ] = 5,
+    reduce: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Remove the riskiest record and measure all others anew, so many times.",
+            rich_help_panel=shared.AUDIT,
+        ),
+    ] = 0,
+    seed: shared.Seed = 7,
+    top: Annotated[
+        int, typer.Option(min=0, help="Show so many of the riskiest records.", rich_help_panel=shared.OUTPUT)
+    ] = 10,
+    as_json: shared.AsJson = False,
+    out: shared.Out = None,
+    fail_on: Annotated[
+        list[FailOn] | None,
+        typer.Option(help="Exit with status 3 on this verdict. Repeatable.", rich_help_panel=shared.OUTPUT),
+    ] = None,
+) -> None:
+    """May this classifier be published? (Long, Bindschaedler & Gunter 2017)
+
+    Trains the classifier with and without each record and measures how far that moves what it says of the record: its
+    PDTP, in nats. Above 1 for any record, the classifier should not be published. The seed floor beside each number is
+    what another seed alone would have moved.
+
+    Examples:
+
+    `jaxaudit pdtp` (breast cancer data that come with the package, a neural network, less than a minute)
+
+    `jaxaudit pdtp --data adult --sample 1000 --learner nb`
+
+    `jaxaudit pdtp --csv people.csv --label income --learner lr --json`
+
+    `jaxaudit pdtp --data acs --learner nb --reduce 10`
+    """
+    given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
+    from jaxaudit.cli.work import lasting_work
+
+    with lasting_work(out) as begin:
+        from jaxaudit.cli.pdtp_run import run, save
+        from jaxaudit.report.pdtp_json import verdict
+
+        answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
+        try:
+            if out is not None:
+                save(out, answer)
+        finally:
+            # Whatever becomes of the directory, the work is not lost.
+            _show(answer, top, as_json)
+    if {choice.replace("-", " ") for choice in fail_on or ()} & {verdict(answer.audit)}:
+        raise typer.Exit(3)
+
+
+def _show(answer: "Answer", top: int, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(answer.json(), allow_nan=False), flush=True)
+        return
+    from rich.console import Console
+
+    from jaxaudit.report.pdtp_table import pdtp_table
+
+    Console().print(pdtp_table(answer.audit, answer.reduction, answer.class_names, top))

@@ -1,0 +1,137 @@
+"""What `jaxaudit pdtp` does between its options and its result."""
+
+import datetime
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxaudit.audits.left_out import settle_width
+from jaxaudit.audits.pdtp import PDTPAudit, Reduction, audit_pdtp, reduce_pdtp
+from jaxaudit.cli.classifier import describe, make_classifier, read_table
+from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.work import Begin
+from jaxaudit.data import Table
+from jaxaudit.errors import InputError
+from jaxaudit.learners import LeavesOneOut
+from jaxaudit.report.identity import run_identity
+from jaxaudit.report.pdtp_json import pdtp_json
+from jaxaudit.report.pdtp_records import write_csv, write_parquet
+from jaxaudit.report.provenance import describe_machine
+from jaxaudit.report.run_directory import write
+
+
+class Answer(NamedTuple):
+    """What the command found.
+
+    Attributes:
+        audit: of every measured record.
+        reduction: what `--reduce` did, if asked.
+        class_names: in label order.
+        provenance: what repeats the run.
+    """
+
+    audit: PDTPAudit
+    reduction: Reduction | None
+    class_names: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    def json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return pdtp_json(*self)
+
+
+def run(options: Options, begin: Begin) -> Answer:
+    """The answer of `jaxaudit pdtp` with these options; see `lasting_work` for `begin`."""
+    started = time.time()
+    if options["reduce"] and options["records"] is not None:
+        raise InputError("--reduce measures all that remain after each removal; leave out --records.")
+    whole = read_table(options)
+    describe(whole, columns=options["csv"] is not None)
+    generator = np.random.default_rng(options["seed"])
+    drawn = _draw(generator, len(whole), options["sample"], f"--sample {options['sample']}", whole.name)
+    table = whole if drawn is None else whole.take(drawn)
+    measured = _draw(generator, len(table), options["records"], f"--records {options['records']}", table.name)
+    examples, learner = make_classifier(options, table)
+    key = jax.random.key(options["seed"])
+    count = len(table) if measured is None else len(measured)
+    work = {**plain(options), "shape": examples.inputs.shape}
+    if options["width"] is None and not isinstance(learner, LeavesOneOut):
+        options["width"] = recall_width(work)
+        if options["width"] is None:
+            options["width"] = settle_width(key, examples, learner, count)
+            remember_width(work, options["width"])
+    rounds = options["measurements"] + options["reduce"]
+    line = f"{count:,} records, {options['learner']}, on {jax.default_backend()}"
+    identity = run_identity("pdtp", _settled(options), {"table": table.content_hash}, {})
+    checkpoints = begin(identity, rounds * count, line)
+    how: dict[str, Any] = {"bins": options["bins"], "width": options["width"], "checkpoints": checkpoints}
+    with progress_on_stderr("measuring") as progress:
+        audit = audit_pdtp(
+            key,
+            examples,
+            learner,
+            records=measured,
+            measurements=options["measurements"],
+            seeds=options["floor_seeds"],
+            progress=progress,
+            **how,
+        )
+    reduction = None
+    if options["reduce"]:
+        with progress_on_stderr("reducing") as progress:
+            reduction = reduce_pdtp(key, examples, learner, options["reduce"], progress=progress, **how)
+    if drawn is not None:
+        # Records are known by their place in what the person gave.
+        audit = audit._replace(records=drawn[audit.records])
+        reduction = reduction and reduction._replace(removed=drawn[reduction.removed])
+    return Answer(audit, reduction, table.class_names, _provenance(options, whole, table, started))
+
+
+def save(directory: Path, answer: Answer) -> None:
+    """Writes the run directory: the JSON result, and a row a record as CSV and as Parquet."""
+    files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}
+    files["records.parquet"] = partial(write_parquet, answer.audit, answer.class_names)
+    write(directory, answer.json(), files)
+    say(f"written: {directory}/result.json, records.csv and records.parquet")
+
+
+def _draw(generator: np.random.Generator, records: int, count: int | None, option: str, name: str) -> Any:
+    """So many distinct places of `records`, in ascending order; None for all."""
+    if count is None:
+        return None
+    if count > records:
+        raise InputError(f"{option} asks for more than the {records:,} records of {name}; leave it out to take all.")
+    return np.sort(generator.choice(records, count, replace=False))
+
+
+def _settled(options: Options) -> Options:
+    """The options that decide a number; where the data lie does not."""
+    return {name: value for name, value in plain(options).items() if name not in ("data_dir", "csv", "data")}
+
+
+def _provenance(options: Options, whole: Table, table: Table, started: float) -> dict[str, Any]:
+    return {
+        **describe_machine(),
+        "command": command_line("pdtp", options),
+        "directory": str(Path.cwd()),
+        "seed": options["seed"],
+        "options": plain(options),
+        "data": {
+            "name": whole.name,
+            "records": len(whole),
+            "columns": [column.name for column in whole.columns],
+            "classes": list(whole.class_names),
+            "notes": list(whole.notes),
+            "content_hash": whole.content_hash,
+            "training_records": len(table),
+            "training_content_hash": table.content_hash,
+        },
+        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.time() - started, 1),
+    }

@@ -1,0 +1,105 @@
+"""The `pdtp` answer as one JSON object; its shape is fixed by `pdtp.schema.json` beside this file."""
+
+import math
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from jaxaudit.audits.pdtp import PDTPAudit, Reduction
+
+SCHEMA = "jaxaudit.pdtp/1"
+MOST_RECORDS = 100_000
+QUANTILES = (0.5, 0.9, 0.99)
+
+
+def verdict(audit: PDTPAudit) -> str:
+    """`publish`, `do not publish`, or `inconclusive`, by the DTP-1 rule."""
+    return {True: "publish", False: "do not publish", None: "inconclusive"}[audit.publish]
+
+
+def because(audit: PDTPAudit) -> str:
+    """Why, in a sentence."""
+    measured = f"{len(audit.records):,} of {audit.examples:,} records"
+    risky = int((audit.values > 1).sum())
+    if audit.publish is False:
+        plural = "record has a PDTP" if risky == 1 else "records have a PDTP"
+        return f"{risky:,} {plural} above 1 (DTP-1 rule)"
+    if audit.publish is None:
+        return f"no PDTP is above 1, but only {measured} were measured"
+    return "no record has a PDTP above 1 (DTP-1 rule); a record may still show in outputs on other inputs"
+
+
+def pdtp_json(
+    audit: PDTPAudit, reduction: Reduction | None, class_names: tuple[str, ...], provenance: dict[str, Any]
+) -> dict[str, Any]:
+    """The object `jaxaudit pdtp --json` prints; an infinite PDTP, which JSON cannot hold, is the text `infinity`.
+
+    `records` is in the order of the table and complete up to `MOST_RECORDS`, beyond that the riskiest so many.
+    """
+    whole = audit
+    if len(audit.records) > MOST_RECORDS:
+        audit = _riskiest(audit)
+    columns = zip(
+        audit.records.tolist(),
+        audit.values.tolist(),
+        audit.exact.tolist(),
+        audit.floor.mean.tolist(),
+        audit.floor.largest.tolist(),
+        audit.classes.tolist(),
+        audit.directions.tolist(),
+        audit.duplicates.tolist(),
+        audit.only_member.tolist(),
+        strict=True,
+    )
+    return {
+        "schema": SCHEMA,
+        "max_pdtp": _number(whole.max_pdtp),
+        "publish": whole.publish,
+        "verdict": verdict(whole),
+        "because": because(whole),
+        "seed_floor": {
+            "seeded": whole.seeded,
+            "mean": _number(np.mean(whole.floor.mean)),
+            "max": _number(np.max(whole.floor.largest)),
+            "above": whole.above_floor,
+        },
+        "quantiles": {f"{share:g}": _number(np.quantile(whole.values, share)) for share in QUANTILES},
+        "above_1": int((whole.values > 1).sum()),
+        "above_1_without_bins": int((whole.exact > 1).sum()),
+        "records_measured": len(whole.records),
+        "train_accuracy": whole.train_accuracy,
+        "records": [
+            {
+                "index": index,
+                "pdtp": _number(value),
+                "exact_pdtp": _number(exact),
+                "seed_floor": _number(floor),
+                "seed_floor_max": _number(floor_max),
+                "class": class_names[place],
+                "direction": direction,
+                "duplicates": copies,
+                "only_member_of_its_class": alone,
+            }
+            for index, value, exact, floor, floor_max, place, direction, copies, alone in columns
+        ],
+        "reduction": reduction
+        and {"removed": reduction.removed.tolist(), "max_pdtp": [_number(value) for value in reduction.max_pdtp]},
+        "provenance": provenance,
+    }
+
+
+def _riskiest(audit: PDTPAudit) -> PDTPAudit:
+    kept = np.sort(np.argsort(-audit.values, kind="stable")[:MOST_RECORDS])
+    rows = {name: getattr(audit, name)[kept] for name in ("records", "values", "exact", "classes", "directions")}
+    rows |= {name: getattr(audit, name)[kept] for name in ("duplicates", "only_member")}
+    return audit._replace(**rows, floor=type(audit.floor)(*(values[kept] for values in audit.floor)))
+
+
+def pdtp_schema() -> str:
+    """The JSON Schema of that object, as text."""
+    return (files("jaxaudit.report") / "pdtp.schema.json").read_text(encoding="utf-8")
+
+
+def _number(value: Any) -> float | str:
+    return "infinity" if math.isinf(value) else float(value)

@@ -11,7 +11,7 @@ import pytest
 from jaxaudit.cli.work import Begin, Interrupted, lasting_work
 from jaxaudit.ensemble.checkpoint import write_chunk
 from jaxaudit.errors import InputError
-from jaxaudit.report.run_directory import write
+from jaxaudit.report.run_directory import arrays, write
 from jaxaudit.report.unfinished import NAME, open_unfinished
 
 SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
@@ -89,7 +89,7 @@ def test_an_interrupt_before_anything_began(capsys: Any):
 def test_a_result_that_was_written_stays():
     with lasting_work(Path("run")) as begin:
         train(begin(SELF, 9, "training"), 3)
-        write(Path("run"), {}, {})
+        write(Path("run"), {}, {"confidences.npz": arrays({})})
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
 
 
@@ -101,7 +101,7 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
         with lasting_work(Path("run")) as begin, monkeypatch.context() as patch:
             train(begin(SELF, 9, "training"), 3)
             patch.setattr("numpy.savez_compressed", full)
-            write(Path("run"), {}, {})
+            write(Path("run"), {}, {"confidences.npz": arrays({})})
 
     with pytest.raises(OSError, match="disk full"):
         run()
@@ -149,7 +149,7 @@ def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
 
 def test_a_directory_that_was_taken_while_data_were_read():
     with lasting_work(Path("run")) as begin:
-        write(Path("run"), {}, {})
+        write(Path("run"), {}, {"confidences.npz": arrays({})})
         with pytest.raises(InputError, match=r"^--out run already holds another run; name a new directory"):
             begin(SELF, 9, "training")
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]

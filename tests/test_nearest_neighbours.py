@@ -21,7 +21,7 @@ from jaxaudit.learners.nearest_neighbours import BLOCK, FAR, nearest, squared_di
 
 KEY = jax.random.key(6)
 CLASSES, RECORDS = 3, 12
-LEARNER = nearest_neighbours(CLASSES, neighbours=3)
+LEARNER = nearest_neighbours(CLASSES, neighbours=3, smoothing=1.0)
 BARE = nearest_neighbours(CLASSES, neighbours=3, smoothing=0.0)
 MODULE = importlib.import_module("jaxaudit.learners.nearest_neighbours")
 
@@ -215,6 +215,15 @@ def test_a_class_that_loses_its_last_member_keeps_its_smoothing():
     assert bare.without_record[0, 2] == -np.inf
 
 
+@pytest.mark.parametrize("smoothing", [0.01, 1.0])
+def test_smoothing_bounds_what_a_record_can_move(smoothing):
+    learner, queries = nearest_neighbours(CLASSES, neighbours=3, smoothing=smoothing), people(60, seed=1)[0]
+    everyone, *others = np.concatenate([np.ones((1, RECORDS)), 1 - np.eye(RECORDS)]).astype(np.float32)
+    before = said(learner, INPUTS, LABELS, everyone, queries)
+    moved = [np.abs(before - said(learner, INPUTS, LABELS, weights, queries)).max() for weights in others]
+    np.testing.assert_allclose(max(moved), np.log(1 + 1 / smoothing), rtol=1e-6)
+
+
 def test_the_papers_counter_example_hides_at_the_record_and_tells_elsewhere():
     """Section 6.3: t at 0.4 and its nearest have one class; another input's nearest is t, its next of another class."""
     one_neighbour = nearest_neighbours(2, neighbours=1, smoothing=0.0)
@@ -244,8 +253,8 @@ def test_inputs_outside_the_unit_interval_are_never_answered(bad):
 
 def test_what_nearest_neighbours_are():
     assert isinstance(LEARNER, LeavesOneOut)
-    assert nearest_neighbours(CLASSES, neighbours=3) == LEARNER != BARE
-    assert hash(nearest_neighbours(CLASSES, neighbours=3)) == hash(LEARNER)
+    assert nearest_neighbours(CLASSES, neighbours=3, smoothing=1.0) == LEARNER != BARE
+    assert hash(nearest_neighbours(CLASSES, neighbours=3, smoothing=1.0)) == hash(LEARNER)
 
 
 def test_images_are_neighbours_by_their_pixels():
@@ -267,7 +276,7 @@ def test_impossible_numbers_are_refused(classes, neighbours):
 
 @pytest.mark.parametrize("smoothing", [-1.0, np.inf, np.nan])
 def test_impossible_smoothing_is_refused(smoothing):
-    with pytest.raises(InputError, match=f"^smoothing must be 0 or more, got {smoothing}; 1 keeps every"):
+    with pytest.raises(InputError, match=f"^smoothing must be 0 or more, got {smoothing}; any above 0"):
         nearest_neighbours(2, neighbours=1, smoothing=float(smoothing))
 
 

@@ -237,6 +237,15 @@ def test_a_class_that_loses_its_last_member_keeps_its_smoothing():
     assert bare.without_record[0, 2] == -np.inf or np.allclose(bare.without_record, -np.log(CLASSES))
 
 
+@pytest.mark.parametrize("aggregate", [geometric_mean, unnormalised_geometric_mean, arithmetic_mean])
+@pytest.mark.parametrize("smoothing", [0.1, 1.0])
+def test_smoothing_bounds_what_a_record_can_move(smoothing, aggregate):
+    one = random_trees(COUNTS, CLASSES, trees=TREES, depth=DEPTH, smoothing=smoothing, aggregate=aggregate)
+    told = one.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS))
+    moved = np.abs(told.with_record - told.without_record).max()
+    assert np.log(1 + 1 / smoothing) / 4 < moved <= np.log(1 + 1 / smoothing) + 1e-12
+
+
 def test_the_other_class_of_three_records_gains_by_three_halves():
     """The counter-example to proposition 6.8's 4/3, at the record's own input, where only its class may matter."""
     bare = random_trees((2,), 2, trees=3, depth=1, smoothing=0.0, aggregate=unnormalised_geometric_mean)

@@ -191,8 +191,9 @@ def random_trees(
         smoothing: added to every count of a leaf (1 is Laplace's). With 0, probabilities may be 0.
         aggregate: `geometric_mean`, `unnormalised_geometric_mean` or `arithmetic_mean`.
 
-    Guarantees: two fits with one key have the same splits, whatever their records. Counts are exact up to 16,777,216
-    records a leaf and class.
+    Guarantees: two fits with one key have the same splits, whatever their records. No record moves any output by more
+    than log(1 + 1 / smoothing) nats, log 2 with the default: Laplace's smoothing passes the DTP-1 rule by construction.
+    Counts are exact up to 16,777,216 records a leaf and class.
 
     Raises:
         InputError: where there is no column, a class too few, no tree, a depth outside 1 to 16, or a negative number.

@@ -5,20 +5,24 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 
-def help_section() -> str:
-    """What `jaxaudit ks --help` prints on a terminal of 100 columns."""
-    return f"```text\n{_run(['ks', '--help'])}\n```"
+COMMANDS = ("ks", "pdtp", "attack")
 
 
-def session_section() -> str:
-    """What `jaxaudit ks` prints, on stdout, on this machine."""
-    return f"```text\n$ jaxaudit ks\n{_run(['ks'])}\n```"
+def help_section(command: str) -> str:
+    """What `jaxaudit COMMAND --help` prints on a terminal of 100 columns."""
+    return f"```text\n{_run([command, '--help'])}\n```"
+
+
+def session_section(*words: str) -> str:
+    """What `jaxaudit WORDS` prints, on stdout, on this machine."""
+    return f"```text\n$ jaxaudit {' '.join(words)}\n{_run(list(words))}\n```"
 
 
 def headline_section() -> str:
@@ -57,7 +61,9 @@ def section(text: str, name: str) -> str:
 def main() -> None:
     """Writes every section anew."""
     text = README.read_text(encoding="utf-8")
-    for name, write in (("help", help_section), ("session", session_section), ("headline", headline_section)):
+    sections = {f"{command} help": partial(help_section, command) for command in COMMANDS}
+    sections |= {f"{command} session": partial(session_section, command) for command in COMMANDS}
+    for name, write in {**sections, "headline": headline_section}.items():
         old, new = section(text, name), write()
         between = f"<!-- {name} -->\n{old}\n" if old else f"<!-- {name} -->\n"
         text = text.replace(f"{between}<!-- /{name} -->", f"<!-- {name} -->\n{new}\n<!-- /{name} -->")

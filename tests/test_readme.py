@@ -5,12 +5,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import readme_sections as sections
 
 
-def test_help_is_up_to_date():
-    shown = sections.section(sections.README.read_text(encoding="utf-8"), "help")
-    assert shown == sections.help_section(), "run python tests/readme_sections.py"
+@pytest.mark.parametrize("command", sections.COMMANDS)
+def test_help_is_up_to_date(command):
+    shown = sections.section(sections.README.read_text(encoding="utf-8"), f"{command} help")
+    assert shown == sections.help_section(command), "run python tests/readme_sections.py"
 
 
 def test_headline_is_up_to_date():

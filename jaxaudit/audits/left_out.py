@@ -42,7 +42,7 @@ def leave_out(
     padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % width)])
     slabs = [padded[start : start + slab] for start in range(0, len(padded), slab)]
     copies = max(width - 1, 1)
-    total, done = len(padded) + 1 + copies, 0
+    total, done = models_trained(len(records), width), 0
 
     def fit(rows: np.ndarray, then: Any) -> np.ndarray:
         nonlocal done
@@ -64,6 +64,16 @@ def leave_out(
     with_record = fit(whole, partial(_everywhere, learner, inputs[records]))[1]
     without_record = [fit(leave_one_out(left, n), partial(_own, learner, inputs, left)) for left in slabs]
     return LeftOut(with_record, np.concatenate(without_record)[: len(records)])
+
+
+def models_trained(records: int, width: int) -> int:
+    """How many models `leave_out` trains for so many records: whole chunks, of which one is for A(T).
+
+    >>> models_trained(10, 4)
+    16
+    """
+    width = min(width, records)
+    return -(-records // width) * width + 1 + max(width - 1, 1)
 
 
 def settle_width(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:

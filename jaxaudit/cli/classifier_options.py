@@ -68,7 +68,9 @@ OptimizerName = Annotated[
 Smoothing = Annotated[
     float, typer.Option(min=0, help="nb, trees, knn: added to every count.", rich_help_panel=CLASSIFIER)
 ]
-Penalty = Annotated[float, typer.Option(help="lr: half the weight of the squared coefficients, 1 / C.", rich_help_panel=CLASSIFIER)]
+Penalty = Annotated[
+    float, typer.Option(help="lr: half the weight of the squared coefficients, 1 / C.", rich_help_panel=CLASSIFIER)
+]
 Trees = Annotated[int, typer.Option(min=1, help="trees: how many.", rich_help_panel=CLASSIFIER)]
 Depth = Annotated[int, typer.Option(min=1, max=20, help="trees: splits from root to leaf.", rich_help_panel=CLASSIFIER)]
 Neighbours = Annotated[int, typer.Option(min=1, help="knn: how many are asked.", rich_help_panel=CLASSIFIER)]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxaudit.audits.left_out import settle_width
+from jaxaudit.audits.left_out import models_trained, settle_width
 from jaxaudit.audits.pdtp import PDTPAudit, Reduction, audit_pdtp, reduce_pdtp
 from jaxaudit.cli.classifier import describe, make_classifier, read_table
 from jaxaudit.cli.progress import progress_on_stderr, say
@@ -66,10 +66,14 @@ def run(options: Options, begin: Begin) -> Answer:
         if options["width"] is None:
             options["width"] = settle_width(key, examples, learner, count)
             remember_width(work, options["width"])
-    rounds = options["measurements"] + options["reduce"]
+    models = 0
+    if options["width"] is not None:
+        counts = [count] * options["measurements"]
+        counts += [len(table) - step for step in range(options["reduce"] + 1) if options["reduce"]]
+        models = sum(models_trained(each, options["width"]) for each in counts) + options["floor_seeds"]
     line = f"{count:,} records, {options['learner']}, on {jax.default_backend()}"
     identity = run_identity("pdtp", _settled(options), {"table": table.content_hash}, {})
-    checkpoints = begin(identity, rounds * count, line)
+    checkpoints = begin(identity, models, line)
     how: dict[str, Any] = {"bins": options["bins"], "width": options["width"], "checkpoints": checkpoints}
     with progress_on_stderr("measuring") as progress:
         audit = audit_pdtp(

@@ -64,7 +64,7 @@ def pdtp_json(
             "max": _number(np.max(whole.floor.largest)),
             "above": whole.above_floor,
         },
-        "quantiles": {f"{share:g}": _number(np.quantile(whole.values, share)) for share in QUANTILES},
+        "quantiles": {f"{share:g}": _number(np.quantile(whole.values, share, method="inverted_cdf")) for share in QUANTILES},
         "above_1": int((whole.values > 1).sum()),
         "above_1_without_bins": int((whole.exact > 1).sum()),
         "records_measured": len(whole.records),

@@ -1,0 +1,230 @@
+"""`jaxaudit pdtp` from its words to what it prints, writes, refuses and resumes."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow.parquet
+import pytest
+from cli_runs import content, jaxaudit
+
+from jaxaudit.audits.left_out import models_trained
+from jaxaudit.report.pdtp_json import pdtp_schema
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
+PEOPLE = ("--csv", "people.csv", "--label", "income")
+NETWORK = (*PEOPLE, "--epochs", "5", "--batch-size", "10", "--width", "8")
+
+
+@pytest.fixture(autouse=True)
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`people.csv`: two columns of numbers, two of words, a label that follows from them, one record twice."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(5)
+    rows = []
+    for _ in range(59):
+        age, hours = int(random.integers(18, 80)), round(float(random.uniform(5, 60)), 1)
+        work, sex = random.choice(["private", "state", "?"]), random.choice(["F", "M"])
+        rows.append([age, hours, work, sex, "high" if age + hours + random.normal(0, 15) > 80 else "low"])
+    rows.append(rows[3])
+    write(tmp_path / "people.csv", ["age", "hours", "work", "sex", "income"], rows)
+    return tmp_path
+
+
+def write(path: Path, header: list[str], rows: list[list]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+@pytest.mark.parametrize("learner", ["nn", "nb", "lr", "trees", "knn"])
+def test_every_learner_answers_by_the_schema(learner):
+    words = ("--epochs", "5", "--batch-size", "10", "--width", "8") if learner == "nn" else ()
+    done = jaxaudit("pdtp", *PEOPLE, "--learner", learner, "--json", *words)
+    result = done.result
+    jsonschema.validate(result, json.loads(pdtp_schema()))
+    assert [record["index"] for record in result["records"]] == list(range(60))
+    assert result["max_pdtp"] == max(record["pdtp"] for record in result["records"])
+    assert result["publish"] is (result["max_pdtp"] <= 1)
+    assert result["seed_floor"]["seeded"] is (learner in ("nn", "trees"))
+    assert [record["index"] for record in result["records"] if record["duplicates"] == 2] == [3, 59]
+    assert {record["class"] for record in result["records"]} <= {"high", "low"}
+    assert done.err.count("\n") == 6  # the table, its four columns, what is measured
+
+
+def test_what_was_found_in_the_table_is_said():
+    done = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--categorical", "hours", "--drop", "sex")
+    assert done.code == 0
+    lines = done.err.splitlines()
+    assert lines[0] == "people.csv: 60 records, 3 columns, 2 classes"
+    assert lines[1].startswith("  age: numeric, 1")
+    assert "categories" in lines[2]
+    assert lines[3].startswith("  work: 3 categories (")
+    assert "missing" in lines[3]
+
+
+def test_the_table_for_people():
+    done = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--top", "2", "--reduce", "3")
+    assert done.code == 0
+    assert "May the classifier be published?" in done.out
+    assert "riskiest 2 records" in done.out
+    assert "largest PDTP as the riskiest record is removed" in done.out
+    assert "2 records have exact copies" in done.out
+    assert "its seed floor is 0" in done.out
+    assert jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--top", "0").out.count("riskiest") == 0
+
+
+def test_reduce_is_in_the_result():
+    result = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--reduce", "3", "--json").result
+    assert len(result["reduction"]["max_pdtp"]) == 4
+    assert len(set(result["reduction"]["removed"])) == 3
+    assert result["reduction"]["max_pdtp"][0] == result["max_pdtp"]
+    riskiest = next(record["index"] for record in result["records"] if record["pdtp"] == result["max_pdtp"])
+    assert result["reduction"]["removed"][0] == riskiest
+
+
+def test_a_sample_is_known_by_its_places_in_the_table():
+    result = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--sample", "40", "--records", "9", "--json").result
+    places = [record["index"] for record in result["records"]]
+    assert len(places) == result["records_measured"] == 9
+    assert places == sorted(set(places))
+    assert max(places) > 39
+    assert result["provenance"]["data"]["training_records"] == 40
+    assert result["publish"] in (False, None)
+
+
+def test_a_run_directory_holds_result_and_records():
+    done = jaxaudit("pdtp", *NETWORK, "--out", "run", "--json")
+    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json"]
+    assert json.loads(Path("run/result.json").read_text()) == done.result
+    with open("run/records.csv") as file:
+        rows = list(csv.DictReader(file))
+    for name, convert in (("index", int), ("pdtp", float), ("exact_pdtp", float), ("seed_floor", float)):
+        assert [convert(row[name]) for row in rows] == [record[name] for record in done.result["records"]]
+    assert [row["class"] for row in rows] == [record["class"] for record in done.result["records"]]
+    table = pyarrow.parquet.read_table("run/records.parquet").to_pylist()
+    assert [row["pdtp"] for row in table] == [float(row["pdtp"]) for row in rows]
+
+
+def test_the_recorded_command_repeats_the_run():
+    first = jaxaudit("pdtp", *NETWORK[:-2], "--records", "10", "--json").result
+    second = jaxaudit(*first["provenance"]["command"][1:], "--json").result
+    assert second["records"] == first["records"]
+    assert second["provenance"]["command"] == first["provenance"]["command"]
+    other = jaxaudit(*first["provenance"]["command"][1:], "--seed", "8", "--json").result
+    assert other["records"] != first["records"]
+
+
+def test_a_verdict_changes_the_status_only_when_asked():
+    few = ("pdtp", *PEOPLE, "--learner", "knn", "--smoothing", "5", "--records", "5")
+    assert jaxaudit(*few).code == 0
+    assert jaxaudit(*few, "--json").result["verdict"] == "inconclusive"
+    assert jaxaudit(*few, "--fail-on", "inconclusive").code == 3
+    assert jaxaudit(*few, "--fail-on", "do-not-publish").code == 0
+
+
+def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
+    words = (*NETWORK, "--width", "1", "--epochs", "30", "--batch-size", "1", "--json")
+    whole = jaxaudit("pdtp", *words).result
+    command = [sys.executable, "-m", "jaxaudit", "pdtp", *words, "--out", "run"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        deadline = time.monotonic() + 120
+        while len(list(Path("run/unfinished").glob("chunks/*/*.npz"))) < 5:
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        run.send_signal(signal.SIGKILL)
+        run.communicate()
+    kept = len(list(Path("run/unfinished").glob("chunks/*/*.npz")))
+    total = models_trained(60, 1) + 5
+    assert 5 <= kept < total
+    before = content(Path.cwd())
+    refused = jaxaudit("pdtp", *words, "--epochs", "31", "--out", "run")
+    assert (refused.code, refused.out) == (2, "")
+    assert "made with other options (epochs: 30 there, 31 here)" in refused.err
+    assert content(Path.cwd()) == before
+    done = jaxaudit("pdtp", *words, "--out", "run")
+    assert f"going on: {kept} of {total} models were trained before\n" in done.err
+    assert done.result["records"] == whole["records"]
+    assert done.result["seed_floor"] == whole["seed_floor"]
+    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--csv", "people.csv", "--data", "wine"), "--data and --csv both name the training set; give one of them."),
+        (("--label", "income"), "--label names a column of --csv; the sets of --data have labels of their own."),
+        (
+            ("--data", "digits", "--drop", "x"),
+            "--categorical, --numeric and --drop choose columns, and digits is no table (breast-cancer, wine, adult, "
+            "location, purchase, acs).",
+        ),
+        (
+            (*PEOPLE, "--sample", "61"),
+            "--sample 61 asks for more than the 60 records of people.csv; leave it out to take all.",
+        ),
+        (
+            (*PEOPLE, "--records", "61"),
+            "--records 61 asks for more than the 60 records of people.csv; leave it out to take all.",
+        ),
+        (
+            (*PEOPLE, "--reduce", "2", "--records", "5"),
+            "--reduce measures all that remain after each removal; leave out --records.",
+        ),
+        (
+            (*PEOPLE, "--learner", "nb", "--reduce", "59"),
+            "59 records cannot be removed one at a time from 60: at least 1, and two must remain.",
+        ),
+        ((*PEOPLE, "--drop", "salary"), "salary"),
+        (("--csv", "people.csv", "--label", "incom"), "incom"),
+        (("--csv", "nobody.csv", "--label", "income"), "`nobody.csv` is no file here"),
+        ((*PEOPLE, "--learner", "knn", "--neighbours", "61"), "61"),
+        ((*PEOPLE, "--hidden", "x"), "--hidden x must be whole numbers"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(words, message):
+    before = content(Path.cwd())
+    done = jaxaudit("pdtp", *words, "--out", "run")
+    assert (done.code, done.out) == (2, ""), done
+    assert message in done.err.splitlines()[-1]
+    assert done.err.splitlines()[-1].startswith("Error: ")
+    assert content(Path.cwd()) == before
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "message"),
+    [
+        (["age", "income"], [[30 + i, "low"] for i in range(20)], "class"),
+        (["age", "income"], [[float("inf") if i == 3 else i + 0.5, "lh"[i % 2]] for i in range(20)], "age"),
+        (["age", "age", "income"], [[i, i, "lh"[i % 2]] for i in range(20)], "age"),
+        (["age", "income"], [], "record"),
+    ],
+)
+def test_tables_that_cannot_be_used(header, rows, message):
+    write(Path("bad.csv"), header, rows)
+    done = jaxaudit("pdtp", "--csv", "bad.csv", "--label", "income", "--learner", "nb")
+    assert (done.code, done.out) == (2, ""), done
+    assert message in done.err.splitlines()[-1]
+
+
+def test_a_class_with_one_member_is_measured_and_said():
+    rows = [[i % 7, i % 3, "low" if i else "high"] for i in range(30)]
+    write(Path("rare.csv"), ["a", "b", "income"], rows)
+    words = ("--csv", "rare.csv", "--label", "income", "--numeric", "a", "--categorical", "b")
+    done = jaxaudit("pdtp", *words, "--learner", "nb", "--bins", "0", "--json")
+    (alone,) = [record for record in done.result["records"] if record["only_member_of_its_class"]]
+    assert alone["index"] == 0
+    assert alone["pdtp"] == "infinity"  # without it there is no such class
+    assert done.result["max_pdtp"] == "infinity"
+    assert done.result["publish"] is False
+    shown = jaxaudit("pdtp", *words, "--learner", "nb", "--bins", "0")
+    assert "infinite" in shown.out
+    assert "1 record is the only one of a class" in shown.out

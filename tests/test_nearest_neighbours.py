@@ -141,7 +141,7 @@ def refits(learner, inputs, labels):
     return told[0], told[1:][np.arange(count), np.arange(count)]
 
 
-@pytest.mark.parametrize(("count", "neighbours"), [(40, 4), (12, 11), (12, 12), (1, 1)])
+@pytest.mark.parametrize(("count", "neighbours"), [(40, 4), (12, 12), (1, 1)])
 def test_leave_one_out_is_a_refit_of_everything_and_of_everything_else(count, neighbours):
     learner = nearest_neighbours(CLASSES, neighbours=neighbours)
     inputs, labels = people(count, seed=count)

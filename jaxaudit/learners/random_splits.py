@@ -74,6 +74,12 @@ def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: in
     return jax.tree.map(lambda nodes: nodes[level, first_leaf], above)
 
 
+def draw_forest(key: Key[Array, ""], category_counts: tuple[int, ...], trees: int, depth: int) -> Splits:
+    """The splits of many trees: a smaller forest with the same key is the first trees of a larger one."""
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(trees))
+    return jax.lax.map(lambda tree: draw_splits(tree, category_counts, depth), keys)
+
+
 def _some_go_right(
     words: UInt32[Array, "nodes categories"], possible: Bool[Array, "nodes categories"]
 ) -> Bool[Array, "nodes categories"]:

@@ -18,7 +18,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.counts import log_shares
 from jaxaudit.learners.learner import LeftOut
 from jaxaudit.learners.left_out import check_left_out, in_chunks
-from jaxaudit.learners.random_splits import Splits, draw_splits, leaf_of
+from jaxaudit.learners.random_splits import Splits, draw_forest, leaf_of
 
 DEEPEST = 16
 RECORDS_AT_A_TIME = 1 << 16
@@ -92,7 +92,7 @@ class RandomTrees:
             empty = jnp.zeros((2**self.depth, self.classes), weights.dtype)
             return empty.at[leaf_of(splits, inputs, self.category_counts), labels].add(weights)
 
-        splits = self.splits(key)
+        splits = draw_forest(key, self.category_counts, self.trees, self.depth)
         return Forest(splits, jax.lax.map(count, splits))
 
     def log_probs(self, params: Forest, inputs: Float[Array, "n columns"]) -> Float[Array, "n classes"]:
@@ -134,29 +134,23 @@ class RandomTrees:
             result.without_record[start : start + step] = self._forest_log_probs(there - itself[labels[chosen]])
         return result
 
-    def splits(self, key: Key[Array, ""]) -> Splits:
-        """The splits of all trees: a smaller forest with the same key is the first trees of a larger one."""
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(self.trees))
-        return jax.lax.map(lambda tree: draw_splits(tree, self.category_counts, self.depth), keys)
-
     def _forest_log_probs(self, counts: Any) -> Any:
         with np.errstate(divide="ignore"):
             return self.aggregate(log_shares(counts, self.smoothing))
 
     def _leaves(self, key: Key[Array, ""], inputs: np.ndarray) -> Int[np.ndarray, "trees n"]:
-        splits = _drawn(self, key)
-        chunks = [np.asarray(_reached(self, splits, chunk)) for chunk in in_chunks(inputs, RECORDS_AT_A_TIME)]
-        return np.concatenate(chunks, axis=1)[:, : len(inputs)]
+        splits = _draw_forest(key, self.category_counts, self.trees, self.depth)
+        chunks = in_chunks(inputs, RECORDS_AT_A_TIME)
+        leaves = [np.asarray(_leaves_of(splits, chunk, self.category_counts)) for chunk in chunks]
+        return np.concatenate(leaves, axis=1)[:, : len(inputs)]
 
 
-@partial(jax.jit, static_argnames="learner")
-def _drawn(learner: RandomTrees, key: Array) -> Splits:
-    return learner.splits(key)
+_draw_forest = jax.jit(draw_forest, static_argnums=(1, 2, 3))
 
 
-@partial(jax.jit, static_argnames="learner")
-def _reached(learner: RandomTrees, splits: Splits, inputs: Array) -> Int[Array, "trees n"]:
-    return jax.lax.map(lambda tree: leaf_of(tree, inputs, learner.category_counts), splits)
+@partial(jax.jit, static_argnums=2)
+def _leaves_of(splits: Splits, inputs: Array, category_counts: tuple[int, ...]) -> Int[Array, "trees n"]:
+    return jax.lax.map(lambda tree: leaf_of(tree, inputs, category_counts), splits)
 
 
 def random_trees(
@@ -170,7 +164,8 @@ def random_trees(
 ) -> RandomTrees:
     """The learner of random decision trees.
 
-    A tree is complete, `depth` splits deep, and drawn from the key alone; see `draw_splits`. A leaf that holds n
+    A tree is complete, `depth` splits deep, and drawn from the key alone; see `draw_splits`.
+    A leaf that holds n
     records, n_y of them of class y, says
 
         p_j(y|x) = (n_y + smoothing) / (n + smoothing * classes),    an empty leaf 1 / classes,

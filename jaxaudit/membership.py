@@ -3,6 +3,8 @@
 The one noun of the package. Query, calibration, shadow, leave-one-out and retrained models differ only in their row.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Bool, Int
 
@@ -71,3 +73,67 @@ def bernoulli_halves(generator: np.random.Generator, models: int, examples: int)
     (2, 5)
     """
     return generator.random((models, examples)) < 0.5
+
+
+def halves(generator: np.random.Generator, examples: int) -> Membership:
+    """Two models, each trained on the half that the other is not; of an odd number the second has one record more.
+
+    >>> halves(np.random.default_rng(3), 4).sum(axis=0)
+    array([1, 1, 1, 1])
+    """
+    first = only(generator.choice(examples, examples // 2, replace=False), examples)
+    return np.concatenate([first, ~first])
+
+
+def subsets(generator: np.random.Generator, models: int, size: int, examples: int) -> Membership:
+    """Every model is trained on `size` records, each set of that size equally likely, independently of the others.
+
+    >>> subsets(np.random.default_rng(3), 2, 3, 5).sum(axis=1)
+    array([3, 3])
+    """
+    rows = [only(generator.choice(examples, size, replace=False), examples) for _ in range(models)]
+    return np.concatenate([np.zeros((0, examples), bool), *rows])
+
+
+class WithAndWithout(NamedTuple):
+    """Training sets in pairs that differ by one target record; see `with_and_without`.
+
+    Attributes:
+        membership: rows that serve one target or several.
+        with_target: the row that holds target i, and
+        without_target: the same records less that target.
+        pool: in ascending order, the records in use, and others that make it as long as the call's numbers say.
+    """
+
+    membership: Membership
+    with_target: Int[np.ndarray, " targets"]
+    without_target: Int[np.ndarray, " targets"]
+    pool: Int[np.ndarray, " pool"]
+
+
+def with_and_without(
+    generator: np.random.Generator, targets: Int[np.ndarray, " targets"], size: int, examples: int
+) -> WithAndWithout:
+    """For every target t a set T of `size` records that holds t, and T without t.
+
+    T without t is uniform among the sets of `size` - 1 records other than t. All pairs of one draw come from one
+    permutation of the pool: T without t is its first `size` - 1 records other than t. So they share most of their
+    records, and half of the sets: two rows serve all targets, and each target needs but one more. Within
+    `membership[:, pool]` every row leaves out few records, so that models with one key take the same minibatches.
+
+    >>> pairs = with_and_without(np.random.default_rng(3), np.array([0, 2]), 3, 6)
+    >>> pairs.membership[pairs.with_target].sum(axis=1), pairs.membership[pairs.without_target].sum(axis=1)
+    (array([3, 3]), array([2, 2]))
+    """
+    order = generator.permutation(examples)
+    first, whole = only(order[: size - 1], examples), only(order[:size], examples)
+    held = first[0, targets]
+    own = np.where(held[:, None], whole, first)
+    own[np.arange(len(targets)), targets] = ~held
+    alone = 2 + np.arange(len(targets))
+    pool = order[: min(size + len(targets), examples)]
+    beyond = np.setdiff1d(targets, pool)
+    # Of the records that fill the pool up, those give way that are no targets.
+    idle = np.setdiff1d(pool[size:], targets)
+    pool = np.sort(np.concatenate([np.setdiff1d(pool, idle[: len(beyond)]), beyond]))
+    return WithAndWithout(np.concatenate([first, whole, own]), np.where(held, 1, alone), np.where(held, alone, 0), pool)

@@ -2,10 +2,20 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.membership import bernoulli_halves, everyone, leave_one_out, only, random_subset, without
+from jaxaudit.membership import (
+    bernoulli_halves,
+    everyone,
+    halves,
+    leave_one_out,
+    only,
+    random_subset,
+    subsets,
+    with_and_without,
+    without,
+)
 
 # Two-sided chance that a standard normal lies further out than this: 1e-9.
 SIX_SIGMA = 6.1
@@ -75,8 +85,64 @@ def test_bernoulli_halves_are_fair_and_independent():
     assert abs((signs[1:] * signs[:-1]).sum()) < SIX_SIGMA * np.sqrt(rows.size)
 
 
+@given(st.integers(0, 2**32), st.integers(2, 40))
+def test_halves_split_the_pool(seed, examples):
+    rows = halves(np.random.default_rng(seed), examples)
+    assert np.array_equal(rows[0], ~rows[1])
+    assert rows.sum(axis=1).tolist() == [examples // 2, examples - examples // 2]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 4), st.integers(0, 12), st.integers(12, 30))
+def test_subsets_have_their_size(seed, models, size, examples):
+    rows = subsets(np.random.default_rng(seed), models, size, examples)
+    assert rows.shape == (models, examples)
+    assert (rows.sum(axis=1) == size).all()
+
+
+def test_halves_and_subsets_treat_all_records_alike():
+    # 2,000 draws of half of 10 records: each is taken 1,000 times in expectation; 20 chances of 1e-9 each.
+    random = np.random.default_rng(13)
+    taken = np.sum([halves(random, 10)[0] for _ in range(2000)], axis=0), subsets(random, 2000, 5, 10).sum(axis=0)
+    assert np.abs(np.array(taken) - 1000).max() < SIX_SIGMA * np.sqrt(2000 * 0.25)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.integers(2, 20), st.integers(0, 2**32))
+def test_with_and_without_differ_by_their_target_alone(data, size, seed):
+    examples = data.draw(st.integers(size + 1, 45))
+    targets = np.array(data.draw(st.lists(st.integers(0, examples - 1), min_size=1, max_size=12)))
+    pairs = with_and_without(np.random.default_rng(seed), targets, size, examples)
+    assert pairs.membership.shape == (len(targets) + 2, examples)
+    for place, target in enumerate(targets):
+        of_in, of_out = pairs.membership[pairs.with_target[place]], pairs.membership[pairs.without_target[place]]
+        assert np.flatnonzero(of_in != of_out).tolist() == [target]
+        assert (of_in[target], of_in.sum(), of_out.sum()) == (True, size, size - 1)
+    # The pool holds all of them, and its length does not depend on the draw.
+    assert not np.delete(pairs.membership, pairs.pool, axis=1).any()
+    assert np.isin(targets, pairs.pool).all()
+    assert len(np.unique(pairs.pool)) == len(pairs.pool) == min(size + len(targets), examples)
+
+
+def test_what_is_with_a_target_is_uniform():
+    """Also where the target is always the same: every other record stands beside it equally often."""
+    random, taken = np.random.default_rng(17), np.zeros(9)
+    for _ in range(3000):
+        pairs = with_and_without(random, np.array([2, 7]), 4, 9)
+        taken += pairs.membership[pairs.without_target[0]]
+    # 3 of the 8 others, 3,000 times; 8 chances of 1e-9 each.
+    assert taken[2] == 0
+    assert np.abs(np.delete(taken, 2) - 3000 * 3 / 8).max() < SIX_SIGMA * np.sqrt(3000 * 3 / 8 * 5 / 8)
+
+
 @pytest.mark.parametrize(
-    "draw", [lambda g: random_subset(g, np.arange(20), 0.5, 20), lambda g: bernoulli_halves(g, 4, 20)]
+    "draw",
+    [
+        lambda g: random_subset(g, np.arange(20), 0.5, 20),
+        lambda g: bernoulli_halves(g, 4, 20),
+        lambda g: halves(g, 20),
+        lambda g: subsets(g, 3, 9, 20),
+        lambda g: with_and_without(g, np.arange(4), 9, 20).membership,
+    ],
 )
 def test_draws_follow_their_generator(draw):
     assert np.array_equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(1)))

@@ -1,0 +1,123 @@
+"""What the `attack` audit will do: its options checked, its targets and splits drawn, its models counted."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key
+
+from jaxaudit.audits.attack_shadows import groups_of, shadow_models
+from jaxaudit.audits.left_out import settle_width
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner, LeavesOneOut
+from jaxaudit.membership import halves
+
+
+class Attacks(NamedTuple):
+    """Which attacks to make; see `jaxaudit.attacks`. Distance and frequency use the same shadow models."""
+
+    untargeted: bool = True
+    distance: bool = True
+    frequency: bool = True
+
+
+ALL = Attacks()
+
+
+class Drawn(NamedTuple):
+    """Who is attacked, and through which models.
+
+    Attributes:
+        targets: the attacked records, in ascending order.
+        membership: the attacked models' training sets; rows 2 i and 2 i + 1 are the halves of iteration i.
+    """
+
+    targets: Int[np.ndarray, " targets"]
+    membership: Bool[np.ndarray, "models candidates"]
+
+
+def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int) -> Drawn:
+    """The targets and splits that `audit_attack` draws with this key.
+
+    Raises:
+        InputError: see `audit_attack`.
+    """
+    candidates = len(examples)
+    if candidates % 2 or candidates < 4:
+        raise InputError(
+            f"{examples.name}: {candidates} candidates cannot be split into equal halves of at least 2 records; leave "
+            "one out, or take more."
+        )
+    if not 1 <= targets <= candidates:
+        raise InputError(
+            f"{targets} targets cannot be drawn from the {candidates} candidates of {examples.name}: ask for at least "
+            "1 and at most all."
+        )
+    present = np.unique(examples.labels)
+    if len(present) < 2:
+        raise InputError(
+            f"{examples.name}: all candidates are of one class ({examples.class_names[int(present[0])]}): there is "
+            "nothing to classify. Is the right column the label?"
+        )
+    generator = generator_of(jax.random.fold_in(key, 0))
+    chosen = np.sort(generator.choice(candidates, targets, replace=False))
+    return Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
+
+
+def models_to_train(
+    drawn: Drawn, learner: Learner, *, measured: int, shadows: int, untargeted_shadows: int, width: int
+) -> int:
+    """How many models the audit trains: `shadows` in all draws, 0 without a targeted attack."""
+    models, candidates = drawn.membership.shape
+    held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
+    left_out = sum(left_out_models(int(records), learner, width) for records in held)
+    return models + untargeted_shadows + shadow_models(drawn.targets, candidates // 2, shadows) + left_out
+
+
+def settle_attack_width(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
+    """The width at which the audit's shadow models train fastest, by a measurement; see `measure_width`."""
+    half = len(examples) // 2
+    rows = len(groups_of(np.arange(targets), half)[0]) + 2
+    return settle_width(key, examples.take(slice(half)), learner, rows)
+
+
+def left_out_models(records: int, learner: Learner, width: int) -> int:
+    """How many models `leave_out` trains for so many records."""
+    if isinstance(learner, LeavesOneOut) or not records:
+        return 0
+    width = min(width, records)
+    return -(-records // width) * width + max(width, 2)
+
+
+def generator_of(key: Key[Array, ""]) -> np.random.Generator:
+    """NumPy's generator, seeded by the key."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def check_options(
+    attacks: Attacks, iterations: int, shadows: int, untargeted_shadows: int, measured: int, bins: int, level: float
+) -> None:
+    """Refuses numbers out of range.
+
+    Raises:
+        InputError: see `audit_attack`.
+    """
+    if not any(attacks):
+        raise InputError("no attack was chosen: choose untargeted, distance or frequency, or several.")
+    counts = {
+        "iterations": iterations,
+        "shadows": shadows,
+        "untargeted shadows": untargeted_shadows,
+        "measured iterations": measured,
+    }
+    for name, count in counts.items():
+        if count < 1:
+            raise InputError(f"there must be at least 1 of {name}, got {count}.")
+    if bins < 0 or (bins == 0 and attacks.frequency):
+        raise InputError(
+            f"outputs cannot be put into {bins} bins: give at least 1, or 0 for none, but the frequency attack cannot "
+            "do without."
+        )
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval lies between 0 and 1, got {level:g}.")

@@ -1,0 +1,151 @@
+"""The shadow models of the membership attacks: trained on known sets, asked for what they say of the targets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.ensemble import Progress, fit_many, log_probs_many
+from jaxaudit.learners import Learner
+from jaxaudit.learners.walk import POOL_WALK_SHARE
+from jaxaudit.membership import WithAndWithout, with_and_without
+
+MOST_TOGETHER = 20
+"""Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
+targets' shadows less independent of each other."""
+
+
+class ShadowOutputs(NamedTuple):
+    """Log-probabilities, nats, of shadow models trained with each target and without it."""
+
+    with_target: Float[np.ndarray, "shadows targets classes"]
+    without_target: Float[np.ndarray, "shadows targets classes"]
+
+
+@dataclass
+class Stages:
+    """One count of progress over several trainings, in models.
+
+    Attributes:
+        progress: told of it, if anything is.
+        total: models of all trainings.
+        done: models of the trainings before.
+    """
+
+    progress: Progress | None
+    total: int
+    done: int = 0
+
+    def next(self, models: int) -> Progress | None:
+        """What the next training, of so many models, is to report to."""
+        progress, start, total = self.progress, self.done, self.total
+        self.done += models
+        if progress is None:
+            return None
+        # In thousandths of a model.
+        return lambda at, of: progress(round(1000 * (start + models * min(at / max(of, 1), 1))), round(1000 * total))
+
+
+def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
+    """The targets in groups of one length, whose shadow sets of `size` records are drawn together.
+
+    The last is filled up with its last target. A group is small enough for the pool walk: see `learners.walk`.
+    """
+    most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_WALK_SHARE) - size))
+    count = -(-len(targets) // most)
+    length = -(-len(targets) // count)
+    filled = np.concatenate([targets, np.repeat(targets[-1:], count * length - len(targets))])
+    return list(filled.reshape(count, length))
+
+
+def shadow_models(targets: Int[np.ndarray, " targets"], size: int, shadows: int) -> int:
+    """How many models `pair_outputs` trains."""
+    return shadows * sum(2 + len(group) for group in groups_of(targets, size))
+
+
+def draw_pairs(
+    generator: np.random.Generator, targets: Int[np.ndarray, " targets"], size: int, examples: int, shadows: int
+) -> Iterator[WithAndWithout]:
+    """The shadow sets of every group of targets, `shadows` draws of each group, group by group."""
+    for group in groups_of(targets, size):
+        for _ in range(shadows):
+            yield with_and_without(generator, group, size, examples)
+
+
+def pair_outputs(
+    key: Key[Array, ""],
+    generator: np.random.Generator,
+    examples: Examples,
+    learner: Learner,
+    targets: Int[np.ndarray, " targets"],
+    size: int,
+    shadows: int,
+    stages: Stages,
+    *,
+    width: int | None,
+    checkpoints: Path | None,
+) -> ShadowOutputs:
+    """What `shadows` pairs of models of `size` records a target say of it, those of a pair differing by it alone.
+
+    A pair has one key and takes the same minibatches but for the target (common random numbers), so that what sets it
+    apart is the target, not the seed.
+    """
+    groups = groups_of(targets, size)
+    keys = jax.random.split(key, len(groups) * shadows)
+    pairs = draw_pairs(generator, targets, size, len(examples), shadows)
+    with_target, without_target = [], []
+    for one, (index, drawn) in zip(keys, enumerate(pairs), strict=True):
+        asked = examples.inputs[groups[index // shadows]]
+        rows = drawn.membership[:, drawn.pool]
+        pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
+        outputs = fit_many(
+            jnp.repeat(one[None], len(rows)),
+            rows,
+            *pool,
+            learner,
+            width=width,
+            then=partial(_say, learner, asked),
+            progress=stages.next(len(rows)),
+            checkpoints=checkpoints,
+        )
+        place = np.arange(len(asked))
+        with_target.append(outputs[drawn.with_target, place])
+        without_target.append(outputs[drawn.without_target, place])
+
+    def in_order(parts: list[np.ndarray]) -> np.ndarray:
+        by_group = np.stack(parts).reshape(len(groups), shadows, *parts[0].shape)
+        by_shadow = by_group.swapaxes(0, 1)
+        return by_shadow.reshape(shadows, -1, parts[0].shape[-1])[:, : len(targets)]
+
+    return ShadowOutputs(in_order(with_target), in_order(without_target))
+
+
+def outputs_on(
+    keys: Key[Array, " models"],
+    membership: Bool[np.ndarray, "models examples"],
+    examples: Examples,
+    learner: Learner,
+    progress: Progress | None,
+    *,
+    width: int | None,
+    checkpoints: Path | None,
+) -> Float[np.ndarray, "models examples classes"]:
+    """What models trained on these sets say of all examples, nats."""
+    return fit_many(
+        *(keys, membership, examples.inputs, examples.labels, learner),
+        width=width,
+        then=partial(_say, learner, examples.inputs),
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+
+
+def _say(learner: Learner, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
+    return log_probs_many(learner, params, asked)

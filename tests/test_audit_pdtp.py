@@ -183,7 +183,7 @@ def test_a_stopped_audit_goes_on(tmp_path):
         if done > 0.6 * total:
             raise Stop
 
-    call = {"width": 3, "seeds": 3}
+    call: dict[str, Any] = {"width": 3, "seeds": 3}
     expected = audit_pdtp(KEY, EXAMPLES, NETWORK, **call)
     with pytest.raises(Stop):
         audit_pdtp(KEY, EXAMPLES, NETWORK, **call, progress=stop, checkpoints=tmp_path)

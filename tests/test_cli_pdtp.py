@@ -122,6 +122,17 @@ def test_the_recorded_command_repeats_the_run():
     assert other["records"] != first["records"]
 
 
+def test_smoothing_that_passes_the_rule_by_itself_is_said():
+    trees = ("pdtp", *PEOPLE, "--learner", "trees")
+    assert "smoothing alone keeps every change of an output, without bins, to 0.69" in jaxaudit(*trees).out
+    result = jaxaudit(*trees, "--json").result
+    assert result["bound"] == pytest.approx(np.log(2))
+    assert max(record["exact_pdtp"] for record in result["records"]) <= result["bound"]
+    assert "smoothing alone" not in jaxaudit(*trees, "--smoothing", "0.1").out
+    assert jaxaudit("pdtp", *PEOPLE, "--learner", "knn", "--json").result["bound"] == pytest.approx(np.log(101))
+    assert jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--json").result["bound"] is None
+
+
 def test_a_verdict_changes_the_status_only_when_asked():
     few = ("pdtp", *PEOPLE, "--learner", "knn", "--smoothing", "5", "--records", "5")
     assert jaxaudit(*few).code == 0

@@ -1,5 +1,6 @@
 """From the words on the command line to a training set and the learner that makes a classifier of it."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,14 +17,22 @@ from jaxaudit.learners import Learner, logistic_regression, naive_bayes, nearest
 Options = dict[str, Any]
 
 DEFAULT_DATA = "breast-cancer"
+SMOOTHING = {"nb": 1.0, "trees": 1.0, "knn": 0.01}
 COLUMNS_SHOWN = 40
 
 
 class Classifier(NamedTuple):
-    """A training set, in the form its learner wants, and the learner."""
+    """A training set, in the form its learner wants, and the learner.
+
+    Attributes:
+        examples: the training set.
+        learner: what makes a classifier of it.
+        bound: nats that no record can move any output by, whatever the data; None where there is no such number.
+    """
 
     examples: Examples
     learner: Learner
+    bound: float | None = None
 
 
 def read_table(options: Options) -> Table:
@@ -67,17 +76,17 @@ def make_classifier(options: Options, table: Table) -> Classifier:
         InputError: an option is out of range for this table.
     """
     name, classes = str(options["learner"]), len(table.class_names)
+    smoothing = SMOOTHING.get(name, 0.0) if options["smoothing"] is None else options["smoothing"]
+    bound = math.log1p(1 / smoothing) if smoothing else None  # of trees and neighbours
     if name in ("nb", "trees"):
         counts = category_counts(table)
         if name == "nb":
-            return Classifier(coded(table), naive_bayes(counts, classes, smoothing=options["smoothing"]))
-        trees = random_trees(
-            counts, classes, trees=options["trees"], depth=options["depth"], smoothing=options["smoothing"]
-        )
-        return Classifier(coded(table), trees)
+            return Classifier(coded(table), naive_bayes(counts, classes, smoothing=smoothing))
+        trees = random_trees(counts, classes, trees=options["trees"], depth=options["depth"], smoothing=smoothing)
+        return Classifier(coded(table), trees, bound)
     if name == "knn":
-        learner = nearest_neighbours(classes, neighbours=options["neighbours"], smoothing=options["smoothing"])
-        return Classifier(binary(table, pair_as_one=False), learner)
+        learner = nearest_neighbours(classes, neighbours=options["neighbours"], smoothing=smoothing)
+        return Classifier(binary(table), learner, bound)
     examples = binary(table)
     inputs = examples.inputs.shape[1]
     if name == "lr":

@@ -66,7 +66,10 @@ OptimizerName = Annotated[
     Optimizer, typer.Option("--optimizer", help="nn: Adam is with b1 = 0.5.", rich_help_panel=CLASSIFIER)
 ]
 Smoothing = Annotated[
-    float, typer.Option(min=0, help="nb, trees, knn: added to every count.", rich_help_panel=CLASSIFIER)
+    float | None,
+    typer.Option(
+        min=0, help="nb, trees, knn: added to every count. [default: 1; 0.01 for knn]", rich_help_panel=CLASSIFIER
+    ),
 ]
 Penalty = Annotated[
     float, typer.Option(help="lr: half the weight of the squared coefficients, 1 / C.", rich_help_panel=CLASSIFIER)

@@ -39,7 +39,7 @@ def pdtp(
     batch_size: shared.BatchSize = 32,
     learning_rate: shared.LearningRate = 0.01,
     optimizer: shared.OptimizerName = shared.Optimizer.sgd,
-    smoothing: shared.Smoothing = 1.0,
+    smoothing: shared.Smoothing = None,
     penalty: shared.Penalty = 1.0,
     trees: shared.Trees = 10,
     depth: shared.Depth = 6,
@@ -122,4 +122,4 @@ def _show(answer: "Answer", top: int, as_json: bool) -> None:
 
     from jaxaudit.report.pdtp_table import pdtp_table
 
-    Console().print(pdtp_table(answer.audit, answer.reduction, answer.class_names, top))
+    Console().print(pdtp_table(answer.audit, answer.reduction, answer.class_names, answer.bound, top))

@@ -34,12 +34,14 @@ class Answer(NamedTuple):
         reduction: what `--reduce` did, if asked.
         class_names: in label order.
         provenance: what repeats the run.
+        bound: nats that no record can move any output by, whatever the data; None where there is no such number.
     """
 
     audit: PDTPAudit
     reduction: Reduction | None
     class_names: tuple[str, ...]
     provenance: dict[str, Any]
+    bound: float | None
 
     def json(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -57,7 +59,7 @@ def run(options: Options, begin: Begin) -> Answer:
     drawn = _draw(generator, len(whole), options["sample"], f"--sample {options['sample']}", whole.name)
     table = whole if drawn is None else whole.take(drawn)
     measured = _draw(generator, len(table), options["records"], f"--records {options['records']}", table.name)
-    examples, learner = make_classifier(options, table)
+    examples, learner, bound = make_classifier(options, table)
     key = jax.random.key(options["seed"])
     count = len(table) if measured is None else len(measured)
     work = {**plain(options), "shape": examples.inputs.shape}
@@ -94,7 +96,7 @@ def run(options: Options, begin: Begin) -> Answer:
         # Records are known by their place in what the person gave.
         audit = audit._replace(records=drawn[audit.records])
         reduction = reduction and reduction._replace(removed=drawn[reduction.removed])
-    return Answer(audit, reduction, table.class_names, _provenance(options, whole, table, started))
+    return Answer(audit, reduction, table.class_names, _provenance(options, whole, table, started), bound)
 
 
 def save(directory: Path, answer: Answer) -> None:

@@ -31,7 +31,11 @@ def because(audit: PDTPAudit) -> str:
 
 
 def pdtp_json(
-    audit: PDTPAudit, reduction: Reduction | None, class_names: tuple[str, ...], provenance: dict[str, Any]
+    audit: PDTPAudit,
+    reduction: Reduction | None,
+    class_names: tuple[str, ...],
+    provenance: dict[str, Any],
+    bound: float | None,
 ) -> dict[str, Any]:
     """The object `jaxaudit pdtp --json` prints; an infinite PDTP, which JSON cannot hold, is the text `infinity`.
 
@@ -58,13 +62,16 @@ def pdtp_json(
         "publish": whole.publish,
         "verdict": verdict(whole),
         "because": because(whole),
+        "bound": bound,
         "seed_floor": {
             "seeded": whole.seeded,
             "mean": _number(np.mean(whole.floor.mean)),
             "max": _number(np.max(whole.floor.largest)),
             "above": whole.above_floor,
         },
-        "quantiles": {f"{share:g}": _number(np.quantile(whole.values, share, method="inverted_cdf")) for share in QUANTILES},
+        "quantiles": {
+            f"{share:g}": _number(np.quantile(whole.values, share, method="inverted_cdf")) for share in QUANTILES
+        },
         "above_1": int((whole.values > 1).sum()),
         "above_1_without_bins": int((whole.exact > 1).sum()),
         "records_measured": len(whole.records),

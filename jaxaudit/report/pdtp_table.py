@@ -18,14 +18,16 @@ EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 BAR = 40
 
 
-def pdtp_table(audit: PDTPAudit, reduction: Reduction | None, class_names: tuple[str, ...], top: int) -> RenderableType:
+def pdtp_table(
+    audit: PDTPAudit, reduction: Reduction | None, class_names: tuple[str, ...], bound: float | None, top: int
+) -> RenderableType:
     """The verdict, the distribution, the riskiest records, what should be kept in mind, and the reduction."""
     return Group(
         _verdict(audit),
         Text(),
         _distribution(audit),
         *([_riskiest(audit, class_names, top)] if top else []),
-        *_notes(audit),
+        *_notes(audit, bound),
         *([] if reduction is None else [Text(), _reduction(reduction)]),
     )
 
@@ -79,8 +81,13 @@ def _riskiest(audit: PDTPAudit, class_names: tuple[str, ...], top: int) -> Rende
     return table
 
 
-def _notes(audit: PDTPAudit) -> list[RenderableType]:
+def _notes(audit: PDTPAudit, bound: float | None) -> list[RenderableType]:
     notes = []
+    if bound is not None and bound <= 1:
+        notes.append(
+            f"smoothing alone keeps every change of an output, without bins, to {bound:.2f}: such a learner passes the "
+            "rule whatever it is trained on"
+        )
     if audit.bins:
         most = math.log(2 * audit.bins - 1)
         notes.append(f"outputs compared in {audit.bins} bins: no value can be above {most:.2f}")

@@ -1,7 +1,7 @@
 """The pdtp audit: what it measures is the difference one record makes, and nothing else."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -118,7 +118,7 @@ def test_a_learner_that_knows_its_leave_one_out_models_is_asked():
             return self.inner.log_probs(*args)
 
     assert isinstance(Refitted(bayes), Learner)
-    refitted = audit_pdtp(KEY, EXAMPLES, Refitted(bayes), bins=0)
+    refitted = audit_pdtp(KEY, EXAMPLES, cast(Learner, Refitted(bayes)), bins=0)
     np.testing.assert_allclose(closed.values, refitted.values, rtol=1e-2, atol=1e-2)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.audits.attack_shadows import groups_of, shadow_models
-from jaxaudit.audits.left_out import settle_width
+from jaxaudit.audits.left_out import models_trained, settle_width
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, LeavesOneOut
@@ -83,11 +83,8 @@ def settle_attack_width(key: Key[Array, ""], examples: Examples, learner: Learne
 
 
 def left_out_models(records: int, learner: Learner, width: int) -> int:
-    """How many models `leave_out` trains for so many records."""
-    if isinstance(learner, LeavesOneOut) or not records:
-        return 0
-    width = min(width, records)
-    return -(-records // width) * width + max(width, 2)
+    """How many models `leave_out` trains for so many records, if any."""
+    return 0 if isinstance(learner, LeavesOneOut) or not records else models_trained(records, width)
 
 
 def generator_of(key: Key[Array, ""]) -> np.random.Generator:

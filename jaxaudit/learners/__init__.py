@@ -1,6 +1,11 @@
 """Learners: ways to train one model, each as two pure functions."""
 
 from jaxaudit.learners.learner import Learner, LeavesOneOut, LeftOut, SteppedLearner
+from jaxaudit.learners.logistic_regression import (
+    LogisticRegression,
+    LogisticRegressionParams,
+    logistic_regression,
+)
 from jaxaudit.learners.naive_bayes import NaiveBayes, NaiveBayesParams, naive_bayes
 from jaxaudit.learners.nearest_neighbours import NearestNeighbours, nearest_neighbours
 from jaxaudit.learners.network import NetworkLearner, NetworkParams, network
@@ -16,6 +21,8 @@ __all__ = [
     "Learner",
     "LeavesOneOut",
     "LeftOut",
+    "LogisticRegression",
+    "LogisticRegressionParams",
     "NaiveBayes",
     "NaiveBayesParams",
     "NearestNeighbours",
@@ -25,6 +32,7 @@ __all__ = [
     "SteppedLearner",
     "arithmetic_mean",
     "geometric_mean",
+    "logistic_regression",
     "naive_bayes",
     "nearest_neighbours",
     "network",

@@ -12,7 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.errors import InputError
+from jaxaudit.learners.column_checks import check_columns, check_finite
 from jaxaudit.learners.learner import LeftOut
+from jaxaudit.learners.left_out import check_left_out
 
 CHUNK_CELLS = 2**21
 """Numbers in one temporary array (16 MB)."""
@@ -38,7 +40,8 @@ def leave_one_out(
     Raises:
         InputError: see `NaiveBayes.leave_one_out`.
     """
-    _check(len(category_counts), classes, inputs, labels, records)
+    check_columns(inputs, len(category_counts))
+    check_left_out(inputs, labels, records, classes)
     members = np.bincount(labels, minlength=classes)
     categories = _Categories.of(category_counts, classes, smoothing, inputs, labels, members)
     numbers = _Numbers.of(category_counts, variance_smoothing, inputs, labels, members)
@@ -153,12 +156,7 @@ class _Numbers(NamedTuple):
     ) -> "_Numbers":
         columns = np.flatnonzero(np.array(category_counts) == 0)
         values = inputs[:, columns].astype(np.float64)
-        bad = ~np.isfinite(values).all(axis=0)
-        if bad.any():
-            raise InputError(
-                f"column {columns[bad.argmax()]} holds a number that is NaN or infinite: drop such records, or give "
-                "missing values a category of their own."
-            )
+        check_finite(values, columns)
         values -= values[:1]
         order = np.argsort(labels, kind="stable") if len(columns) else np.arange(0)
         starts = np.concatenate([[0], np.cumsum(members)])
@@ -275,14 +273,3 @@ def _codes(values: np.ndarray, column: int, count: int) -> Int[np.ndarray, " n"]
             "coded, one category index a column?"
         )
     return codes
-
-
-def _check(columns: int, classes: int, inputs: np.ndarray, labels: np.ndarray, records: np.ndarray) -> None:
-    if inputs.shape != (len(labels), columns):
-        raise InputError(
-            f"inputs have shape {inputs.shape} but there are {len(labels)} labels and {columns} columns: give one row "
-            "a record and one number a column."
-        )
-    for name, values, bound in (("label", labels, classes), ("record", records, len(labels))):
-        if len(values) and not 0 <= values.min() <= values.max() < bound:
-            raise InputError(f"a {name} lies outside 0 to {bound - 1}: {values.min()} to {values.max()} were given.")

@@ -1,0 +1,312 @@
+"""Logistic regression against scikit-learn, and each of its leave-one-out models against a refit."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from jaxaudit.ensemble import fit_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import (
+    Learner,
+    LeavesOneOut,
+    SteppedLearner,
+    logistic_leave_one_out,
+    logistic_objective,
+    logistic_regression,
+)
+
+KEY = jax.random.key(29)
+COLUMNS = 4
+
+
+def records(count, classes, seed=7):
+    """Random records in [0, 1] whose classes overlap, every class with members."""
+    random = np.random.default_rng(seed)
+    labels = random.permutation(np.arange(count) % classes).astype(np.int32)
+    centres = random.random((classes, COLUMNS))
+    return np.clip(centres[labels] + random.normal(0, 0.4, (count, COLUMNS)), 0, 1).astype(np.float32), labels
+
+
+def log_probs_by_sklearn(inputs, labels, asked, classes, l2=1.0):
+    """Log-probabilities of a refit; -inf for a class without members."""
+    inputs, asked, present = inputs.astype(np.float64), asked.astype(np.float64), np.unique(labels)
+    log_probs = np.full((len(asked), classes), -np.inf)
+    if len(present) == 1:
+        log_probs[:, present] = 0
+        return log_probs
+    # Two classes left of more still have a row each here, and so half the penalty on their difference.
+    strength = 1 / l2 if len(present) > 2 or classes == 2 else 2 / l2
+    model = LogisticRegression(C=strength, solver="newton-cg", tol=1e-9, max_iter=1000)
+    log_probs[:, present] = model.fit(inputs, labels).predict_log_proba(asked)
+    return log_probs
+
+
+@lru_cache
+def compiled(classes, l2=1.0, tolerance=1e-7):
+    learner = logistic_regression(COLUMNS, classes, l2=l2, tolerance=tolerance)
+
+    def fit_and_ask(inputs, labels, weights, asked):
+        params = learner.fit(KEY, inputs, labels, weights)
+        return params, learner.log_probs(params, asked)
+
+    return jax.jit(fit_and_ask)
+
+
+def fitted(classes, inputs, labels, weights=None, asked=None, l2=1.0):
+    weights = np.ones(len(labels)) if weights is None else weights
+    params, log_probs = compiled(classes, l2)(
+        inputs, labels, np.asarray(weights, np.float32), inputs if asked is None else asked
+    )
+    return params, np.asarray(log_probs)
+
+
+def refits(classes, inputs, labels, chosen, l2=1.0):
+    return np.concatenate(
+        [
+            log_probs_by_sklearn(
+                np.delete(inputs, record, axis=0), np.delete(labels, record), inputs[[record]], classes, l2
+            )
+            for record in chosen
+        ]
+    )
+
+
+def close(ours, theirs, tolerance):
+    return np.allclose(ours, theirs, rtol=0, atol=tolerance)
+
+
+def test_it_is_a_learner_that_leaves_one_out():
+    learner = logistic_regression(3, 2)
+    assert isinstance(learner, Learner)
+    assert isinstance(learner, LeavesOneOut)
+    assert not isinstance(learner, SteppedLearner)
+    assert hash(learner) == hash(logistic_regression(3, 2))
+
+
+@pytest.mark.parametrize(("classes", "l2"), [(2, 1.0), (2, 0.01), (3, 1.0), (3, 0.01)])
+def test_fit_equals_scikit_learn(classes, l2):
+    inputs, labels = records(30, classes)
+    params, log_probs = fitted(classes, inputs, labels, l2=l2)
+    # What float32 keeps of the parameters; the optimum itself is 100 times as exact.
+    assert close(log_probs, log_probs_by_sklearn(inputs, labels, inputs, classes, l2), 1e-5)
+    assert params.gradient_norm <= 1e-7
+    assert params.weights.dtype == params.intercepts.dtype == jnp.float32
+    assert jnp.ones(1).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(("classes", "l2"), [(2, 1.0), (3, 1.0), (3, 0.01)])
+def test_leave_one_out_equals_refits_of_scikit_learn(classes, l2):
+    inputs, labels = records(30, classes)
+    chosen = np.array([4, 0, 29, 13, 4])
+    left_out = logistic_regression(COLUMNS, classes, l2=l2).leave_one_out(KEY, inputs, labels, chosen)
+    assert close(left_out.with_record, log_probs_by_sklearn(inputs, labels, inputs[chosen], classes, l2), 1e-6)
+    assert close(left_out.without_record, refits(classes, inputs, labels, chosen, l2), 1e-5)
+    assert np.abs(left_out.with_record - left_out.without_record).max() > 0.01
+
+
+def test_chunks_and_preconditioners_lead_to_the_same_optimum(monkeypatch):
+    inputs, labels = records(30, 3)
+    learner, chosen = logistic_regression(COLUMNS, 3), np.arange(5)
+    whole = learner.leave_one_out(KEY, inputs, labels, chosen)
+    monkeypatch.setattr(logistic_leave_one_out, "CHUNK_CELLS", 2 * 3 * 30)
+    monkeypatch.setattr(logistic_leave_one_out, "MOST_COUPLED", 29)
+    chunked = learner.leave_one_out(KEY, inputs, labels, chosen)
+    assert close(chunked.without_record, whole.without_record, 1e-6)
+    assert not np.array_equal(chunked.without_record, whole.without_record)
+    assert learner.leave_one_out(KEY, inputs, labels, chosen[:0]).without_record.shape == (0, 3)
+
+
+def test_separable_classes_converge():
+    """A small penalty, and records that stand alone: one moves the model far."""
+    inputs, labels = np.zeros((30, COLUMNS), np.float32), np.arange(30, dtype=np.int32) % 3
+    inputs[np.arange(30), labels], inputs[:3, 3] = 1, 1
+    learner = logistic_regression(COLUMNS, 3, l2=1e-3)
+    left_out = learner.leave_one_out(KEY, inputs, labels, np.arange(5))
+    assert close(left_out.without_record, refits(3, inputs, labels, range(5), l2=1e-3), 1e-4)
+    assert left_out.with_record[np.arange(5), labels[:5]].min() > -0.01
+
+
+def test_a_class_that_loses_its_last_member_has_probability_zero():
+    inputs, labels = records(30, 3)
+    labels[labels == 2] = 1
+    labels[5] = 2
+    chosen = np.array([5, 6, 7, 8, 9])
+    left_out = logistic_regression(COLUMNS, 3).leave_one_out(KEY, inputs, labels, chosen)
+    assert np.isneginf(left_out.without_record[0, 2])
+    assert np.isfinite(left_out.with_record).all()
+    assert close(left_out.without_record, refits(3, inputs, labels, chosen), 1e-6)
+
+
+def test_of_two_classes_one_is_left():
+    inputs, labels = records(30, 2)
+    labels[:] = np.arange(30) == 2
+    chosen = np.array([2, 0, 1, 3, 4])
+    left_out = logistic_regression(COLUMNS, 2).leave_one_out(KEY, inputs, labels, chosen)
+    assert left_out.without_record[0].tolist() == [0, -np.inf]
+    assert np.isfinite(left_out.with_record).all()
+    params, log_probs = fitted(2, inputs, labels, labels == 0)
+    assert np.array_equal(log_probs, np.broadcast_to([0, -np.inf], (30, 2)))
+    assert np.array_equal(params.weights, np.zeros((2, COLUMNS)))
+
+
+@pytest.mark.parametrize("members", [0, 1, 2])
+def test_few_members(members):
+    inputs, labels = records(30, 3)
+    labels[:2] = [1, 0]
+    params, log_probs = fitted(3, inputs, labels, np.arange(30) < members)
+    assert params.gradient_norm <= 1e-7
+    expected = log_probs_by_sklearn(inputs[:members], labels[:members], inputs, 3) if members else -np.log(3)
+    assert close(log_probs, expected, 1e-5)
+
+
+def test_without_its_only_record_every_class_is_as_likely():
+    left_out = logistic_regression(1, 3).leave_one_out(KEY, np.ones((1, 1), np.float32), np.array([1]), np.array([0]))
+    assert close(left_out.without_record, -np.log(3), 1e-12)
+    assert left_out.with_record.tolist() == [[-np.inf, 0, -np.inf]]
+
+
+def test_a_record_of_weight_zero_is_a_deleted_row():
+    inputs, labels = records(30, 3)
+    member = np.random.default_rng(3).random(30) < 0.7
+    _, log_probs = fitted(3, inputs, labels, member)
+    assert close(log_probs, log_probs_by_sklearn(inputs[member], labels[member], inputs, 3), 1e-5)
+    # Whatever a record that is no member holds, the result is the same to the last bit.
+    other = np.where(member[:, None], inputs, 7).astype(np.float32)
+    _, ours = fitted(3, other, np.where(member, labels, 0).astype(np.int32), member, asked=inputs)
+    assert np.array_equal(ours, log_probs)
+
+
+def test_fit_many_trains_the_models_that_leave_one_out_knows():
+    inputs, labels = records(30, 3)
+    learner, chosen = logistic_regression(COLUMNS, 3), np.array([2, 11, 17, 20, 25])
+    membership = np.arange(30) != chosen[:, None]
+    params = fit_many(jax.random.split(KEY, 5), membership, inputs, labels, learner)
+    say = jax.jit(jax.vmap(lambda params, record: learner.log_probs(params, record[None])[0]))
+    left_out = learner.leave_one_out(KEY, inputs, labels, chosen)
+    assert close(say(params, inputs[chosen]), left_out.without_record, 1e-5)
+    _, alone = fitted(3, inputs, labels, membership[1])
+    assert close(alone[chosen[1]], left_out.without_record[1], 1e-5)
+
+
+def objective_by_definition(inputs, labels, weights, rows, classes, l2):
+    """The penalised loss and its gradient, a record at a time."""
+    value, gradient = 0.5 * l2 * np.sum(rows[:, :-1] ** 2), np.zeros_like(rows)
+    gradient[:, :-1] = l2 * rows[:, :-1]
+    for record, label, weight in zip(inputs.astype(np.float64), labels, weights, strict=True):
+        extended = np.append(record, 1)
+        scores = rows @ extended if classes != 2 else np.append(0, rows @ extended)
+        powers = np.exp(scores - scores.max())
+        chances = powers / powers.sum()
+        value -= weight * np.log(chances[label])
+        errors = weight * (chances - np.eye(classes)[label])
+        gradient += np.outer(errors[-len(rows) :], extended)
+    return value, gradient.ravel()
+
+
+def problem(classes, l2=0.5, weights=None):
+    inputs, labels = records(30, classes)
+    weights = np.ones((1, 30)) if weights is None else weights
+    return logistic_objective.objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.asarray(weights), classes, l2)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_the_objective_is_its_definition(classes):
+    inputs, labels = records(30, classes)
+    rows = 1 if classes == 2 else classes
+    points = np.random.default_rng(1).normal(size=(2, rows, COLUMNS + 1))
+    weights = np.stack([np.ones(30), np.arange(30) % 4 > 0]).astype(float)
+    with jax.enable_x64(True):
+        values, gradients = logistic_objective.value_and_gradient(
+            problem(classes, weights=weights), jnp.asarray(points.reshape(2, -1))
+        )
+    for m in range(2):
+        value, gradient = objective_by_definition(inputs, labels, weights[m], points[m], classes, 0.5)
+        np.testing.assert_allclose(values[m], value, rtol=1e-12)
+        np.testing.assert_allclose(gradients[m], gradient, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_start_leads_to_the_same_optimum(classes):
+    random = np.random.default_rng(4)
+    with jax.enable_x64(True):
+        of = problem(classes, weights=np.ones((5, 30)))
+        starts = jnp.asarray(random.normal(0, 10, np.shape(logistic_objective.start_of(of)))).at[0].set(0)
+        found = logistic_objective.optima(of, starts, logistic_objective.inverse_at_zero(of), 1e-9)
+        scores = np.asarray(logistic_objective.logits(of, found.point, of.inputs))
+    log_probs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    assert np.ptp(log_probs, axis=0).max() < 1e-8
+    assert np.all(np.asarray(found.gradient_norm) <= 1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_preconditioners_are_inverses_of_the_second_derivative(classes):
+    module, random = logistic_objective, np.random.default_rng(5)
+    size = (1 if classes == 2 else classes) * (COLUMNS + 1)
+    ridge = np.diag(np.tile([0.0] * COLUMNS + [module.INTERCEPT_RIDGE * 0.5], size // (COLUMNS + 1)))
+
+    @jax.jit
+    def products(of, point, vectors, even):
+        value = lambda one: module.value_and_gradient(of, one[None])[0][0]  # noqa: E731
+        return (
+            jax.hessian(value)(point),
+            module.precondition(of, module.inverse_at(of, point[None], coupled=True), vectors),
+            module.precondition(of, module.inverse_at(of, point[None], coupled=False), vectors),
+            jax.hessian(value)(0 * point),
+            module.precondition(of, module.inverse_at_zero(of), even),
+        )
+
+    point, vectors = random.normal(size=size), random.normal(size=(2, size))
+    # At zero the inverse is exact where rows sum to zero, as those of every gradient do.
+    rows = vectors.reshape(2, -1, COLUMNS + 1)
+    even = (rows - (rows.mean(axis=1, keepdims=True) if classes > 2 else 0)).reshape(2, -1)
+    with jax.enable_x64(True):
+        second, coupled, alone, second_at_zero, at_zero = map(
+            np.asarray, products(problem(classes), point, vectors, even)
+        )
+    exact = np.linalg.solve(second + ridge, vectors.T).T
+    blocks = (second + ridge) * np.kron(np.eye(size // (COLUMNS + 1)), np.ones((COLUMNS + 1, COLUMNS + 1)))
+    # The coupled one is kept in float32, and the intercepts' common shift has an inverse of 1 / ridge.
+    assert close(coupled, exact, 1e-3 * np.abs(exact).max())
+    assert close(alone, np.linalg.solve(blocks, vectors.T).T, 1e-8)
+    assert close(at_zero, np.linalg.solve(second_at_zero + ridge, even.T).T, 1e-8)
+
+
+def test_what_does_not_converge_is_told():
+    inputs, labels = records(30, 3)
+    learner = logistic_regression(COLUMNS, 3, tolerance=1e-30)
+    with pytest.raises(
+        InputError, match=r"^6 of 6 models stopped at a gradient norm of up to .*e-1., above the tolera"
+    ):
+        learner.leave_one_out(KEY, inputs, labels, np.arange(5))
+    params, _ = compiled(3, tolerance=1e-30)(inputs, labels, np.ones(30, np.float32), inputs)
+    assert 1e-30 < params.gradient_norm < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((0, 2), {}, "logistic regression needs an input and a class, got 0 and 2"),
+        ((3, 0), {}, "logistic regression needs an input and a class, got 3 and 0"),
+        ((3, 2), {"l2": 0.0}, "l2 and tolerance must be above 0, got 0 and 1e-07: without a penalty"),
+        ((3, 2), {"tolerance": -1.0}, "l2 and tolerance must be above 0, got 1 and -1"),
+    ],
+)
+def test_what_no_learner_can_be_made_of(arguments, options, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        logistic_regression(*arguments, **options)
+
+
+def test_pools_that_cannot_be_used():
+    inputs, labels = records(10, 2)
+    learner = logistic_regression(COLUMNS, 2)
+    with pytest.raises(InputError, match=r"^inputs have shape \(10, 3\) but the learner was made for 4 columns"):
+        learner.leave_one_out(KEY, inputs[:, :3], labels, np.array([0]))
+    with pytest.raises(InputError, match=r"^record 10 does not exist"):
+        learner.leave_one_out(KEY, inputs, labels, np.array([10]))
+    inputs[3, 2] = np.nan
+    with pytest.raises(InputError, match=r"^column 2 holds a number that is NaN or infinite"):
+        learner.leave_one_out(KEY, inputs, labels, np.array([0]))

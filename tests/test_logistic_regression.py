@@ -21,6 +21,14 @@ from jaxaudit.learners import (
 
 KEY = jax.random.key(29)
 COLUMNS = 4
+OBJECTIVES = jax.jit(logistic_objective.objectives, static_argnames="classes")
+VALUE_AND_GRADIENT = jax.jit(logistic_objective.value_and_gradient)
+
+
+@jax.jit
+def optimum_from(of, starts):
+    found = logistic_objective.optima(of, starts, logistic_objective.inverse_at_zero(of), 1e-9)
+    return found.gradient_norm, jax.nn.log_softmax(logistic_objective.logits(of, found.point, of.inputs), axis=1)
 
 
 def records(count, classes, seed=7):
@@ -87,7 +95,7 @@ def test_it_is_a_learner_that_leaves_one_out():
     assert hash(learner) == hash(logistic_regression(3, 2))
 
 
-@pytest.mark.parametrize(("classes", "l2"), [(2, 1.0), (2, 0.01), (3, 1.0), (3, 0.01)])
+@pytest.mark.parametrize(("classes", "l2"), [(2, 0.01), (3, 1.0)])
 def test_fit_equals_scikit_learn(classes, l2):
     inputs, labels = records(30, classes)
     params, log_probs = fitted(classes, inputs, labels, l2=l2)
@@ -210,7 +218,7 @@ def objective_by_definition(inputs, labels, weights, rows, classes, l2):
 def problem(classes, l2=0.5, weights=None):
     inputs, labels = records(30, classes)
     weights = np.ones((1, 30)) if weights is None else weights
-    return logistic_objective.objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.asarray(weights), classes, l2)
+    return OBJECTIVES(inputs, labels, weights, classes, l2)
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
@@ -220,9 +228,7 @@ def test_the_objective_is_its_definition(classes):
     points = np.random.default_rng(1).normal(size=(2, rows, COLUMNS + 1))
     weights = np.stack([np.ones(30), np.arange(30) % 4 > 0]).astype(float)
     with jax.enable_x64(True):
-        values, gradients = logistic_objective.value_and_gradient(
-            problem(classes, weights=weights), jnp.asarray(points.reshape(2, -1))
-        )
+        values, gradients = VALUE_AND_GRADIENT(problem(classes, weights=weights), jnp.asarray(points.reshape(2, -1)))
     for m in range(2):
         value, gradient = objective_by_definition(inputs, labels, weights[m], points[m], classes, 0.5)
         np.testing.assert_allclose(values[m], value, rtol=1e-12)
@@ -234,12 +240,11 @@ def test_every_start_leads_to_the_same_optimum(classes):
     random = np.random.default_rng(4)
     with jax.enable_x64(True):
         of = problem(classes, weights=np.ones((5, 30)))
-        starts = jnp.asarray(random.normal(0, 10, np.shape(logistic_objective.start_of(of)))).at[0].set(0)
-        found = logistic_objective.optima(of, starts, logistic_objective.inverse_at_zero(of), 1e-9)
-        scores = np.asarray(logistic_objective.logits(of, found.point, of.inputs))
-    log_probs = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        starts = random.normal(0, 10, np.shape(logistic_objective.start_of(of)))
+        starts[0] = 0
+        norms, log_probs = map(np.asarray, optimum_from(of, starts))
     assert np.ptp(log_probs, axis=0).max() < 1e-8
-    assert np.all(np.asarray(found.gradient_norm) <= 1e-9)
+    assert np.all(norms <= 1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

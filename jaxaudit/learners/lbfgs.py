@@ -66,7 +66,7 @@ def minimise(
     start: Points,
     precondition: Callable[[Points], Points],
     *,
-    tolerance: float,
+    tolerance: Float[Array, ""] | float,
     evaluations: int,
     memory: int,
 ) -> Minimum:

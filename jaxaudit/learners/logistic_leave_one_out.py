@@ -5,8 +5,6 @@ its parameters with that inverse as preconditioner, so that the first step is Ne
 gradient norm. Records that the model misses by much need more steps: records alike in that share a chunk.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,7 +54,7 @@ def leave_one_out(
     check_finite(inputs, np.arange(columns))
     check_left_out(inputs, labels, records, classes)
     with jax.enable_x64(True):
-        of = objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.ones((1, len(labels))), classes, l2)
+        of = _objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.ones((1, len(labels))), classes, l2)
         point, norm, with_record, pulls = _fit_all(of, tolerance)
         inverse = _invert(of, point, coupled=len(labels) <= MOST_COUPLED)
         order = records[np.argsort(-np.asarray(pulls)[records], kind="stable")]
@@ -71,9 +69,9 @@ def leave_one_out(
     return LeftOut(np.asarray(with_record)[records], without_record[records])
 
 
-@partial(jax.jit, static_argnames="tolerance")
+@jax.jit
 def _fit_all(
-    of: Objectives, tolerance: float
+    of: Objectives, tolerance: Float[Array, ""] | float
 ) -> tuple[Float[Array, "1 parameters"], Float[Array, " 1"], Float[Array, "n classes"], Float[Array, " n"]]:
     """The optimum, its gradient norm, its log-probabilities, and how strongly each record pulls at it."""
     found = optima(of, start_of(of), inverse_at_zero(of), tolerance)
@@ -82,16 +80,17 @@ def _fit_all(
     return found.point, found.gradient_norm, log_probs, errors * jnp.linalg.norm(of.inputs, axis=1)
 
 
+_objectives = jax.jit(objectives, static_argnames="classes")
 _invert = jax.jit(inverse_at, static_argnames="coupled")
 
 
-@partial(jax.jit, static_argnames="tolerance")
+@jax.jit
 def _fit_without(
     of: Objectives,
     point: Float[Array, "1 parameters"],
     inverse: Inverse,
     records: Int[Array, " models"],
-    tolerance: float,
+    tolerance: Float[Array, ""] | float,
 ) -> tuple[Float[Array, "models classes"], Float[Array, " models"]]:
     """What the models without each record say of it, and their gradient norms."""
     models = jnp.arange(len(records))

@@ -59,7 +59,7 @@ def objectives(
     labels: Int[Array, " n"],
     weights: Float[Array, "models n"],
     classes: int,
-    l2: float,
+    l2: Float[Array, ""] | float,
 ) -> Objectives:
     """The objectives of models with these weights, in their precision."""
     dtype = weights.dtype
@@ -104,7 +104,7 @@ def value_and_gradient(of: Objectives, points: Points) -> tuple[Float[Array, " m
     return values, gradient.reshape(points.shape)
 
 
-def optima(of: Objectives, starts: Points, inverse: Inverse, tolerance: float) -> Minimum:
+def optima(of: Objectives, starts: Points, inverse: Inverse, tolerance: Float[Array, ""] | float) -> Minimum:
     """Where each objective is lowest."""
     return minimise(
         lambda points: value_and_gradient(of, points),

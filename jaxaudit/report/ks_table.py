@@ -14,8 +14,6 @@ from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.metrics.checks import Check
 from jaxaudit.report.visible import visible
 
-LONGEST_WORD = 20
-"""Longer words of a name may be broken to fit the terminal."""
 _STYLE = {"forgotten": "bold green", "not forgotten": "bold red", "inconclusive": "bold yellow"}
 
 
@@ -29,16 +27,13 @@ def ks_table(audit: KSAudit, level: float) -> RenderableType:
         pad_edge=False,
     )
     known = any(target.truth for target in audit.targets)
-    words = [len(word) for target in audit.targets for word in visible(target.name).split()]
     table.add_column(
-        "target trained on" if all(target.truth for target in audit.targets) else "target",
-        overflow="fold",
-        min_width=min(LONGEST_WORD, max(words, default=0)),
+        "target trained on" if all(target.truth for target in audit.targets) else "target", overflow="fold"
     )
     if known:
-        table.add_column("query used", justify="right", min_width=5)
+        table.add_column("query\nused", justify="right", no_wrap=True)
     table.add_column("rho", justify="right")
-    table.add_column(f"{_percent(level)} interval", justify="right", no_wrap=True)
+    table.add_column(f"{_percent(level)}\ninterval", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("paper's rule", no_wrap=True)
     for target in audit.targets:

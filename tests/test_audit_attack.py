@@ -237,7 +237,13 @@ def test_fresh_shadows_are_drawn_in_every_iteration(candidates: Examples):
     np.testing.assert_array_equal(fresh.attacks[0].scores[:2], kept.attacks[0].scores[:2])
     assert not np.array_equal(fresh.attacks[0].scores[2:], kept.attacks[0].scores[2:])
     drawn = draw(KEY, candidates, 3, 8)
-    models = models_to_train(drawn, NearestCentroid(), measured=1, shadows=6, untargeted_shadows=0, width=fresh.width)
+    plan: dict[str, Any] = {
+        "attacks": Attacks(False, True, False),
+        "shadows": 2,
+        "untargeted_shadows": 9,
+        "measured": 1,
+    }
+    models = models_to_train(drawn, NearestCentroid(), **plan, fresh_shadows=True, width=fresh.width)
     assert set(seen) == {1000 * models}
 
 
@@ -252,7 +258,8 @@ def test_a_stopped_audit_goes_on(audit: AttackAudit, candidates: Examples, tmp_p
     with pytest.raises(KeyboardInterrupt):
         audit_attack(KEY, candidates, learner(), **SMALL, progress=stop, checkpoints=tmp_path)
     drawn = draw(KEY, candidates, 3, 8)
-    models = models_to_train(drawn, learner(), measured=2, shadows=2, untargeted_shadows=3, width=4)
+    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadows", "untargeted_shadows", "measured", "width")}
+    models = models_to_train(drawn, learner(), attacks=Attacks(), fresh_shadows=False, **plan)
     assert 6 < kept_models(tmp_path) < models
     # Another width is asked for: what is kept decides, and the answer says so.
     again = audit_attack(KEY, candidates, learner(), **{**SMALL, "width": 7}, checkpoints=tmp_path)

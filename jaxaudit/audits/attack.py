@@ -25,6 +25,7 @@ from jaxaudit.audits.attack_plan import (
     left_out_models,
     models_to_train,
     settle_attack_width,
+    shadow_draws,
 )
 from jaxaudit.audits.attack_result import AttackAudit, AttackResult
 from jaxaudit.audits.attack_shadows import Stages, outputs_on, pair_outputs
@@ -105,17 +106,17 @@ def audit_attack(
     if checkpoints is not None:
         width = kept_width(keys, drawn.membership, examples.inputs, examples.labels, checkpoints) or width
     width = width or settle_attack_width(key, examples, learner, targets)
-    paired = attacks.distance or attacks.frequency
-    draws = paired * (iterations if fresh_shadows else 1)
-    trained = models_to_train(
+    models = models_to_train(
         drawn,
         learner,
+        attacks=attacks,
+        shadows=shadows,
+        untargeted_shadows=untargeted_shadows,
         measured=measured,
-        shadows=draws * shadows,
-        untargeted_shadows=attacks.untargeted * untargeted_shadows,
+        fresh_shadows=fresh_shadows,
         width=width,
     )
-    stages = Stages(progress, trained)
+    stages = Stages(progress, models)
     how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
     attacked = fit_many(
         *(keys, drawn.membership, examples.inputs, examples.labels, learner),
@@ -132,7 +133,7 @@ def audit_attack(
         )
     shadow_key = jax.random.fold_in(key, 3)
     parts = []
-    for index in range(draws):
+    for index in range(shadow_draws(attacks, iterations, fresh_shadows)):
         own = jax.random.fold_in(shadow_key, index)
         said = pair_outputs(own, generator_of(own), examples, learner, drawn.targets, half, shadows, stages, **how)
         rows = outputs[2 * index : 2 * index + 2] if fresh_shadows else outputs

@@ -65,14 +65,31 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
     return Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
 
 
+def shadow_draws(attacks: Attacks, iterations: int, fresh_shadows: bool) -> int:
+    """How many times the shadow models of the targeted attacks are drawn: not at all where there is no such attack."""
+    if not (attacks.distance or attacks.frequency):
+        return 0
+    return iterations if fresh_shadows else 1
+
+
 def models_to_train(
-    drawn: Drawn, learner: Learner, *, measured: int, shadows: int, untargeted_shadows: int, width: int
+    drawn: Drawn,
+    learner: Learner,
+    *,
+    attacks: Attacks,
+    shadows: int,
+    untargeted_shadows: int,
+    measured: int,
+    fresh_shadows: bool,
+    width: int,
 ) -> int:
-    """How many models the audit trains: `shadows` in all draws, 0 without a targeted attack."""
+    """How many models the audit trains, the attack network of the untargeted attack apart."""
     models, candidates = drawn.membership.shape
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
     left_out = sum(left_out_models(int(records), learner, width) for records in held)
-    return models + untargeted_shadows + shadow_models(drawn.targets, candidates // 2, shadows) + left_out
+    pairs = shadows * shadow_draws(attacks, models // 2, fresh_shadows)
+    untargeted = untargeted_shadows if attacks.untargeted else 0
+    return models + untargeted + shadow_models(drawn.targets, candidates // 2, pairs) + left_out
 
 
 def settle_attack_width(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:

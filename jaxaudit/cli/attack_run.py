@@ -1,0 +1,172 @@
+"""What `jaxaudit attack` does between its options and its result."""
+
+import datetime
+import difflib
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from jaxaudit.audits.attack import audit_attack
+from jaxaudit.audits.attack_plan import Attacks, check_options, draw, models_to_train, settle_attack_width
+from jaxaudit.audits.attack_result import AttackAudit
+from jaxaudit.cli.classifier import describe, make_classifier, read_table
+from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.work import Begin
+from jaxaudit.data import Table, candidate_indices
+from jaxaudit.errors import InputError
+from jaxaudit.report.attack_json import attack_json
+from jaxaudit.report.identity import run_identity
+from jaxaudit.report.provenance import describe_machine
+from jaxaudit.report.run_directory import arrays, write
+
+CANDIDATES = 2000
+USUAL = {"iterations": 100, "targets": 100}
+DEMONSTRATION = {"iterations": 10, "targets": 20}
+"""Where no data are named."""
+
+
+class Answer(NamedTuple):
+    """What the command found.
+
+    Attributes:
+        audit: of all attacks.
+        records: the attacked records, by their place in the table that was given.
+        provenance: what repeats the run.
+        level: of the intervals.
+    """
+
+    audit: AttackAudit
+    records: Int[np.ndarray, " targets"]
+    provenance: dict[str, Any]
+    level: float
+
+    def json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return attack_json(self.audit, self.records, self.provenance)
+
+
+def run(options: Options, begin: Begin) -> Answer:
+    """The answer of `jaxaudit attack` with these options; see `lasting_work` for `begin`."""
+    started = time.time()
+    options = dict(options)
+    sizes = DEMONSTRATION if options["data"] is None and options["csv"] is None else USUAL
+    options["iterations"] = options["iterations"] or sizes["iterations"]
+    # What can be refused without reading data is refused first.
+    attacks = parse_attacks(options["attacks"])
+    numbers = {name: options[name] for name in ("shadows", "untargeted_shadows", "measured", "bins")}
+    check_options(attacks, options["iterations"], **numbers, level=options["level"])
+    whole = read_table(options)
+    describe(whole, columns=options["csv"] is not None)
+    options["candidates"] = _candidates(options["candidates"], whole)
+    options["targets"] = options["targets"] or min(sizes["targets"], options["candidates"])
+    chosen = candidate_indices(np.random.default_rng(options["seed"]), len(whole), options["candidates"])
+    table = whole.take(chosen)
+    examples, learner = make_classifier(options, table)[:2]
+    key = jax.random.key(options["seed"])
+    drawn = draw(key, examples, options["iterations"], options["targets"])
+    work = {**plain(options), "command": "attack", "shape": examples.inputs.shape}
+    if options["width"] is None:
+        options["width"] = recall_width(work)
+        if options["width"] is None:
+            options["width"] = settle_attack_width(key, examples, learner, options["targets"])
+            remember_width(work, options["width"])
+    how: dict[str, Any] = {
+        "attacks": attacks,
+        **{name: options[name] for name in ("shadows", "untargeted_shadows", "fresh_shadows", "width")},
+        "measured": min(options["measured"], options["iterations"]),
+    }
+    models = models_to_train(drawn, learner, **how)
+    line = (
+        f"attacking {options['targets']:,} of {len(table):,} candidates {2 * options['iterations']:,} times through "
+        f"{options['learner']}: {models:,} models on {jax.default_backend()}"
+    )
+    checkpoints = begin(run_identity("attack", _settled(options), {"table": table.content_hash}, {}), models, line)
+    with progress_on_stderr("attacking") as progress:
+        audit = audit_attack(
+            key,
+            examples,
+            learner,
+            iterations=options["iterations"],
+            targets=options["targets"],
+            bins=options["bins"],
+            level=options["level"],
+            progress=progress,
+            checkpoints=checkpoints,
+            **how,
+        )
+    provenance = _provenance(options, whole, table, started)
+    return Answer(audit, chosen[audit.targets], provenance, options["level"])
+
+
+def save(directory: Path, answer: Answer) -> None:
+    """Writes the run directory: the JSON result, and every attack's scores."""
+    audit = answer.audit
+    scores = {f"scores_{attack.name}": attack.scores for attack in audit.attacks}
+    named = {"records": answer.records, "truth": audit.truth, "pdtp": audit.measurements, **scores}
+    write(directory, answer.json(), {"outputs.npz": arrays(named)})
+    say(f"written: {directory}/result.json and {directory}/outputs.npz")
+
+
+def parse_attacks(text: str) -> Attacks:
+    """Which attacks `--attacks` names.
+
+    Raises:
+        InputError: one is unknown (with near matches).
+
+    >>> parse_attacks("distance, frequency")
+    Attacks(untargeted=False, distance=True, frequency=True)
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in Attacks._fields:
+            near = difflib.get_close_matches(name.lower(), Attacks._fields, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"give some of {', '.join(Attacks._fields)}."
+            raise InputError(f"--attacks: there is no attack called {name!r}; {advice}")
+    return Attacks(*(name in names for name in Attacks._fields))
+
+
+def _candidates(asked: int | None, table: Table) -> int:
+    """How many candidates: as asked, else the paper's number, or as many pairs as there are."""
+    if asked is None:
+        return min(CANDIDATES, len(table) // 2 * 2)
+    if asked > len(table):
+        raise InputError(
+            f"--candidates {asked} asks for more than the {len(table):,} records of {table.name}; leave it out to take "
+            "all."
+        )
+    if asked % 2:
+        raise InputError(f"--candidates {asked} cannot be split into equal halves; give an even number.")
+    return asked
+
+
+def _settled(options: Options) -> Options:
+    """The options that decide a number; where the data lie does not."""
+    return {name: value for name, value in plain(options).items() if name not in ("data_dir", "csv", "data")}
+
+
+def _provenance(options: Options, whole: Table, table: Table, started: float) -> dict[str, Any]:
+    return {
+        **describe_machine(),
+        "command": command_line("attack", options),
+        "directory": str(Path.cwd()),
+        "seed": options["seed"],
+        "options": plain(options),
+        "data": {
+            "name": whole.name,
+            "records": len(whole),
+            "columns": [column.name for column in whole.columns],
+            "classes": list(whole.class_names),
+            "notes": list(whole.notes),
+            "content_hash": whole.content_hash,
+            "candidates": len(table),
+            "candidates_content_hash": table.content_hash,
+        },
+        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.time() - started, 1),
+    }

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from jaxaudit.cli.attack import attack
 from jaxaudit.cli.ks import ks
 from jaxaudit.cli.pdtp import pdtp
 from jaxaudit.cli.progress import say
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(ks)
 app.command()(pdtp)
+app.command()(attack)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -40,7 +42,8 @@ def top(
     """What does a trained classifier still remember?
 
     `jaxaudit ks` asks whether it has forgotten a data set; `jaxaudit pdtp`, whether it may be published, and whose
-    records are at risk. Try them without options: they need no data and about a minute.
+    records are at risk; `jaxaudit attack`, how well membership attacks do on it. Try them without options: they need
+    no data and about a minute.
 
     Exit status: 0 done, whatever the verdict; 2 something you gave cannot be used; 1 a failure of the program;
     3 a verdict you asked to fail on.

@@ -1,17 +1,20 @@
 """How wide should a chunk be: `python -m bench.width` sweeps widths 1, 2, 4, ..., 64 (some minutes, two cores).
 
 Promised: at the width that `measure_width` picks, a model-step takes at most 1.2 times as long as at the best width of
-the sweep. Each width trains as many models as it is wide, by `fit_many`, and is timed from the first call of
-`progress` to the last, so that compilation and initial weights are left out; the widths take turns in every round.
+the sweep. Each width trains as many models as it is wide for every stream (chunks trained at the same time), by
+`fit_many` as it is called, initial weights included; compilation is left out; the widths take turns in every round.
 """
 
 import time
 from collections.abc import Sequence
 from statistics import median
 
+import jax
+
 from bench.harness import Bench, Claim, Timings, print_table, report
 from bench.training import Job, leaving_one_out, mlp
 from jaxaudit.ensemble import fit_many, measure_width
+from jaxaudit.ensemble.streams import streams
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 UNIT = 1000  # model-steps; timings are seconds for so many
@@ -21,22 +24,15 @@ AUDIT_EPOCHS = 50
 
 
 def seconds_at(job: Job, width: int) -> float:
-    """Seconds for 1,000 model-steps at this width."""
-    part, calls = job.first(width, job.learner.epochs), []
+    """Seconds for 1,000 model-steps at this width, with a chunk for every stream."""
+    part = job.first(width * streams(), job.learner.epochs)
+    start = time.perf_counter()
     fit_many(
-        part.keys,
-        part.membership,
-        part.inputs,
-        part.labels,
-        part.learner,
+        *(part.keys, part.membership, part.inputs, part.labels, part.learner),
         width=width,
-        then=lambda params, rows: params.state,
-        progress=lambda done, total: calls.append((time.perf_counter(), done)),
+        then=lambda params, rows: jax.tree.leaves(params)[0].reshape(len(rows), -1)[:, :1],
     )
-    # The first call comes before any work, the second when the first epoch has been handed over and not yet done: an
-    # epoch is handed over when the one before it is done.
-    (start, before), (stop, after) = calls[1], calls[-1]
-    return UNIT * (stop - start) / (after - before)
+    return UNIT * (time.perf_counter() - start) / part.model_steps
 
 
 def sweep(job: Job, widths: Sequence[int] = WIDTHS, rounds: int = ROUNDS) -> Timings:
@@ -52,7 +48,7 @@ def sweep(job: Job, widths: Sequence[int] = WIDTHS, rounds: int = ROUNDS) -> Tim
 
 def judge(job: Job, timings: Timings) -> tuple[Claim, str]:
     """The promise for this job, and what was chosen on what evidence."""
-    whole = job.first(max(WIDTHS), AUDIT_EPOCHS)
+    whole = job.first(len(job.keys), AUDIT_EPOCHS)
     choice = measure_width(whole.keys, whole.membership, whole.inputs, whole.labels, whole.learner)
     best = min(timings.seconds, key=lambda name: median(timings.seconds[name]))
     chosen = label(choice.width)
@@ -67,9 +63,10 @@ def label(width: int) -> str:
 
 
 def main() -> None:
+    models = max(WIDTHS) * streams()
     jobs = [
-        mlp(max(WIDTHS), epochs=3, examples=400),
-        *(leaving_one_out(batch, max(WIDTHS), epochs=epochs) for batch, epochs in ((1, 2), (10, 3), (32, 5))),
+        mlp(models, epochs=3, examples=400),
+        *(leaving_one_out(batch, models, epochs=epochs) for batch, epochs in ((1, 2), (10, 3), (32, 5))),
     ]
     timings = [sweep(job) for job in jobs]
     judged = [judge(job, timing) for job, timing in zip(jobs, timings, strict=True)]

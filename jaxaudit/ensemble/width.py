@@ -20,6 +20,8 @@ PROBE_SHARE = 0.1
 """Measuring stops once it has taken this share of the training it is meant to speed up."""
 GIVE_UP = 1.15
 """The search turns back after two widths in a row that are this much slower than the best."""
+TIE = 1.03
+"""Widths this near to the best are as good; the widest of them is taken."""
 START = 4
 """The width tried first: seldom far from the best on a CPU, for work too short to try others."""
 PROBE_STEPS = 32
@@ -79,8 +81,9 @@ def choose_width(
     search(candidates[first:])
     if min(seconds, key=lambda width: seconds[width]) == candidates[first]:
         search(candidates[:first][::-1])
-    # Of widths that took equally long, the one with the least memory.
-    return WidthChoice(min(sorted(seconds), key=lambda width: seconds[width]), seconds)
+    # What happens between the steps, once a chunk, is not in the measurement and is less for wide ones.
+    best = min(seconds.values())
+    return WidthChoice(max(width for width in seconds if seconds[width] <= TIE * best), seconds)
 
 
 def _candidates(

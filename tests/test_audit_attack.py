@@ -104,10 +104,10 @@ def test_a_constant_learner_is_at_one_half(candidates: Examples):
 
 
 def test_noise_is_attacked_at_chance(candidates: Examples):
-    found = audit_attack(KEY, candidates, Noise(), attacks=TARGETED, iterations=20, targets=40, measured=1, width=8)
-    # 1,600 attacks whose scores know nothing of the truth; two attacks, each off by 6.1 deviations once in 1e9.
+    found = audit_attack(KEY, candidates, Noise(), attacks=TARGETED, iterations=10, targets=30, shadows=2, measured=1)
+    # 600 attacks whose scores know nothing of the truth; two attacks, each off by 6.1 deviations once in 1e9.
     for attack in found.attacks:
-        assert abs(attack.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(1600)
+        assert abs(attack.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(600)
         assert 0.05 < (attack.scores > 0).mean() < 0.95
     assert [attack.name for attack in found.attacks] == ["distance", "frequency"]
 
@@ -279,6 +279,12 @@ def test_progress_ends_at_its_total(candidates: Examples):
 
 
 # Words.
+
+
+def test_weak_attacks_prove_nothing(candidates: Examples):
+    found = audit_attack(KEY, candidates, Constant(), **{**SMALL, "attacks": TARGETED, "targets": 2})
+    assert "attacks this weak do not prove that a better one would fail." in caveats(found)
+    assert "2 targets have no correlation." in caveats(found)
 
 
 def test_caveats_say_what_so_few_attacks_cannot_tell(audit: AttackAudit):

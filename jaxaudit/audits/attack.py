@@ -23,6 +23,7 @@ from jaxaudit.audits.attack_plan import (
     draw,
     generator_of,
     left_out_models,
+    left_out_width,
     models_to_train,
     settle_attack_width,
     shadow_draws,
@@ -141,16 +142,7 @@ def audit_attack(
     for place, name in enumerate(("distance", "frequency")):
         if getattr(attacks, name):
             scores[name] = np.stack([pair[place] for part in parts for pair in part])
-    measurements = np.full((measured, targets), np.nan)
-    for model in range(2 * measured):
-        members = np.flatnonzero(drawn.membership[model])
-        held = np.flatnonzero(np.isin(drawn.targets, members))
-        if not len(held):
-            continue
-        records = np.searchsorted(members, drawn.targets[held])
-        report = stages.next(left_out_models(len(held), learner, width))
-        left = leave_out(keys[model], examples.take(members), learner, records, progress=report, **how)
-        measurements[model // 2, held] = pdtp(left.with_record, left.without_record, bins=bins).values
+    measurements = _measure(keys, examples, learner, drawn, measured, bins, stages, how)
     truth = drawn.membership[:, drawn.targets]
     judge = partial(_judge, jax.random.fold_in(key, 4), truth, measurements.mean(axis=0), level)
     return AttackAudit(
@@ -207,6 +199,34 @@ def _untargeted(
 def _attack_network(features: int) -> NetworkLearner:
     """Made once, because each that is made is compiled anew."""
     return attack_network(features)
+
+
+def _measure(
+    keys: Key[Array, " models"],
+    examples: Examples,
+    learner: Learner,
+    drawn: Drawn,
+    measured: int,
+    bins: int,
+    stages: Stages,
+    how: dict[str, Any],
+) -> Float[np.ndarray, "measured targets"]:
+    """PDTP of every target in the half that holds it."""
+    targets = len(drawn.targets)
+    how = {**how, "width": left_out_width(targets, how["width"])}
+    values = np.full((measured, targets), np.nan)
+    for model in range(2 * measured):
+        members = np.flatnonzero(drawn.membership[model])
+        held = np.flatnonzero(np.isin(drawn.targets, members))
+        if not len(held):
+            continue
+        records = np.searchsorted(members, drawn.targets[held])
+        # Whole chunks, whatever the half: the same programs serve them all.
+        records = np.concatenate([records, np.repeat(records[-1:], -len(records) % how["width"])])
+        report = stages.next(left_out_models(len(held), targets, learner, how["width"]))
+        left = leave_out(keys[model], examples.take(members), learner, records, progress=report, **how)
+        values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=bins).values[: len(held)]
+    return values
 
 
 def _frequency(attacks: Attacks, q: np.ndarray, said: Any, bins: int) -> np.ndarray | None:

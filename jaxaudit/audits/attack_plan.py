@@ -86,7 +86,7 @@ def models_to_train(
     """How many models the audit trains, the attack network of the untargeted attack apart."""
     models, candidates = drawn.membership.shape
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
-    left_out = sum(left_out_models(int(records), learner, width) for records in held)
+    left_out = sum(left_out_models(int(records), len(drawn.targets), learner, width) for records in held)
     pairs = shadows * shadow_draws(attacks, models // 2, fresh_shadows)
     untargeted = untargeted_shadows if attacks.untargeted else 0
     return models + untargeted + shadow_models(drawn.targets, candidates // 2, pairs) + left_out
@@ -99,9 +99,17 @@ def settle_attack_width(key: Key[Array, ""], examples: Examples, learner: Learne
     return settle_width(key, examples.take(slice(half)), learner, rows)
 
 
-def left_out_models(records: int, learner: Learner, width: int) -> int:
-    """How many models `leave_out` trains for so many records, if any."""
-    return 0 if isinstance(learner, LeavesOneOut) or not records else models_trained(records, width)
+def left_out_width(targets: int, width: int) -> int:
+    """The width of leave-one-out models: the records of every half, about half of the targets, fill whole chunks."""
+    return min(width, max(1, targets // 2))
+
+
+def left_out_models(records: int, targets: int, learner: Learner, width: int) -> int:
+    """How many models `leave_out` trains for the records of one half, if any."""
+    if isinstance(learner, LeavesOneOut) or not records:
+        return 0
+    width = left_out_width(targets, width)
+    return models_trained(-(-records // width) * width, width)
 
 
 def generator_of(key: Key[Array, ""]) -> np.random.Generator:

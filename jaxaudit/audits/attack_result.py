@@ -112,5 +112,5 @@ def caveats(audit: AttackAudit) -> tuple[str, ...]:
     if not np.isfinite(audit.pdtp).all():
         found.append("some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
     if max(attack.metrics.accuracy.high for attack in audit.attacks) < 0.55:
-        found.append("that these attacks fail does not prove that a better one would.")
+        found.append("attacks this weak do not prove that a better one would fail.")
     return tuple(found)

@@ -22,7 +22,7 @@ def attack_table(audit: AttackAudit, records: Int[np.ndarray, " targets"], level
     models, targets = audit.truth.shape
     title = Text("Can an attacker tell who was in the training set?", "bold")
     said = Text(
-        f"  {targets:,} targets attacked {models:,} times each, half of them in the training set: 0.5 is guessing\n"
+        f"  {targets:,} targets attacked {models:,} times each, half as members: 0.5 is guessing\n"
         f"  the classifier is right of {audit.train_accuracy:.1%} of its training set, {audit.test_accuracy:.1%} of "
         "other records"
     )

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from experiments.record import device_slug
 
 COLORS = ("#1f5f8b", "#c8553d", "#5a8f4e", "#8a6bb0", "#b8892b")
-STYLE = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -11,6 +11,9 @@ from jaxaudit.version import __version__
 
 if TYPE_CHECKING:
     from jaxaudit import models
+    from jaxaudit.audits.attack import audit_attack
+    from jaxaudit.audits.attack_plan import Attacks
+    from jaxaudit.audits.attack_result import AttackAudit
     from jaxaudit.audits.ks import audit_ks
     from jaxaudit.audits.ks_result import KSAudit, TargetResult
     from jaxaudit.audits.pdtp import PDTPAudit, audit_pdtp, reduce_pdtp
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from jaxaudit.learners import logistic_regression, naive_bayes, nearest_neighbours, network, random_trees
 
 _HOMES = {
+    "AttackAudit": "jaxaudit.audits.attack_result",
+    "Attacks": "jaxaudit.audits.attack_plan",
     "Examples": "jaxaudit.data",
     "KSAudit": "jaxaudit.audits.ks_result",
     "PDTPAudit": "jaxaudit.audits.pdtp",
@@ -29,6 +34,7 @@ _HOMES = {
     "SimulatedTarget": "jaxaudit.audits.pool",
     "Table": "jaxaudit.data",
     "TargetResult": "jaxaudit.audits.ks_result",
+    "audit_attack": "jaxaudit.audits.attack",
     "audit_ks": "jaxaudit.audits.ks",
     "audit_pdtp": "jaxaudit.audits.pdtp",
     "binary": "jaxaudit.data",
@@ -49,6 +55,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "AttackAudit",
+    "Attacks",
     "Examples",
     "InputError",
     "KSAudit",
@@ -58,6 +66,7 @@ __all__ = [
     "Table",
     "TargetResult",
     "__version__",
+    "audit_attack",
     "audit_ks",
     "audit_pdtp",
     "binary",

@@ -1,6 +1,5 @@
 """What `jaxaudit attack` does between its options and its result."""
 
-import datetime
 import difflib
 import time
 from pathlib import Path
@@ -15,14 +14,14 @@ from jaxaudit.audits.attack_plan import Attacks, check_options, draw, models_to_
 from jaxaudit.audits.attack_result import AttackAudit
 from jaxaudit.cli.classifier import describe, make_classifier, read_table
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.repeat import Options, plain
+from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import Table, candidate_indices
 from jaxaudit.errors import InputError
 from jaxaudit.report.attack_json import attack_json
 from jaxaudit.report.identity import run_identity
-from jaxaudit.report.provenance import describe_machine
 from jaxaudit.report.run_directory import arrays, write
 
 CANDIDATES = 2000
@@ -86,7 +85,7 @@ def run(options: Options, begin: Begin) -> Answer:
         f"attacking {options['targets']:,} of {len(table):,} candidates {2 * options['iterations']:,} times through "
         f"{options['learner']}: {models:,} models on {jax.default_backend()}"
     )
-    checkpoints = begin(run_identity("attack", _settled(options), {"table": table.content_hash}, {}), models, line)
+    checkpoints = begin(run_identity("attack", settled(options), {"table": table.content_hash}, {}), models, line)
     with progress_on_stderr("attacking") as progress:
         audit = audit_attack(
             key,
@@ -100,7 +99,7 @@ def run(options: Options, begin: Begin) -> Answer:
             checkpoints=checkpoints,
             **how,
         )
-    provenance = _provenance(options, whole, table, started)
+    provenance = table_provenance("attack", options, whole, table, "candidate", started)
     return Answer(audit, chosen[audit.targets], provenance, options["level"])
 
 
@@ -143,30 +142,3 @@ def _candidates(asked: int | None, table: Table) -> int:
     if asked % 2:
         raise InputError(f"--candidates {asked} cannot be split into equal halves; give an even number.")
     return asked
-
-
-def _settled(options: Options) -> Options:
-    """The options that decide a number; where the data lie does not."""
-    return {name: value for name, value in plain(options).items() if name not in ("data_dir", "csv", "data")}
-
-
-def _provenance(options: Options, whole: Table, table: Table, started: float) -> dict[str, Any]:
-    return {
-        **describe_machine(),
-        "command": command_line("attack", options),
-        "directory": str(Path.cwd()),
-        "seed": options["seed"],
-        "options": plain(options),
-        "data": {
-            "name": whole.name,
-            "records": len(whole),
-            "columns": [column.name for column in whole.columns],
-            "classes": list(whole.class_names),
-            "notes": list(whole.notes),
-            "content_hash": whole.content_hash,
-            "candidates": len(table),
-            "candidates_content_hash": table.content_hash,
-        },
-        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.time() - started, 1),
-    }

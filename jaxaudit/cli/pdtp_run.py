@@ -1,6 +1,5 @@
 """What `jaxaudit pdtp` does between its options and its result."""
 
-import datetime
 import time
 from functools import partial
 from pathlib import Path
@@ -13,16 +12,15 @@ from jaxaudit.audits.left_out import models_trained, settle_width
 from jaxaudit.audits.pdtp import PDTPAudit, Reduction, audit_pdtp, reduce_pdtp
 from jaxaudit.cli.classifier import describe, make_classifier, read_table
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.repeat import Options, plain
+from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
-from jaxaudit.data import Table
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.report.identity import run_identity
 from jaxaudit.report.pdtp_json import pdtp_json
 from jaxaudit.report.pdtp_records import write_csv, write_parquet
-from jaxaudit.report.provenance import describe_machine
 from jaxaudit.report.run_directory import write
 
 
@@ -74,7 +72,7 @@ def run(options: Options, begin: Begin) -> Answer:
         counts += [len(table) - step for step in range(options["reduce"] + 1) if options["reduce"]]
         models = sum(models_trained(each, options["width"]) for each in counts) + options["floor_seeds"]
     line = f"{count:,} records, {options['learner']}, on {jax.default_backend()}"
-    identity = run_identity("pdtp", _settled(options), {"table": table.content_hash}, {})
+    identity = run_identity("pdtp", settled(options), {"table": table.content_hash}, {})
     checkpoints = begin(identity, models, line)
     how: dict[str, Any] = {"bins": options["bins"], "width": options["width"], "checkpoints": checkpoints}
     with progress_on_stderr("measuring") as progress:
@@ -96,7 +94,9 @@ def run(options: Options, begin: Begin) -> Answer:
         # Records are known by their place in what the person gave.
         audit = audit._replace(records=drawn[audit.records])
         reduction = reduction and reduction._replace(removed=drawn[reduction.removed])
-    return Answer(audit, reduction, table.class_names, _provenance(options, whole, table, started), bound)
+    return Answer(
+        audit, reduction, table.class_names, table_provenance("pdtp", options, whole, table, "training", started), bound
+    )
 
 
 def save(directory: Path, answer: Answer) -> None:
@@ -114,30 +114,3 @@ def _draw(generator: np.random.Generator, records: int, count: int | None, optio
     if count > records:
         raise InputError(f"{option} asks for more than the {records:,} records of {name}; leave it out to take all.")
     return np.sort(generator.choice(records, count, replace=False))
-
-
-def _settled(options: Options) -> Options:
-    """The options that decide a number; where the data lie does not."""
-    return {name: value for name, value in plain(options).items() if name not in ("data_dir", "csv", "data")}
-
-
-def _provenance(options: Options, whole: Table, table: Table, started: float) -> dict[str, Any]:
-    return {
-        **describe_machine(),
-        "command": command_line("pdtp", options),
-        "directory": str(Path.cwd()),
-        "seed": options["seed"],
-        "options": plain(options),
-        "data": {
-            "name": whole.name,
-            "records": len(whole),
-            "columns": [column.name for column in whole.columns],
-            "classes": list(whole.class_names),
-            "notes": list(whole.notes),
-            "content_hash": whole.content_hash,
-            "training_records": len(table),
-            "training_content_hash": table.content_hash,
-        },
-        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.time() - started, 1),
-    }

@@ -101,7 +101,7 @@ def attack(
 
     Splits candidate records into halves at random, again and again, trains the classifier on each half, and attacks
     target records through what it says of them: an accuracy of 0.5 is guessing. Beside it stands the targets' PDTP,
-    which should foresee who is found out; `jaxaudit pdtp` measures it of every record.
+    which should foresee who is found out; the pdtp command measures it of every record.
 
     Examples:
 

@@ -1,6 +1,6 @@
 """Long, Bindschaedler & Gunter (2017), figure 2: the best of three attacks on each record, against its PDTP.
 
-    JAXAUDIT_DATA=DATA python -m experiments.long2017_fig2                # reduced, for a CPU (about eight minutes)
+    JAXAUDIT_DATA=DATA python -m experiments.long2017_fig2                # reduced, for a CPU (about eleven minutes)
     JAXAUDIT_DATA=DATA python -m experiments.long2017_fig2 --size full    # the paper's 100 iterations of all
 
 The paper: a network on Purchase, 100 targets; the largest per-target accuracy of the untargeted, distance-based and

@@ -1,6 +1,7 @@
 """A person's own CSV file: what its columns are found to be, what can be said of them, and what is refused."""
 
 import csv
+import gzip
 
 import numpy as np
 import pytest
@@ -153,6 +154,17 @@ def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
             assert there == sorted(there) or [float(each) for each in there] == sorted(map(float, there))
 
 
+def test_a_column_in_which_nearly_all_records_differ_is_pointed_at(read):
+    prices = column_of(*(f"EUR {i}" for i in range(20)))
+    (note,) = read(prices).notes
+    assert note == (
+        "column 'a' has 20 categories in 20 records: is it an identifier (--drop), or numbers with units or separators "
+        "(correct them)?"
+    )
+    assert read(prices, categorical=["a"]).notes == ()
+    assert read(column_of(*(f"EUR {i}" for i in range(11)), rows=22)).notes == ()
+
+
 MANY = column_of(*range(20))
 
 
@@ -172,6 +184,8 @@ MANY = column_of(*range(20))
         (PEOPLE, {"label": "Age"}, "there is no column called 'Age'; did you mean 'age'?"),
         (PEOPLE, {"label": "income", "drop": ["zzz"]}, "called 'zzz'; the columns are 'age', 'work', 'children'"),
         ("a;y\nx;n\n", {"label": "y"}, "the columns are 'a;y'. Is the file comma-separated, with a header line?"),
+        ("a;income\nx;n\n", {"label": "income"}, "the columns are 'a;income'. Is the file comma-separated, with a"),
+        ("70,cook,high\n60,cook,low\n", {"label": "income"}, "are '70', 'cook', 'high'. Is the file comma-separated"),
         (
             PEOPLE,
             {"label": "income", "drop": ["income"]},
@@ -181,6 +195,7 @@ MANY = column_of(*range(20))
         (PEOPLE, {"label": "income", "drop": ["age", "work", "children", "city"]}, "no column besides the label"),
         ("a,y\nx,n\nx,n\n", {}, "every row has the label 'n' .column 'y'.; a classifier needs at least two classes"),
         ("a,y\nx,n\nx,\nx,?\n", {}, "2 rows have no label .column 'y', first: row 2.; delete them"),
+        ("a,y\nx,n\nx,\n", {}, "1 row has no label .column 'y', first: row 2.; delete it"),
         (
             "a,y\n" + "".join(f"x,{i}.5\n" for i in range(51)),
             {},
@@ -194,7 +209,7 @@ MANY = column_of(*range(20))
         (
             MANY + ",n\n",
             {},
-            r"column 'a' holds numbers, but 1 of 21 values are missing \(rows 21\); make it categorical",
+            r"column 'a' holds numbers, but 1 of 21 values is missing \(row 21\); make it categorical .* delete this",
         ),
         (MANY + "?,n\n" * 4, {}, r"4 of 24 values are missing \(rows 21, 22, 23, ...\); make it categorical"),
         (MANY + "x1,n\n", {"numeric": ["a"]}, "row 21, column 'a' holds the text 'x1', not a number; correct it"),
@@ -223,6 +238,9 @@ def test_missing_file_and_packed_file(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"\x1f\x8bno gzip at all")
     with pytest.raises(InputError, match=r"a.csv: cannot be read"):
         read_people(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_bytes(gzip.compress(PEOPLE.encode()))
+    with pytest.raises(InputError, match=r"b.csv: cannot be read as CSV, because it is packed by gzip; unpack it"):
+        read_people(tmp_path / "b.csv")
 
 
 def test_description(read):
@@ -237,6 +255,8 @@ def test_description(read):
     assert (work.missing, work.categories, age.constant, city.constant) == (2, 3, False, True)
     many = read(column_of(*"aabbbcd"), label="y")
     assert str(describe_table(many)[0]) == "a: 4 categories (b, a, c, ...)"
+    nothing = read("a,b,y\n,x,n\n,x,p\n", label="y")
+    assert str(describe_table(nothing)[0]) == "a: 1 category, 2 missing, constant"
     same = read(column_of(3, rows=2), label="y", numeric=["a"])
     assert str(describe_table(same)[0]) == "a: numeric, 3 to 3, constant"
 

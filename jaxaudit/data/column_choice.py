@@ -27,14 +27,16 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
             if name not in names:
                 near = difflib.get_close_matches(name.lower(), [each.lower() for each in names], n=3)
                 likely = [each for each in names if each.lower() in near]
-                advice = f"did you mean {', '.join(map(repr, likely))}?" if likely else _listing(names)
+                listed = len(names) > 1 and likely
+                advice = f"did you mean {', '.join(map(repr, likely))}?" if listed else _listing(names)
                 raise InputError(f"{source}: there is no column called {name!r}; {advice}")
             if said.setdefault(name, what) != what:
                 raise InputError(f"{source}: column {name!r} cannot be both {said[name]} and {what}; name it once.")
 
 
 def _listing(names: Sequence[str]) -> str:
-    hint = " Is the file comma-separated, with a header line?" if len(names) == 1 else ""
+    suspect = len(names) == 1 or any(name.replace(".", "").isdigit() for name in names)
+    hint = " Is the file comma-separated, with a header line?" if suspect else ""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"the columns are {', '.join(repr(name[:40]) for name in names[:10])}{more}.{hint}"
 

@@ -29,9 +29,10 @@ class ColumnSummary(NamedTuple):
 
     def __str__(self) -> str:
         if self.categories:
-            rest = ", ..." if self.categories > len(self.common) else ""
+            rest = ["..."] if self.common and self.categories > len(self.common) else []
             plural = "category" if self.categories == 1 else "categories"
-            text = f"{self.categories} {plural} ({', '.join(self.common)}{rest})"
+            examples = f" ({', '.join([*self.common, *rest])})" if self.common else ""
+            text = f"{self.categories} {plural}{examples}"
         else:
             text = f"numeric, {self.low:g} to {self.high:g}"
         missing = f", {self.missing} missing" if self.missing else ""

@@ -87,6 +87,11 @@ def read_people(
             categories, codes = _categories(found, name, source, most_categories)
             columns.append(Column(name, categories))
             arrays.append(codes)
+            if name not in categorical and len(categories) > max(few, text.rows / 2):
+                notes += (
+                    f"column {name!r} has {len(categories)} categories in {text.rows} records: is it an identifier "
+                    "(--drop), or numbers with units or separators (correct them)?",
+                )
     kind = np.float64 if any(column.categories is None for column in columns) else np.float32
     values = np.stack(arrays, axis=1).astype(kind, copy=False) if arrays else np.empty((len(labels), 0), kind)
     return Table(values, tuple(columns), labels, class_names, source, notes)
@@ -155,10 +160,11 @@ def _numbers(cells: _Cells, name: str, source: str) -> np.ndarray:
     if cells.missing.any():
         rows = np.flatnonzero(cells.missing[cells.codes]) + 1
         more = ", ..." if len(rows) > 3 else ""
+        many, these = ("is missing (row", "this row") if len(rows) == 1 else ("are missing (rows", "these rows")
         raise InputError(
-            f"{source}: column {name!r} holds numbers, but {len(rows)} of {len(cells.codes)} values are missing (rows "
+            f"{source}: column {name!r} holds numbers, but {len(rows)} of {len(cells.codes)} values {many} "
             f"{', '.join(map(str, rows[:3]))}{more}); make it categorical (--categorical), leave it out (--drop) or "
-            "delete these rows."
+            f"delete {these}."
         )
     return cells.numbers[cells.codes]
 
@@ -210,8 +216,8 @@ def _classes(cells: _Cells, name: str, source: str, most: int) -> tuple[np.ndarr
     if cells.missing.any():
         count = int(cells.missing[cells.codes].sum())
         raise InputError(
-            f"{source}: {count} rows have no label (column {name!r}, first: row {cells.row(cells.missing)}); delete "
-            "them."
+            f"{source}: {count} {'row has' if count == 1 else 'rows have'} no label (column {name!r}, first: row "
+            f"{cells.row(cells.missing)}); delete {'it' if count == 1 else 'them'}."
         )
     classes = len(cells.texts)
     if classes == 1:
@@ -239,6 +245,9 @@ def _check_size(path: Path, most_columns: int, max_bytes: int) -> None:
     """Refuses what is too large before it is read whole."""
     with open_bounded(path, None) as stream:
         size, first = path.stat().st_size, stream.readline(_HEADER_BYTES)
+    with path.open("rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            raise InputError(f"{path}: cannot be read as CSV, because it is packed by gzip; unpack it first.")
     if size > max_bytes:
         raise InputError(
             f"{path}: holds {size / 2**30:.2f} GiB, more than the {max_bytes / 2**30:.2f} GiB that are allowed; keep "

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners.column_checks import check_columns, check_finite
 from jaxaudit.learners.learner import LeftOut
 from jaxaudit.learners.left_out import check_left_out, in_chunks
@@ -25,7 +26,6 @@ from jaxaudit.learners.logistic_objective import (
     start_of,
     weighted,
 )
-from jaxaudit.learners.network import precise_log_softmax
 
 CHUNK_CELLS = 2**20
 """Probabilities of all models of a chunk (8 MB)."""

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners import logistic_leave_one_out
 from jaxaudit.learners.learner import LeftOut
 from jaxaudit.learners.logistic_objective import inverse_at_zero, objectives, optima, start_of
-from jaxaudit.learners.network import precise_log_softmax
 
 
 class LogisticRegressionParams(NamedTuple):

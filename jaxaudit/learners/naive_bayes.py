@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners import naive_bayes_leave_one_out
 from jaxaudit.learners.learner import LeftOut
-from jaxaudit.learners.network import precise_log_softmax
 
 ONE_HOT_CELLS = 2**22
 """Numbers in one block of indicators (16 MB): more records are taken block by block."""

@@ -1,0 +1,20 @@
+"""Logarithms of normalised probabilities, precise where one of them is nearly 1."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def precise_log_softmax(logits: Float[Array, "n classes"]) -> Float[Array, "n classes"]:
+    """Log-softmax, in nats, that keeps its relative precision where a probability is near 1.
+
+    `jax.nn.log_softmax` adds the largest term, 1, to the others before the logarithm, so in float32 a confidence is
+    either 1 or at least 6e-8 away from it; here the others are summed alone: -log1p(1e-12) is -1e-12.
+
+    >>> precise_log_softmax(jnp.array([[0.0, 30.0]]))[0, 1] < 0
+    Array(True, dtype=bool)
+    """
+    largest = jnp.argmax(logits, axis=-1, keepdims=True)
+    shifted = logits - jnp.take_along_axis(logits, largest, axis=-1)
+    is_largest = jnp.arange(logits.shape[-1]) == largest
+    others = jnp.sum(jnp.where(is_largest, 0.0, jnp.exp(shifted)), axis=-1, keepdims=True)
+    return shifted - jnp.log1p(others)

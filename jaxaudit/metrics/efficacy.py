@@ -1,0 +1,215 @@
+"""Efficacy of forgetting: how little a model's parameters tell about a set of examples.
+
+Becker & Liebig (2022), "Evaluating machine unlearning via epistemic uncertainty", sections 3 and 4. Arrays in, numbers
+out: nothing here trains a model or reads a file.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Shaped
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import squared_grad_norms
+
+# float32: a sum of some thousand squares is off by less than 1e-5 of itself, a norm of a mean by somewhat more.
+ROUNDING = 1e-3
+
+CHECKED = 8
+CHUNK = 256
+
+
+class Efficacy(NamedTuple):
+    """How little the parameters tell about some examples; a small efficacy means little information is exposed.
+
+    Attributes:
+        efficacy: 1 / information, eq. 8; infinite where the information is 0.
+        information: the trace of the empirical Fisher information, eq. 7: the mean over the examples of the squared
+            norm of the gradient of log p(label), in squared nats a squared unit of parameter.
+        bound: 1 / (squared norm of the mean gradient), lemma 1: never below `efficacy`.
+    """
+
+    efficacy: float
+    information: float
+    bound: float
+
+
+class MeasuredEfficacy(NamedTuple):
+    """Efficacy of one model about some examples, whole and in parts.
+
+    Attributes:
+        per_example: the squared gradient norm of every example; their mean is the information.
+        layers: efficacy of each layer alone. A layer is what stands next to one another in the tree of parameters
+            (a kernel and its bias), named by the path to it, joined with `/`. The information of layers adds up to
+            that of the whole; their efficacies do not.
+        whole: efficacy of all parameters.
+        paths: how the gradient of each parameter was computed, by name; see `squared_grad_norms`.
+    """
+
+    per_example: Float[np.ndarray, " n"]
+    layers: dict[str, Efficacy]
+    whole: Efficacy
+    paths: dict[str, str]
+
+
+def efficacy(
+    squared_norms: Float[Array | np.ndarray, " n"], mean_gradient_squared_norm: float | Float[Array | np.ndarray, ""]
+) -> Efficacy:
+    """Efficacy, information and bound from squared gradient norms; a smaller efficacy exposes less information.
+
+        information = mean_i |g_i|^2        eq. 7
+        efficacy    = 1 / information       eq. 8
+        bound       = 1 / |mean_i g_i|^2    lemma 1
+
+    Guarantees: efficacy <= bound, also where rounding would have it otherwise; they are equal where all examples have
+    the same gradient. Both are infinite where all gradients are 0: then a model tells nothing to first order, which a
+    model that fits the examples perfectly shares with one that never saw them.
+
+    Args:
+        squared_norms: |g_i|^2 of each example.
+        mean_gradient_squared_norm: |mean_i g_i|^2 of the same examples and parameters.
+
+    Raises:
+        InputError: no examples, numbers that are negative or not finite, or a mean gradient larger than the gradients.
+
+    >>> efficacy(np.array([1.0, 3.0]), 1.0)
+    Efficacy(efficacy=0.5, information=2.0, bound=1.0)
+    >>> efficacy(np.zeros(3), 0.0)
+    Efficacy(efficacy=inf, information=0.0, bound=inf)
+    """
+    norms, of_mean = np.asarray(squared_norms, np.float64), float(mean_gradient_squared_norm)
+    if not len(norms):
+        raise InputError("efficacy is a mean over examples and there are none; is the set to forget empty?")
+    bad = int((~np.isfinite(norms)).sum()) + int(not np.isfinite(of_mean))
+    if bad:
+        raise InputError(
+            f"{bad} gradient norms are NaN or infinite; are the weights finite, and does the model give every label a "
+            "probability above 0?"
+        )
+    if (norms < 0).any() or of_mean < 0:
+        raise InputError("a squared gradient norm is negative; did you pass gradients instead of their squared norms?")
+    information = float(np.mean(norms))
+    if of_mean > information * (1 + ROUNDING) + np.finfo(np.float32).tiny:
+        raise InputError(
+            f"the mean gradient's squared norm {of_mean:.4g} is above the mean squared norm {information:.4g}, which "
+            "no set of gradients allows; are both of the same examples and parameters, the mean taken before squaring?"
+        )
+    return Efficacy(_inverse(information), information, _inverse(min(of_mean, information)))
+
+
+def _inverse(value: float) -> float:
+    """1 / value; infinite at 0 and where a subnormal value's inverse is no number of float64."""
+    return 1 / value if value > 1e-300 else float("inf")
+
+
+def measure_efficacy(
+    log_prob: Callable[[Any, Any, Any], Array],
+    params: Any,
+    inputs: Shaped[Array | np.ndarray, "n ..."],
+    labels: Shaped[Array | np.ndarray, "n ..."],
+    *,
+    chunk: int | None = None,
+) -> MeasuredEfficacy:
+    """Efficacy of a model about examples: whole, of every layer, and what each example contributes.
+
+    The squared norms are exact up to float32 (see `squared_grad_norms`), their means are taken in float64. The bound
+    costs one ordinary gradient of the mean log-probability more.
+
+    A lone efficacy is no verdict: a model that fits the examples perfectly has gradients of 0. Compare it with that of
+    the untrained, the original and retrained models.
+
+    Args:
+        log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label, in evaluation
+            mode.
+        params: a pytree of float arrays.
+        inputs: the examples, first axis.
+        labels: their labels.
+        chunk: examples at a time; by default as many as fit a modest memory.
+
+    Raises:
+        InputError: no examples; no one log-probability an example; an example's value depends on the others in its
+            batch (a model in training mode); gradients that are not finite; and as `squared_grad_norms`.
+
+    >>> def log_prob(params, inputs, labels):
+    ...     logits = inputs @ params["dense"]["kernel"]
+    ...     return jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+    >>> params = {"dense": {"kernel": jnp.zeros((2, 2))}}
+    >>> found = measure_efficacy(log_prob, params, np.eye(2, dtype=np.float32), np.array([0, 1]))
+    >>> found.whole
+    Efficacy(efficacy=2.0, information=0.5, bound=4.0)
+    >>> found.layers["dense"] == found.whole, found.per_example
+    (True, array([0.5, 0.5]))
+    """
+    _check_apart(log_prob, params, inputs, labels)
+    found = squared_grad_norms(log_prob, params, inputs, labels, chunk=chunk)
+    named, _ = jax.tree_util.tree_flatten_with_path(params)
+    names = [leaf_name(path) for path, _ in named]
+    norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found.leaves)]
+    of_mean = _mean_gradient_squared_norms(log_prob, params, inputs, labels, chunk or CHUNK)
+    layers: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        layers.setdefault(name.rpartition("/")[0] or name, []).append(index)
+
+    def together(members: Sequence[int]) -> Efficacy:
+        return efficacy(sum((norms[m] for m in members), np.zeros(len(labels))), sum(of_mean[m] for m in members))
+
+    return MeasuredEfficacy(
+        sum(norms, np.zeros(len(labels))),
+        {name: together(members) for name, members in layers.items()},
+        together(range(len(names))),
+        dict(zip(names, found.paths_of_leaves, strict=True)),
+    )
+
+
+def leaf_name(path: Sequence[Any]) -> str:
+    """A parameter's place in its tree as words joined with `/`.
+
+    The `value` that Flax NNX puts below each of its variables is left out.
+
+    >>> [leaf_name(path) for path, _ in jax.tree_util.tree_flatten_with_path({"dense": {"bias": 0, "kernel": [1]}})[0]]
+    ['dense/bias', 'dense/kernel/0']
+    """
+    last = path[-1] if path else None
+    wrapped = isinstance(last, jax.tree_util.GetAttrKey) and last.name == "value" and len(path) > 1
+    return jax.tree_util.keystr(tuple(path[:-1] if wrapped else path), simple=True, separator="/")
+
+
+def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any) -> None:
+    """One log-probability an example, the same whatever else is in the batch."""
+    if not len(labels) or len(inputs) != len(labels):
+        raise InputError(
+            f"there are {len(inputs)} inputs and {len(labels)} labels: give one label for each of at least one example."
+        )
+    x, y = jnp.asarray(inputs[:CHECKED]), jnp.asarray(labels[:CHECKED])
+    together = np.asarray(log_prob(params, x, y))
+    if together.shape != (len(y),):
+        raise InputError(
+            f"log_prob maps {len(y)} examples to shape {together.shape}; it must return one log-probability an "
+            f"example, shape ({len(y)},)."
+        )
+    alone = np.concatenate([np.asarray(log_prob(params, x[i : i + 1], y[i : i + 1])) for i in range(len(y))])
+    if not np.allclose(alone, together, rtol=1e-3, atol=1e-3, equal_nan=True):
+        raise InputError(
+            "an example's log-probability changes with the others in its batch, so it has no gradient of its own; is "
+            "the model in training mode (batch normalisation, dropout)? Put it in evaluation mode."
+        )
+
+
+def _mean_gradient_squared_norms(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int) -> list[float]:
+    """|mean_i g_i|^2 of every leaf: the squared norm of an ordinary gradient, summed over chunks."""
+    total: list[np.ndarray] = []
+    for start in range(0, len(labels), chunk):
+        part = slice(start, start + chunk)
+        gradient = _summed_gradient(log_prob, params, jnp.asarray(inputs[part]), jnp.asarray(labels[part]))
+        leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
+        total = [a + b for a, b in zip(total, leaves, strict=True)] if total else leaves
+    return [float(np.sum(np.square(leaf / len(labels)))) for leaf in total]
+
+
+@partial(jax.jit, static_argnums=0)
+def _summed_gradient(log_prob: Any, params: Any, inputs: Array, labels: Array) -> Any:
+    return jax.grad(lambda params: jnp.sum(log_prob(params, inputs, labels)))(params)

@@ -84,10 +84,14 @@ class SteppedLearner(Learner, Protocol):
         convolves: whether it convolves: then a CPU takes its steps one at a time, driven from the host.
     """
 
-    epochs: int
-    batch_size: int
-    batch_coupled: bool
-    convolves: bool
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def batch_coupled(self) -> bool: ...
+    @property
+    def convolves(self) -> bool: ...
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         """The training state before the first step."""

@@ -9,8 +9,9 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners.learner import TrainState
-from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
+from jaxaudit.learners.stepped import train_by_steps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 
 
@@ -86,18 +87,7 @@ class NetworkLearner:
         labels: Int[Array, " n"],
         weights: Float[Array, " n"],
     ) -> NetworkParams:
-        def epoch(index: Array, state: TrainState) -> TrainState:
-            bits = epoch_bits(key, index, len(labels))
-            batches = traced_batches(bits, weights > 0, self.batch_size, self.batch_coupled)
-
-            def take(state: TrainState, batch: tuple[Array, Array]) -> tuple[TrainState, None]:
-                chosen, weight = batch
-                new = self.step(state, inputs[chosen], labels[chosen], weight)
-                return jax.tree.map(lambda old, now: jnp.where(jnp.any(weight > 0), now, old), state, new), None
-
-            return jax.lax.scan(take, state, batches)[0]
-
-        return self.finish(jax.lax.fori_loop(0, self.epochs, epoch, self.init(init_key(key))))
+        return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
 
 def network(
@@ -135,19 +125,3 @@ def _convolves(net: PureModule, input_shape: tuple[int, ...]) -> bool:
     inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
     jaxpr = jax.make_jaxpr(forward)(jax.eval_shape(jax.random.key, 1), inputs)
     return "conv_general_dilated" in str(jaxpr)
-
-
-def precise_log_softmax(logits: Float[Array, "n classes"]) -> Float[Array, "n classes"]:
-    """Log-softmax that keeps its relative precision where a probability is near 1.
-
-    `jax.nn.log_softmax` adds the largest term, 1, to the others before the logarithm, so in float32 a confidence is
-    either 1 or at least 6e-8 away from it; here the others are summed alone: -log1p(1e-12) is -1e-12.
-
-    >>> precise_log_softmax(jnp.array([[0.0, 30.0]]))[0, 1] < 0
-    Array(True, dtype=bool)
-    """
-    largest = jnp.argmax(logits, axis=-1, keepdims=True)
-    shifted = logits - jnp.take_along_axis(logits, largest, axis=-1)
-    is_largest = jnp.arange(logits.shape[-1]) == largest
-    others = jnp.sum(jnp.where(is_largest, 0.0, jnp.exp(shifted)), axis=-1, keepdims=True)
-    return shifted - jnp.log1p(others)

@@ -1,0 +1,251 @@
+"""The learned membership attack on a model's outputs: a network learns what outputs on members look like.
+
+The attack network and recipe are those of `MembershipInferenceBlackBox(attack_model_type="nn")` of IBM's Adversarial
+Robustness Toolbox (Nicolae et al. 2018; version 1.20), after Shokri et al. (2017); Becker & Liebig (2022) use it to see
+what an attacker learns of records before and after they were forgotten.
+"""
+
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.ensemble.program import DISPATCH
+from jaxaudit.ensemble.streams import Stop, run_at_once, streams
+from jaxaudit.ensemble.train import Progress
+from jaxaudit.errors import InputError
+from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
+
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
+OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
+WIDTH = 4
+"""Attack networks trained side by side on a CPU; all of them elsewhere."""
+
+
+class LearnedAttack(NamedTuple):
+    """Trained attack networks, one a target model.
+
+    Attributes:
+        params: of the networks; leading axis: models.
+        mean: of the outputs each network was trained on, and
+        scale: their standard deviation, 1 where it is 0: outputs are standardised by these two.
+    """
+
+    params: Any
+    mean: Float[np.ndarray, "models features"]
+    scale: Float[np.ndarray, "models features"]
+
+
+class _Layer(NamedTuple):
+    kernel: Any
+    bias: Any
+
+
+class _Net(NamedTuple):
+    outputs: tuple[_Layer, ...]
+    labels: tuple[_Layer, ...]
+    combine: _Layer
+
+
+def fit_learned(
+    keys: Key[Array, " models"],
+    outputs: Float[np.ndarray, "models n features"],
+    labels: Int[np.ndarray, " n"],
+    membership: Bool[np.ndarray, "models n"],
+    classes: int,
+    *,
+    used: Bool[np.ndarray, "models n"] | None = None,
+    epochs: int = EPOCHS,
+    width: int | None = None,
+    progress: Progress | None = None,
+) -> LearnedAttack:
+    """Trains one attack network for every target model, all in one go.
+
+    The toolbox's defaults: outputs through 512, 100 and 64 units, the one-hot label through 256 and 64, each with
+    ReLU, then one logistic unit on both; PyTorch's initialisation; Adam at 1e-4, minibatches of 100, 100 epochs of
+    binary cross-entropy; outputs standardised over the records trained on.
+
+    Args:
+        keys: one random key a target model.
+        outputs: what each target model says of each record: probabilities, or their logarithms.
+        labels: the records' classes.
+        membership: whether each target model was trained on the record.
+        classes: the number of classes.
+        used: which records each attack network is trained on; by default all.
+        epochs: walks through them.
+        width: networks trained side by side; chosen for the device when None. It changes no result but by rounding.
+        progress: called as training goes on.
+
+    Raises:
+        InputError: shapes disagree, an output is not finite, a label is no class, or a network would see members or
+            non-members only.
+    """
+    used = np.ones_like(membership) if used is None else used
+    _check(outputs, labels, membership, used, classes)
+    models = len(membership)
+    members, counted = jnp.asarray(membership, jnp.float32), jnp.asarray(used)
+    mean, scale = _standard(outputs, used)
+    width = width or (WIDTH if jax.default_backend() == "cpu" else models)
+    chunks = [slice(start, min(start + width, models)) for start in range(0, models, width)]
+    parts: dict[int, Any] = {}
+
+    def train(chunk: slice, stop: Stop) -> Any:
+        rows = np.arange(chunk.start, chunk.start + width).clip(max=models - 1)
+        standardised = (outputs[rows] - mean[rows, None]) / scale[rows, None]
+        with DISPATCH:
+            arrays = jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32)
+            state = _start(keys[rows], standardised.shape[2], classes)
+        for epoch in range(epochs):
+            stop.check()
+            with DISPATCH:
+                state = _epoch(keys[rows], epoch, state, *arrays, members[rows], counted[rows], classes)
+            jax.block_until_ready(state)
+        return state[0]
+
+    def collect(chunk: slice, params: Any) -> None:
+        parts[chunk.start] = jax.tree.map(lambda leaf: np.asarray(leaf)[: chunk.stop - chunk.start], params)
+        if progress is not None:
+            progress(min(width * len(parts), models), models)
+
+    run_at_once(chunks, train, collect, streams())
+    ordered = [parts[chunk.start] for chunk in chunks]
+    return LearnedAttack(jax.tree.map(lambda *leaves: np.concatenate(leaves), *ordered), mean, scale)
+
+
+def learned_probabilities(
+    attack: LearnedAttack, outputs: Float[np.ndarray, "models n features"], labels: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "models n"]:
+    """The probability that each target model was trained on each record, as its attack network sees it.
+
+    Without more knowledge a network says the share of members among the records it was trained on.
+
+    Args:
+        attack: from `fit_learned`.
+        outputs: what each target model says of these records, of the kind the attack was trained on.
+        labels: their classes.
+
+    Raises:
+        InputError: outputs are of another number of models or features than the attack's.
+    """
+    if outputs.shape[::2] != attack.mean.shape:
+        raise InputError(
+            f"outputs of shape {outputs.shape} do not fit an attack on {attack.mean.shape[0]} models with "
+            f"{attack.mean.shape[1]} outputs: give those of the same models in the same order."
+        )
+    standardised = (outputs - attack.mean[:, None]) / attack.scale[:, None]
+    logits = _logits_many(attack.params, jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32))
+    return np.asarray(jax.nn.sigmoid(logits))
+
+
+def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used: np.ndarray, classes: int) -> None:
+    if outputs.shape[:2] != membership.shape or labels.shape != membership.shape[1:] or used.shape != membership.shape:
+        raise InputError(
+            f"membership has shape {membership.shape}, but outputs {outputs.shape}, labels {labels.shape} and used "
+            f"{used.shape}: give a row a target model and a column a record, the same for all."
+        )
+    if not np.isfinite(outputs).all():
+        raise InputError("outputs are not all finite: a probability of 0 has no logarithm; give the probabilities.")
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        raise InputError(f"labels run from {labels.min()} to {labels.max()}, but there are {classes} classes, from 0.")
+    one_sided = ~((membership & used).any(axis=1) & (~membership & used).any(axis=1))
+    if one_sided.any():
+        raise InputError(
+            f"the attack on model {int(one_sided.argmax())} would see members only, or non-members only: it takes both."
+        )
+
+
+def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation over the records used, a model a row, in float64."""
+    chosen = [row[mask].astype(np.float64) for row, mask in zip(outputs, used, strict=True)]
+    mean, scale = (np.stack([function(row, axis=0) for row in chosen]) for function in (np.mean, np.std))
+    # A column that is constant but for rounding carries nothing, and must not be blown up.
+    constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    return mean, np.where(constant, 1.0, scale)
+
+
+@partial(jax.jit, static_argnames=("features", "classes"))
+def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[Any, Any]:
+    params = jax.vmap(lambda key: _init(init_key(key), features, classes))(keys)
+    return params, jax.vmap(_optimizer().init)(params)
+
+
+def _init(key: Key[Array, ""], features: int, classes: int) -> _Net:
+    """PyTorch's: weights and biases uniform within one over the square root of the number of inputs."""
+    count = iter(range(100))
+
+    def layer(inputs: int, outputs: int) -> _Layer:
+        bound = inputs**-0.5
+        one, other = jax.random.split(jax.random.fold_in(key, next(count)))
+        return _Layer(
+            jax.random.uniform(one, (inputs, outputs), minval=-bound, maxval=bound),
+            jax.random.uniform(other, (outputs,), minval=-bound, maxval=bound),
+        )
+
+    def stack(widths: tuple[int, ...]) -> tuple[_Layer, ...]:
+        return tuple(layer(a, b) for a, b in pairwise(widths))
+
+    outputs, labels = stack((features, *OUTPUT_WIDTHS)), stack((classes, *LABEL_WIDTHS))
+    return _Net(outputs, labels, layer(OUTPUT_WIDTHS[-1] + LABEL_WIDTHS[-1], 1))
+
+
+def _optimizer() -> optax.GradientTransformation:
+    return optax.adam(LEARNING_RATE)
+
+
+def _logits(params: _Net, outputs: Float[Array, "n features"], one_hot: Float[Array, "n classes"]) -> Array:
+    def through(layers: tuple[_Layer, ...], hidden: Array) -> Array:
+        for layer in layers:
+            hidden = jax.nn.relu(hidden @ layer.kernel + layer.bias)
+        return hidden
+
+    # There are no more different labels than classes: each is taken through its layers once, up to the logistic unit.
+    of_class = through(params.labels, jnp.eye(one_hot.shape[1])) @ params.combine.kernel[OUTPUT_WIDTHS[-1] :]
+    of_output = through(params.outputs, outputs) @ params.combine.kernel[: OUTPUT_WIDTHS[-1]]
+    return (of_output + one_hot @ of_class + params.combine.bias)[:, 0]
+
+
+@partial(jax.jit, static_argnames="classes", donate_argnames="state")
+def _epoch(
+    keys: Key[Array, " models"],
+    epoch: int | Int[Array, ""],
+    state: tuple[Any, Any],
+    outputs: Float[Array, "models n features"],
+    labels: Int[Array, " n"],
+    members: Float[Array, "models n"],
+    used: Bool[Array, "models n"],
+    classes: int,
+) -> tuple[Any, Any]:
+    one_hot = jax.nn.one_hot(labels, classes)
+
+    def one(key: Any, state: Any, outputs: Any, members: Any, used: Any) -> Any:
+        indices, weights = traced_batches(epoch_bits(key, epoch, len(labels)), used, BATCH_SIZE, True)
+
+        def step(state: Any, batch: tuple[Array, Array]) -> tuple[Any, None]:
+            chosen, weight = batch
+            params, optimizer = state
+
+            def loss(params: _Net) -> Float[Array, ""]:
+                losses = optax.sigmoid_binary_cross_entropy(
+                    _logits(params, outputs[chosen], one_hot[chosen]), members[chosen]
+                )
+                return jnp.sum(weight * losses) / jnp.maximum(jnp.sum(weight), 1)
+
+            updates, new = _optimizer().update(jax.grad(loss)(params), optimizer, params)
+            taken = optax.apply_updates(params, updates), new
+            any_used = jnp.any(weight > 0)
+            return jax.tree.map(lambda old, now: jnp.where(any_used, now, old), state, taken), None
+
+        return jax.lax.scan(step, state, (indices, weights))[0]
+
+    return jax.vmap(one)(keys, state, outputs, members, used)
+
+
+@jax.jit
+def _logits_many(params: Any, outputs: Float[Array, "models n features"], labels: Int[Array, " n"]) -> Array:
+    one_hot = jax.nn.one_hot(labels, params.labels[0].kernel.shape[1])
+    return jax.vmap(_logits, in_axes=(0, 0, None))(params, outputs, one_hot)

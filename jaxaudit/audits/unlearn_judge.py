@@ -1,0 +1,139 @@
+"""Judging many models at once on what they still show of the records to forget."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.audits.unlearn_result import Scores
+from jaxaudit.data.examples import Examples
+from jaxaudit.ensemble import Progress, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import squared_grad_norms
+from jaxaudit.learners import NetworkLearner, NetworkParams
+from jaxaudit.metrics.efficacy import efficacy
+
+
+class Attacker(NamedTuple):
+    """How membership attacks are trained.
+
+    Attributes:
+        keys: one random key a model.
+        nonmembers: the test records the attack networks learn from.
+        epochs: walks through members and non-members.
+    """
+
+    keys: Key[Array, " models"]
+    nonmembers: Int[np.ndarray, " nonmembers"]
+    epochs: int
+
+
+class Judged(NamedTuple):
+    """What is known of each model before it is judged on a set.
+
+    Attributes:
+        hits: whether it classifies each training record as labelled.
+        test_accuracy: its accuracy on the test set.
+        membership: the probability that it was trained on each training record, as an attack sees it; NaN without one.
+    """
+
+    hits: Bool[np.ndarray, "models n"]
+    test_accuracy: Float[np.ndarray, " models"]
+    membership: Float[np.ndarray, "models n"]
+
+
+def look_at(
+    learner: NetworkLearner,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    members: Bool[np.ndarray, " n"],
+    attacker: Attacker | None,
+    progress: Progress | None = None,
+) -> Judged:
+    """What models say of the training and test records, and what an attack makes of that.
+
+    An attack network is trained for every model: on the outputs (log-probabilities) for `members`, and for some test
+    records as non-members. It is then asked about all training records.
+
+    Args:
+        learner: the models' learner.
+        params: their parameters, with a leading `models` axis.
+        train: the whole training set.
+        test: the test set.
+        members: the records that the models were trained on, or are meant to look as if.
+        attacker: None attacks nothing.
+        progress: called as attack networks are finished.
+    """
+    on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
+    models = len(on_train)
+    membership = np.full((models, len(train)), np.nan)
+    if attacker is not None:
+        known = np.concatenate([on_train, on_test[:, attacker.nonmembers]], axis=1)
+        labels = np.concatenate([train.labels, test.labels[attacker.nonmembers]])
+        is_train = np.arange(len(labels)) < len(train)
+        used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
+        attack = fit_learned(
+            *(attacker.keys, known, labels, np.tile(is_train, (models, 1)), on_train.shape[2]),
+            used=np.tile(used, (models, 1)),
+            epochs=attacker.epochs,
+            progress=progress,
+        )
+        membership = learned_probabilities(attack, on_train, train.labels)
+    return Judged(
+        on_train.argmax(axis=2) == train.labels,
+        (on_test.argmax(axis=2) == test.labels).mean(axis=1),
+        np.asarray(membership, np.float64),
+    )
+
+
+def score(
+    learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
+) -> list[Float[np.ndarray, " models"]]:
+    """The numbers of `Scores`, in that order, of every model about one set to forget.
+
+    Raises:
+        InputError: a model's gradients are not finite; the message calls it `name`.
+    """
+    inputs, labels = jnp.asarray(train.inputs[forget], jnp.float32), jnp.asarray(train.labels[forget])
+    information = []
+    for model in range(len(judged.hits)):
+        squares, of_mean = _gradients(learner, jax.tree.map(lambda leaf, m=model: leaf[m], params), inputs, labels)
+        if not (np.isfinite(squares).all() and np.isfinite(of_mean)):
+            raise InputError(
+                f"model {model} of `{name}` has gradients that are not finite: did its training diverge? Lower the "
+                "learning rate, or the strength of the method."
+            )
+        information.append(efficacy(np.asarray(squares), float(of_mean)))
+    attack = judged.membership[:, forget].mean(axis=1)
+    return [
+        *(np.array(column) for column in zip(*information, strict=True)),
+        judged.hits[:, ~forget].mean(axis=1),
+        judged.hits[:, forget].mean(axis=1),
+        judged.test_accuracy,
+        attack,
+    ]
+
+
+def as_scores(sets: list[list[Float[np.ndarray, " models"]]]) -> Scores:
+    """The scores of one method, from what `score` says of its models about every set."""
+    return Scores(*(np.stack(column) for column in zip(*sets, strict=True)))
+
+
+@partial(jax.jit, static_argnames="learner")
+def _gradients(
+    learner: NetworkLearner, model: NetworkParams, inputs: Float[Array, "k ..."], labels: Int[Array, " k"]
+) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+    """Squared gradient norms of the log-probability of each label, and that of their mean gradient."""
+
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        log_probs = learner.log_probs(NetworkParams(params, model.state), inputs)
+        return jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
+
+    squares = squared_grad_norms(log_prob, model.params, inputs, labels).total
+    mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
+    return squares, sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))

@@ -1,0 +1,198 @@
+"""Amnesiac unlearning: every update whose minibatch held a record to forget is taken back.
+
+Becker & Liebig (2022), equation 2, after Graves, Nagisetty & Ganesh (2021).
+
+Storing all updates takes the model's size times the number of steps. Where the sets that may have to be forgotten are
+known beforehand, one sum a set is enough, and the sum needs no updates: with b(t) = 1 where the minibatch of step t
+holds a record of the set, and b(-1) = 0, summation by parts gives
+
+    sum over t < T of b(t) (theta(t+1) - theta(t))  =  b(T-1) theta(T) + sum over t < T of (b(t-1) - b(t)) theta(t)
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.ensemble import Progress, fit_many
+from jaxaudit.ensemble.results import Then
+from jaxaudit.errors import InputError
+from jaxaudit.learners import SteppedLearner
+from jaxaudit.learners.learner import TrainState
+from jaxaudit.learners.stepped import train_by_steps
+
+
+class Recorded(NamedTuple):
+    """Models, and what is left of them without the updates that the records to forget had a part in.
+
+    Attributes:
+        original: the trained models' parameters; leading axis: models.
+        amnesiac: the same after amnesiac unlearning of each set; leading axes: models, sets.
+    """
+
+    original: Any
+    amnesiac: Any
+
+
+def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " steps"]) -> Any:
+    """theta less the sum of all stored updates whose minibatch held a record to forget (equation 2).
+
+    With none touched the parameters are unchanged, with all touched they are the initial ones up to rounding, and sets
+    that were forgotten one after another are forgotten as at once, as long as no update is taken back twice.
+
+    Args:
+        params: the trained parameters, a pytree of arrays.
+        updates: theta(t+1) - theta(t) of every step; the same pytree with a leading `steps` axis.
+        touched: whether the step's minibatch held a record to forget.
+
+    >>> take_back(jnp.array([5.0]), jnp.array([[1.0], [2.0]]), np.array([False, True]))
+    Array([3.], dtype=float32)
+    """
+    chosen = jnp.asarray(touched, jnp.float32)
+    return jax.tree.map(lambda now, each: now - jnp.tensordot(chosen, each, 1).astype(now.dtype), params, updates)
+
+
+def train_and_record(
+    keys: Key[Array, " models"],
+    forget: Bool[np.ndarray, "sets n"],
+    inputs: Float[Array | np.ndarray, "n ..."],
+    labels: Int[Array | np.ndarray, " n"],
+    learner: SteppedLearner,
+    *,
+    width: int | None = None,
+    then: Then | None = None,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+) -> Any:
+    """Trains models on all records, and for each set the same models less every update a record of it had a part in.
+
+    The originals are those that `fit_many` trains with these keys, up to rounding. Memory is that of `fit_many` with
+    a training state larger by one copy of the parameters a set.
+
+    Args:
+        keys: one random key a model.
+        forget: the sets that are to be forgotten, the same for every model.
+        inputs: the training set, `labels` their classes, from 0.
+        learner: trains step by step. Parameters are taken back; what else it keeps (running statistics) is not.
+        width: as for `fit_many`, and so are `progress`, `checkpoints` and `then`, which is given a `Recorded`.
+
+    Raises:
+        InputError: the learner keeps running statistics of minibatches, there are more sets than bits to mark them
+            with (31 less those of a label), and what `fit_many` raises.
+    """
+    sets, largest = len(forget), int(np.max(labels, initial=0))
+    if learner.batch_coupled:
+        raise InputError(
+            "amnesiac unlearning takes back updates of parameters, but this network also keeps running statistics "
+            "(batch normalisation), in which forgotten records would stay; use a network without, or another method."
+        )
+    if sets + largest.bit_length() > 31:
+        raise InputError(
+            f"{sets} sets to forget cannot be recorded at once with labels up to {largest}: at most "
+            f"{31 - largest.bit_length()}; train again for the others."
+        )
+    bits = (forget.T.astype(np.int64) << np.arange(sets)).sum(axis=1)
+    marked = ((np.asarray(labels, np.int64) << sets) | bits).astype(np.int32)
+    everyone = np.ones((len(keys), len(marked)), bool)
+    how: dict[str, Any] = {"width": width, "then": then, "progress": progress, "checkpoints": checkpoints}
+    return fit_many(keys, everyone, inputs, marked, Recording(learner, sets), **how)
+
+
+class Running(NamedTuple):
+    """The state of a recording: the network's own, the sum of each set so far, and b(t-1)."""
+
+    module: Any
+    sums: Any
+    touched: Float[Array, " sets"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A learner that trains as `learner` does and keeps a sum of updates for each set.
+
+    A record's label carries, below the label proper, a bit for each set, which says whether the record is in it.
+    """
+
+    learner: SteppedLearner
+    sets: int
+
+    @property
+    def epochs(self) -> int:
+        return self.learner.epochs
+
+    @property
+    def batch_size(self) -> int:
+        return self.learner.batch_size
+
+    @property
+    def batch_coupled(self) -> bool:
+        return self.learner.batch_coupled
+
+    @property
+    def convolves(self) -> bool:
+        return self.learner.convolves
+
+    def init(self, key: Key[Array, ""]) -> TrainState:
+        params, module, optimizer = self.learner.init(key)
+        sums = jax.tree.map(lambda leaf: jnp.zeros((self.sets, *leaf.shape), leaf.dtype), params)
+        return TrainState(params, Running(module, sums, jnp.zeros(self.sets)), optimizer)
+
+    def gradient(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> tuple[Any, Any]:
+        """The learner's own, and this step's term of the sums (summation by parts)."""
+        held = (labels[:, None] >> jnp.arange(self.sets)) & 1
+        touched = jnp.any((held > 0) & (weights > 0)[:, None], axis=0).astype(jnp.float32)
+        sums = _add(state.state.sums, state.state.touched - touched, state.params)
+        inner = TrainState(state.params, state.state.module, state.optimizer)
+        gradient, module = self.learner.gradient(inner, inputs, labels >> self.sets, weights)
+        return gradient, Running(module, sums, touched)
+
+    def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+        new = self.learner.update(TrainState(state.params, None, state.optimizer), gradient, None)
+        return TrainState(new.params, module_state, new.optimizer)
+
+    def step(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> TrainState:
+        return self.update(state, *self.gradient(state, inputs, labels, weights))
+
+    def finish(self, state: TrainState) -> Recorded:
+        def finished(params: Any) -> Any:
+            return self.learner.finish(TrainState(params, state.state.module, state.optimizer))
+
+        sums = _add(state.state.sums, state.state.touched, state.params)
+        taken_back = jax.tree.map(lambda now, total: now - total, state.params, sums)
+        return Recorded(finished(state.params), jax.vmap(finished)(taken_back))
+
+    def fit(
+        self,
+        key: Key[Array, ""],
+        inputs: Float[Array, "n ..."],
+        labels: Int[Array, " n"],
+        weights: Float[Array, " n"],
+    ) -> Recorded:
+        return self.finish(train_by_steps(self, key, inputs, labels, weights))
+
+    def log_probs(self, params: Recorded, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+        """The original's."""
+        return self.learner.log_probs(params.original, inputs)
+
+
+def _add(sums: Any, factors: Float[Array, " sets"], params: Any) -> Any:
+    def add(total: Array, leaf: Array) -> Array:
+        return total + factors.astype(leaf.dtype).reshape(-1, *[1] * leaf.ndim) * leaf
+
+    return jax.tree.map(add, sums, params)

@@ -1,0 +1,160 @@
+"""Fisher forgetting: noise on every parameter, the less the more the remaining records need it.
+
+Golatkar, Achille & Soatto (2020); Becker & Liebig (2022), equation 4. Three variants are in use, which differ by orders
+of magnitude. Each is a function of the model and the remaining records to the noise's standard deviation:
+
+- `paper`: (alpha / F)^(1/4), where F is the mean over records of the squared gradient of log p(label);
+- `golatkar`: sqrt(alpha min(1 / (F + 1e-8), 1000)), F the same in expectation over labels drawn from the model;
+- `becker_code`: min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number a class, where F is the sum
+  over records of (gradient of log p(class 0) + 1e-7)^2.
+
+The last reproduces a defect of the code behind the paper's tables, whose gradients are of class 0 always. `golatkar` is
+the rule without what its authors' code adds for their networks: means over a kernel's rows, factors for last layers.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.kernels.gradient_norms import fisher_diagonal
+
+LogProbs = Callable[[Any, Any], Any]
+"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, one record apart from the rest."""
+
+ALPHA = 3e-6
+"""Golatkar's, and that of Becker & Liebig's code."""
+
+
+class Noise(Protocol):
+    """A variant of Fisher forgetting: how large the noise on each parameter is."""
+
+    def __call__(
+        self,
+        log_probs: LogProbs,
+        params: Any,
+        inputs: Float[Array, "n ..."],
+        labels: Int[Array, " n"],
+        remaining: Bool[Array, " n"],
+        alpha: float | Float[Array, ""],
+    ) -> Any:
+        """Standard deviations, a pytree like `params`."""
+        ...
+
+
+def forget_by_noise(
+    key: Key[Array, ""],
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Float[Array, "n ..."],
+    labels: Int[Array, " n"],
+    forget: Bool[Array, " n"],
+    *,
+    noise: Noise,
+    alpha: float | Float[Array, ""] = ALPHA,
+) -> Any:
+    """theta + sigma n with n ~ N(0, I), where sigma is the variant's and follows from the remaining records.
+
+    Pure; can be jitted, and vmapped over keys, models and sets. With `alpha` 0 nothing changes.
+
+    Args:
+        key: random key of the noise.
+        log_probs: the model, in evaluation mode.
+        params: its trained parameters, a pytree of floating-point arrays.
+        inputs: the training set, `labels` their classes.
+        forget: the records to forget; all others remain.
+        noise: the variant: `paper`, `golatkar` or `becker_code`.
+        alpha: lambda times sigma_h^2: how much accuracy to give up for forgetting. A useful size differs between
+            variants by orders of magnitude.
+    """
+    deviations = noise(log_probs, params, inputs, labels, ~forget, alpha)
+    leaves, structure = jax.tree.flatten(params)
+    keys = structure.unflatten(jax.random.split(key, len(leaves)))
+
+    def blurred(key: Any, leaf: Any, deviation: Any) -> Any:
+        return leaf + deviation.astype(leaf.dtype) * jax.random.normal(key, leaf.shape, leaf.dtype)
+
+    return jax.tree.map(blurred, keys, params, deviations)
+
+
+def paper(
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Float[Array, "n ..."],
+    labels: Int[Array, " n"],
+    remaining: Bool[Array, " n"],
+    alpha: float | Float[Array, ""],
+    *,
+    smallest: float = 1e-8,
+) -> Any:
+    """Equation 4 of Becker & Liebig (2022): (alpha / F)^(1/4), F of equation 6 on the remaining records.
+
+    The paper does not say what becomes of a parameter with F = 0, whose noise would be infinite (the weights of a
+    pixel that is always black): F is taken to be at least `smallest`, the constant that Golatkar's code adds.
+    """
+    fisher = fisher_diagonal(_of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
+    return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
+
+
+def golatkar(
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Float[Array, "n ..."],
+    labels: Int[Array, " n"],
+    remaining: Bool[Array, " n"],
+    alpha: float | Float[Array, ""],
+) -> Any:
+    """sqrt(alpha min(1 / (F + 1e-8), 1000)), F in expectation over labels, of the remaining records.
+
+    Takes as many passes as there are classes; the records' own labels play no part.
+    """
+    probabilities = jnp.exp(log_probs(params, inputs)) * remaining[:, None]
+    total, count = jax.tree.map(jnp.zeros_like, params), jnp.maximum(jnp.sum(remaining), 1)
+    for label in range(probabilities.shape[1]):
+        share = probabilities[:, label]
+        mean = fisher_diagonal(_of_label(log_probs), params, inputs, jnp.full_like(labels, label), weights=share)
+        weight = jnp.sum(share) / count
+        total = jax.tree.map(lambda so_far, f, w=weight: so_far + w * f, total, mean)
+    return jax.tree.map(lambda f: jnp.sqrt(alpha * jnp.minimum(1 / (f + 1e-8), 1e3)), total)
+
+
+def becker_code(
+    log_probs: LogProbs,
+    params: Any,
+    inputs: Float[Array, "n ..."],
+    labels: Int[Array, " n"],
+    remaining: Bool[Array, " n"],
+    alpha: float | Float[Array, ""],
+) -> Any:
+    """min(sqrt(alpha / F), 0.001), ten times that for a vector of one number a class: what made the paper's tables.
+
+    F is a sum over the remaining records of (g + 1e-7)^2, where g is the gradient of the log-probability of class 0:
+    the authors' code asks each label, a number, for its largest entry, which is entry 0 (and tests a parameter's last
+    axis for ten entries, which finds the bias of the last layer, not its weights). Use it to reproduce those tables.
+    """
+    zeros, weights = jnp.zeros_like(labels), _weights(remaining)
+    of_zero, count = _of_label(log_probs), jnp.sum(weights)
+    squares = fisher_diagonal(of_zero, params, inputs, zeros, weights=weights)
+    sums = jax.grad(lambda p: jnp.sum(weights * of_zero(p, inputs, zeros)))(params)
+    classes = jax.eval_shape(log_probs, params, inputs).shape[1]
+
+    def deviation(square: Array, total: Array) -> Array:
+        # sum (g + e)^2 = sum g^2 + 2 e sum g + n e^2, which rounding alone could bring below 0
+        fisher = jnp.maximum(count * square + 2e-7 * total + count * 1e-14, jnp.finfo(square.dtype).tiny)
+        capped = jnp.minimum(jnp.sqrt(alpha / fisher), 1e-3)
+        return 10 * capped if square.shape == (classes,) else capped
+
+    return jax.tree.map(deviation, squares, sums)
+
+
+def _of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        return jnp.take_along_axis(log_probs(params, inputs), labels[:, None], axis=1)[:, 0]
+
+    return log_prob
+
+
+def _weights(remaining: Bool[Array, " n"]) -> Float[Array, " n"]:
+    return remaining.astype(jnp.float32)

@@ -1,0 +1,125 @@
+"""How many examples at a time, and where: a loop on the host, or one inside a transformation that is under way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxaudit.kernels.gradient_norms.factors import Gradient, is_made, is_thin, made
+from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, place_gradients
+from jaxaudit.kernels.gradient_norms.rules import differentiable
+
+BUDGET = 256 * 2**20
+"""Bytes that the values of one chunk may take, by a count that leaves out what the compiler saves."""
+
+
+def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
+    """What one example adds to a chunk: every value that depends on it, and the gradients that are made.
+
+    With `squares`, as `fisher_diagonal` makes them.
+    """
+    program = plan.program
+    values = sum(
+        _bytes(program.types[place])
+        for operation in plan.varying
+        for place in operation.outputs
+        if differentiable(program.types[place])
+    )
+
+    def gradients(leaves: list[Any], x: Any, y: Any) -> dict[int, Gradient]:
+        return place_gradients(plan, fixed_values(plan, leaves), x, y)
+
+    types = [program.types[place] for place in (*program.leaves, *program.example)]
+    shapes = [jax.ShapeDtypeStruct(type.shape, type.dtype) for type in types]
+    found = jax.eval_shape(gradients, shapes[: len(leaves)], *shapes[len(leaves) :])
+    total = values + sum(_bytes(program.types[program.leaves[leaf]]) for leaf in plan.pulled)
+    for gradient in found.values():
+        total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
+        if (not is_thin(gradient)) if squares else is_made(gradient):
+            total += _bytes(jax.eval_shape(made, gradient))
+    return total
+
+
+def _bytes(type: Any) -> int:
+    return type.size * type.dtype.itemsize
+
+
+def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
+    """Examples a chunk: as asked, else what the budget allows; all chunks about alike.
+
+    >>> chunk_size(1000, None, BUDGET // 300), chunk_size(7, 3, 1), chunk_size(7, 100, 1)
+    (250, 3, 7)
+    """
+    most = max(1, min(n, chunk or BUDGET // max(bytes_each, 1)))
+    return -(-n // -(-n // most))
+
+
+def each(function: Callable[..., Any], leaves: list[Any], inputs: Any, labels: Any, size: int, traced: bool) -> Any:
+    """`function(leaves, inputs, labels)` chunk by chunk, its results joined along the examples."""
+    n = len(labels)
+    if traced:
+        x, y = (_stacked(jnp.asarray(array), size) for array in (inputs, labels))
+        parts = jax.lax.map(lambda part: function(leaves, *part), (x, y))
+        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:n], parts)
+    leaves, place, size = _placed(leaves, size)
+    parts = []
+    for start in range(0, n, size):
+        part = slice(start, start + size)
+        arrays = [_filled(inputs[part], size), _filled(labels[part], size)]
+        parts.append(function(leaves, *map(place, arrays)))
+    return jax.tree.map(lambda *part: (part[0] if len(part) == 1 else jnp.concatenate(part))[:n], *parts)
+
+
+def total(
+    function: Callable[..., Any], leaves: list[Any], inputs: Any, labels: Any, weights: Any, size: int, traced: bool
+) -> Any:
+    """The sum over chunks of `function(leaves, inputs, labels, weights)`; what fills up a chunk has weight 0."""
+    if traced:
+        x, y = (_stacked(jnp.asarray(array), size) for array in (inputs, labels))
+        w = _stacked(weights, size, zeros=True)
+        start = jax.tree.map(
+            lambda type: jnp.zeros(type.shape, type.dtype), jax.eval_shape(function, leaves, x[0], y[0], w[0])
+        )
+
+        def add(sums: Any, part: Any) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, sums, function(leaves, *part)), None
+
+        return jax.lax.scan(add, start, (x, y, w))[0]
+    leaves, place, size = _placed(leaves, size)
+    sums = None
+    for start in range(0, len(labels), size):
+        part = slice(start, start + size)
+        arrays = [_filled(inputs[part], size), _filled(labels[part], size), _filled(weights[part], size, zeros=True)]
+        found = function(leaves, *map(place, arrays))
+        sums = found if sums is None else jax.tree.map(jnp.add, sums, found)
+    return sums
+
+
+def _filled(array: Any, size: int, zeros: bool = False) -> Any:
+    """The array with copies of its first entry, or zeros, up to this length."""
+    missing = size - len(array)
+    if not missing:
+        return array
+    module = np if isinstance(array, np.ndarray) else jnp
+    fill = module.broadcast_to(array[:1], (missing, *array.shape[1:]))
+    return module.concatenate([array, module.zeros_like(fill) if zeros else fill])
+
+
+def _stacked(array: Any, size: int, zeros: bool = False) -> Any:
+    filled = _filled(array, -(-len(array) // size) * size, zeros)
+    return filled.reshape(-1, size, *array.shape[1:])
+
+
+def _placed(leaves: list[Any], size: int) -> tuple[list[Any], Callable[[Any], Any], int]:
+    """Parameters, a placement of examples and a chunk for all local devices, unless the caller spread them."""
+    devices = jax.local_devices()
+    spread = any(isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 for leaf in leaves)
+    if len(devices) == 1 or spread:
+        return leaves, jnp.asarray, size
+    mesh = Mesh(np.array(devices), ("examples",))
+    whole, shared = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ("examples",)))
+    size = -(-size // len(devices)) * len(devices)
+    return jax.device_put(leaves, whole), lambda array: jax.device_put(array, shared), size

@@ -1,0 +1,233 @@
+"""Where the parameters of a program meet the example, and how each leaf's gradient is put together from there.
+
+Values that depend on parameters alone (a reshaped bias, a kernel of weight normalisation, a folded running variance)
+are computed once. An operation in which such a value meets one that depends on the example is a *site*. One backward
+pass gives the cotangents of the outputs of all sites; together with a site's operands they give the gradient of the
+values that it takes, and a chain of moves or JAX's own derivative leads from these to the leaves.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, joined, made
+from jaxaudit.kernels.gradient_norms.program import Operation, Program, evaluate, run, trace
+from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, matching_rule
+
+CONTRACTED, DIFFERENTIATED = "contracted", "vmap(grad)"
+
+# They put the entries of an array elsewhere, and change none.
+MOVES = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "rev", "copy", "copy_p"})
+
+
+class Use(NamedTuple):
+    """A site takes a value: which varying operation, at which operand, by which rule (None: by derivative)."""
+
+    site: int
+    position: int
+    rule: Rule | None
+    joins: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How to compute the gradients of one example, for all examples alike.
+
+    Attributes:
+        program: the log-probability of one example.
+        fixed, varying: its operations without and with the example in them.
+        uses: by place of a value that depends on parameters alone, the sites that take it.
+        direct: by leaf, the one place that it is taken at, its entries moved at most.
+        moves: by leaf in `direct`, the operations that move its entries to that place.
+        pulled, pulled_places: other leaves, and the places where something made of them is taken. A leaf in neither
+            is taken nowhere.
+        paths: of each leaf, `contracted` or `vmap(grad)`.
+    """
+
+    program: Program
+    fixed: list[Operation]
+    varying: list[Operation]
+    uses: dict[int, list[Use]]
+    direct: dict[int, int]
+    moves: dict[int, list[Operation]]
+    pulled: list[int]
+    pulled_places: list[int]
+    paths: tuple[str, ...]
+
+    @property
+    def sites(self) -> list[int]:
+        """The varying operations that take parameters."""
+        return sorted({use.site for uses in self.uses.values() for use in uses})
+
+    @property
+    def under_trace(self) -> bool:
+        """Whether the function closes over values of a transformation that is under way."""
+        return any(isinstance(value, jax.core.Tracer) for value in self.program.constants.values())
+
+
+def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], inputs: Any, labels: Any) -> Plan:
+    """The plan for parameters and one example of these shapes and dtypes.
+
+    Raises:
+        InputError: where `log_prob` does not return one real number for one example.
+    """
+
+    def one(leaves: list[Array], x: Array, y: Array) -> Array:
+        value = log_prob(jax.tree.unflatten(tree, leaves), x[None], y[None])
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape != (1,) or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+            found = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
+            raise InputError(
+                f"log_prob maps one example to {found}; it must return one log-probability an example, float of "
+                "shape (1,) here: did it return all classes, or the mean?"
+            )
+        # Of the example in form, should the value not depend on it.
+        return value.reshape(()) + jnp.sum(jnp.ravel(x)[:0]).astype(dtype)
+
+    program = trace(one, leaves, [inputs, labels])
+    fixed = [op for op in program.operations if not program.of_example[op.outputs[0]]]
+    varying = [op for op in program.operations if program.of_example[op.outputs[0]]]
+    uses = _uses(program, varying)
+    origin = _origins(program, fixed)
+    places = {leaf: [p for p in uses if leaf in program.depends[p]] for leaf in range(len(leaves))}
+    direct = {leaf: found[0] for leaf, found in places.items() if len(found) == 1 and found[0] in origin}
+    moves = {leaf: origin[place] for leaf, place in direct.items()}
+    pulled = [leaf for leaf, found in places.items() if found and leaf not in direct]
+    paths = []
+    for found in places.values():
+        primitives = [(varying[use.site].primitive.name, use.rule) for place in found for use in uses[place]]
+        easy = all(rule is not None or name in LOCAL for name, rule in primitives)
+        paths.append(CONTRACTED if easy else DIFFERENTIATED)
+    pulled_places = [place for place in uses if place not in direct.values()]
+    return Plan(program, fixed, varying, uses, direct, moves, pulled, pulled_places, tuple(paths))
+
+
+def _uses(program: Program, varying: list[Operation]) -> dict[int, list[Use]]:
+    uses: dict[int, list[Use]] = {}
+    for site, operation in enumerate(varying):
+        if not any(differentiable(program.types[place]) for place in operation.outputs):
+            continue
+        for position, place in enumerate(operation.inputs):
+            of_parameters = program.depends[place] and not program.of_example[place]
+            if of_parameters and differentiable(program.types[place]):
+                rule, joins = matching_rule(operation, position, program.types) or (None, None)
+                uses.setdefault(place, []).append(Use(site, position, rule, joins))
+    return uses
+
+
+def _origins(program: Program, fixed: list[Operation]) -> dict[int, list[Operation]]:
+    """The values that are made of one leaf by moving its entries only, and those moves."""
+    origin: dict[int, list[Operation]] = {place: [] for place in program.leaves}
+    for operation in fixed:
+        if len(operation.inputs) != 1 or operation.inputs[0] not in origin or len(operation.outputs) != 1:
+            continue
+        source, target = operation.inputs[0], operation.outputs[0]
+        before, after = program.types[source], program.types[target]
+        name = operation.primitive.name
+        if name == "convert_element_type" and jnp.issubdtype(after.dtype, jnp.floating):
+            origin[target] = origin[source]
+        elif name in MOVES or (name == "broadcast_in_dim" and prod(before.shape) == prod(after.shape)):
+            origin[target] = [*origin[source], operation]
+    return origin
+
+
+def fixed_values(plan: Plan, leaves: Sequence[Any]) -> dict[int, Any]:
+    """All values that do not depend on the example."""
+    known = plan.program.constants | dict(zip(plan.program.leaves, leaves, strict=True))
+    return evaluate(plan.fixed, known)
+
+
+def place_gradients(plan: Plan, fixed: dict[int, Any], inputs: Array, labels: Array) -> dict[int, Gradient]:
+    """Of one example, the gradient with respect to every value that a site takes."""
+    operands, cotangents = _at_sites(plan, fixed, inputs, labels)
+    derived: dict[tuple[int, int], Array] = {}
+    for site in plan.sites:
+        positions = [u.position for uses in plan.uses.values() for u in uses if u.site == site and u.rule is None]
+        if positions:
+            found = by_derivative(plan.varying[site], positions, operands[site], cotangents[site])
+            derived |= {(site, position): part for position, part in zip(positions, found, strict=True)}
+
+    def gradient(use: Use) -> Gradient:
+        if use.rule is None:
+            return derived[use.site, use.position]
+        return use.rule(plan.varying[use.site], use.position, operands[use.site], cotangents[use.site][0])
+
+    return {place: _sum([gradient(use) for use in uses], uses) for place, uses in plan.uses.items()}
+
+
+def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
+    """The gradient of a value that is taken several times."""
+    if len(parts) == 1:
+        return parts[0]
+    factors = [part for part in parts if isinstance(part, Factors)]
+    if len(factors) == len(parts) and len({use.joins for use in uses}) == 1:
+        return joined(factors)
+    return sum((made(part) for part in parts[1:]), start=made(parts[0]))
+
+
+def _at_sites(
+    plan: Plan, fixed: dict[int, Any], inputs: Array, labels: Array
+) -> tuple[dict[int, list[Any]], dict[int, list[Array]]]:
+    """The operands of every site, and the cotangents of its differentiable outputs: one backward pass."""
+    types = plan.program.types
+    zeros = {
+        site: [
+            jnp.zeros(types[p].shape, types[p].dtype) for p in plan.varying[site].outputs if differentiable(types[p])
+        ]
+        for site in plan.sites
+    }
+
+    def shifted(shifts: dict[int, list[Array]]) -> tuple[Array, dict[int, list[Any]]]:
+        values = fixed | dict(zip(plan.program.example, (inputs, labels), strict=True))
+        operands = {}
+        for index, operation in enumerate(plan.varying):
+            taken = [values[place] for place in operation.inputs]
+            outputs = run(operation, taken)
+            if index in shifts:
+                operands[index] = taken
+                shift = iter(shifts[index])
+                outputs = [value + next(shift) if differentiable(value) else value for value in outputs]
+            values.update(zip(operation.outputs, outputs, strict=True))
+        return values[plan.program.output], operands
+
+    value, pull, operands = jax.vjp(shifted, zeros, has_aux=True)
+    (cotangents,) = pull(jnp.ones_like(value))
+    return operands, cotangents
+
+
+def pull_back(plan: Plan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], list[Array]]:
+    """From the gradients at `plan.pulled_places` to those of the leaves `plan.pulled`."""
+
+    def derive(chosen: list[Any]) -> list[Array]:
+        replaced = list(leaves)
+        for leaf, value in zip(plan.pulled, chosen, strict=True):
+            replaced[leaf] = value
+        values = fixed_values(plan, replaced)
+        return [values[place] for place in plan.pulled_places]
+
+    _, pull = jax.vjp(derive, [leaves[leaf] for leaf in plan.pulled])
+    types = plan.program.types
+
+    def back(gradients: Sequence[Array]) -> list[Array]:
+        places = zip(gradients, plan.pulled_places, strict=True)
+        return pull([gradient.astype(types[place].dtype) for gradient, place in places])[0]
+
+    return back
+
+
+def moved_back(plan: Plan, leaf: int, array: Array) -> Array:
+    """An array of the shape of the place in `plan.direct[leaf]`, its entries where they are in the leaf."""
+
+    def move(value: Array) -> Array:
+        for operation in plan.moves[leaf]:
+            (value,) = run(operation, [value])
+        return value
+
+    shape = plan.program.types[plan.program.leaves[leaf]].shape
+    return jax.linear_transpose(move, jax.ShapeDtypeStruct(shape, array.dtype))(array)[0]

@@ -1,0 +1,258 @@
+"""How much a model's output on a record looks like that of a model trained on the record.
+
+Carlini et al. (2022), "Membership inference attacks from first principles", compare the log-odds that a model gives a
+record's own class with those of shadow models that were trained on the record and of others that were not. Here the
+shadow models also say how far such a comparison can be trusted: a regression over all of them and all records turns
+it into a probability. Arrays in, numbers out: nothing here trains a model or reads a file.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+from scipy import special, stats
+
+from jaxaudit.errors import InputError
+
+LIMIT = 20.0
+"""Log-odds are cut here, in nats: more than float32 probabilities can tell from 1."""
+PRIOR_MODELS = 4.0
+"""A record's own variance counts as the mean variance of all records in this many models more."""
+RIDGE = 1.0
+STEPS = 25
+EVIDENCE_LIMIT = 8.0
+TAIL = 4
+"""Degrees of freedom of the heavy-tailed evidence."""
+
+
+class MembershipScores(NamedTuple):
+    """Probabilities, at even odds beforehand, that a model was trained on a record.
+
+    Attributes:
+        target: of the target, for each record; judged by all shadow models.
+        shadows: of each shadow model; judged by the others.
+    """
+
+    target: Float[np.ndarray, " n"]
+    shadows: Float[np.ndarray, "models n"]
+
+
+class Profile(NamedTuple):
+    """What the log-odds of each record look like, over models trained without it and models trained on it.
+
+    Attributes:
+        outside, inside: their mean without and with the record; the gap between them is shrunk towards that of all
+            records by its own uncertainty (empirical Bayes), so a record that no model has, or every one, has one too.
+        outside_variance, inside_variance: their variances, shrunk alike; `variance` that of both.
+    """
+
+    outside: Float[np.ndarray, " n"]
+    inside: Float[np.ndarray, " n"]
+    outside_variance: Float[np.ndarray, " n"]
+    inside_variance: Float[np.ndarray, " n"]
+    variance: Float[np.ndarray, " n"]
+
+
+def log_odds(
+    log_probs: Float[Array | np.ndarray, "*models n classes"], labels: Int[Array | np.ndarray, " n"]
+) -> Float[np.ndarray, "*models n"]:
+    """The log-odds (nats) of each record's own class: log p_y - log(1 - p_y); larger means surer and right.
+
+    Nearly normal over models, which the probability is not (Carlini et al. 2022, section VI-B). 1 - p_y is the sum of
+    the other classes' probabilities, so nothing is lost where p_y is near 1. A probability of exactly 1 gives
+    infinity, of exactly 0 minus infinity.
+
+    >>> log_odds(np.log([[0.2, 0.5, 0.3], [0.8, 0.1, 0.1]]), np.array([1, 0])).round(3)
+    array([0.   , 1.386])
+    """
+    log_probs, labels = np.asarray(log_probs), np.asarray(labels)
+    own = np.arange(log_probs.shape[-1]) == labels[:, None]
+    inside = np.take_along_axis(log_probs, np.broadcast_to(labels[:, None], (*log_probs.shape[:-1], 1)), axis=-1)
+    return inside[..., 0] - special.logsumexp(np.where(own, -np.inf, log_probs), axis=-1)
+
+
+def membership_scores(
+    target: Float[Array | np.ndarray, " n"],
+    shadows: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+) -> MembershipScores:
+    """Larger means that the target more likely was trained on the record.
+
+    For every shadow model and record the evidence for membership is computed from the *other* shadow models'
+    `Profile`; a logistic regression over all of these, whose truth is known, weighs the evidence; the target's
+    evidence, from all shadow models, is weighed alike.
+
+    Guarantees: whoever orders the records otherwise orders the scores likewise; whoever orders the shadow models
+    otherwise changes nothing. No score of the target depends on what a record is called, so scores of records that are
+    exchangeable are exchangeable. Log-odds beyond 20 nats count as 20.
+
+    Memory: about 50 bytes a model and record.
+
+    Args:
+        target: the target's log-odds of each record's own class, as `log_odds` gives them.
+        shadows: those of the shadow models.
+        membership: which of the records each shadow model was trained on.
+
+    Raises:
+        InputError: where shapes disagree, an output is NaN, there are fewer than 4 shadow models, or all of them were
+            trained on all of the records, or on none.
+
+    >>> random = np.random.default_rng(1)
+    >>> membership = random.random((20, 50)) < 0.5
+    >>> shadows = random.normal(size=(20, 50)) + 3 * membership
+    >>> scores = membership_scores(shadows[0], shadows[1:], membership[1:])
+    >>> bool(scores.target[membership[0]].mean() > 0.8), bool(scores.target[~membership[0]].mean() < 0.2)
+    (True, True)
+    """
+    target, shadows = _outputs(target), _outputs(shadows)
+    membership = np.asarray(membership)
+    _check(target, shadows, membership)
+    evidence = leave_one_out_evidence(shadows, membership)
+    weights = _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel())
+    centre = shadows.mean(axis=0)
+    own = _evidence(target, _profile(_sums(shadows - centre, membership), centre))
+    return MembershipScores(special.expit(own @ weights), special.expit(evidence @ weights))
+
+
+def scores_among(
+    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
+) -> Float[np.ndarray, "models n"]:
+    """The scores of models whose membership is known, or supposed, each judged by the others.
+
+    All rows are treated alike: where a supposed row is exchangeable with the others, so are their scores.
+
+    Raises:
+        InputError: as `membership_scores`.
+    """
+    models, membership = _outputs(models), np.asarray(membership)
+    _check(models[0], models, membership)
+    evidence = leave_one_out_evidence(models, membership)
+    return special.expit(evidence @ _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel()))
+
+
+def leave_one_out_evidence(
+    models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]
+) -> Float[np.ndarray, "models n kinds"]:
+    """The evidence of each model for each record by the profile of the others; what each is, see `_evidence`."""
+    # Sums of squares less one of them keep their digits where the numbers are centred.
+    centre = models.mean(axis=0)
+    sums = _sums(models - centre, membership)
+    return np.stack(
+        [
+            _evidence(model, _profile(tuple(a - b for a, b in zip(sums, _sums(own, row), strict=True)), centre))
+            for model, own, row in zip(models, models[:, None] - centre, membership[:, None], strict=True)
+        ]
+    )
+
+
+def _outputs(log_odds: Array | np.ndarray) -> np.ndarray:
+    return np.clip(np.asarray(log_odds, np.float64), -LIMIT, LIMIT)
+
+
+def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
+    if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
+        raise InputError(
+            f"the target has log-odds of shape {target.shape}, the shadow models {shadows.shape} and their membership "
+            f"{membership.shape}: give one row a model and one column a record, the same records everywhere."
+        )
+    if len(shadows) < 4:
+        raise InputError(f"{len(shadows)} shadow models cannot judge one another; train at least 4, better 32.")
+    bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
+    if bad:
+        raise InputError(f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate.")
+    if membership.all() or not membership.any():
+        raise InputError(
+            "no record is in some shadow models' training sets and not in others': draw half of the records for each."
+        )
+
+
+def _sums(models: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Count, sum and sum of squares of each record, over models that have it and over those that have it not."""
+    sides = (membership, ~membership)
+    return tuple(
+        sums
+        for side in sides
+        for sums in (side.sum(axis=0), (side * models).sum(axis=0), (side * models**2).sum(axis=0))
+    )
+
+
+def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
+    """The profile from `_sums` of log-odds less `centre`."""
+    inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
+    inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
+    inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
+    outer_squares = np.maximum(outer_squares - outer * outside**2, 0)
+    freedom_in, freedom_out = np.maximum(inner - 1, 0), np.maximum(outer - 1, 0)
+    squares, freedom = inner_squares + outer_squares, freedom_in + freedom_out
+    mean_variance = squares.sum() / max(freedom.sum(), 1) + 1e-9
+
+    def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+        prior = squares.sum() / freedom.sum() + 1e-9 if freedom.any() else mean_variance
+        return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
+
+    variance = shrunk(squares, freedom)
+    known = (inner > 0) & (outer > 0)
+    error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
+    gap = inside - outside
+    typical = float(gap[known].mean()) if known.any() else 0.0
+    spread = max(float(gap[known].var() - error[known].mean()), 0.0) if known.any() else 0.0
+    gap = typical + np.where(known, (gap - typical) * spread / (spread + error), 0.0)
+    base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
+    return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
+
+
+def _evidence(outputs: np.ndarray, profile: Profile) -> np.ndarray:
+    """[n, kinds]: log-likelihood ratios of in and out (equal variances; heavy tails and own variances), and context.
+
+    Each ratio stands beside its probability, which is bounded, so that the regression can choose how much a single
+    record may say.
+    """
+    outside, inside, outside_variance, inside_variance, variance = profile
+    deviation = np.sqrt(variance)
+    normal = (inside - outside) * (outputs - (inside + outside) / 2) / variance
+    tailed = (
+        stats.t.logpdf((outputs - inside) / np.sqrt(inside_variance), TAIL)
+        - stats.t.logpdf((outputs - outside) / np.sqrt(outside_variance), TAIL)
+        - np.log(inside_variance / outside_variance) / 2
+    )
+    normal, tailed = (np.clip(ratio, -EVIDENCE_LIMIT, EVIDENCE_LIMIT) for ratio in (normal, tailed))
+    reach = np.clip((inside - outside) / deviation, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
+    kinds = (
+        np.ones_like(outputs),
+        normal,
+        special.expit(normal),
+        special.expit(normal) * reach,
+        tailed,
+        special.expit(tailed),
+        np.clip((outputs - outside) / deviation, -EVIDENCE_LIMIT, EVIDENCE_LIMIT),
+        reach,
+        np.tanh(outputs / 3),
+        np.tanh(outside / 3),
+        np.tanh(inside / 3),
+    )
+    return np.stack(kinds, axis=-1)
+
+
+def _logistic_regression(evidence: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Ridge-penalised weights by Newton's method; the constant, the first kind, is not penalised."""
+    penalty = np.full(evidence.shape[1], RIDGE)
+    penalty[0] = 1e-6
+    weights = np.zeros(evidence.shape[1])
+
+    def loss(weights: np.ndarray) -> float:
+        line = evidence @ weights
+        return float(np.logaddexp(0, line).sum() - line[truth].sum() + (penalty * weights**2).sum() / 2)
+
+    value = loss(weights)
+    for _ in range(STEPS):
+        probability = special.expit(evidence @ weights)
+        gradient = evidence.T @ (probability - truth) + penalty * weights
+        curvature = (evidence * (probability * (1 - probability))[:, None]).T @ evidence + np.diag(penalty)
+        step = np.linalg.solve(curvature, gradient)
+        length = 1.0
+        while length > 1e-4 and (lower := loss(weights - length * step)) > value:
+            length /= 2
+        if length <= 1e-4 or value - lower < 1e-9 * (1 + abs(value)):
+            break
+        weights, value = weights - length * step, lower
+    return weights

@@ -23,8 +23,8 @@ from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
 
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
-WIDTH = 4
-"""Attack networks trained side by side on a CPU; all of them elsewhere."""
+WIDTH = 8
+"""The most attack networks trained side by side on a CPU; all of them elsewhere."""
 
 
 class LearnedAttack(NamedTuple):
@@ -55,11 +55,11 @@ class _Net(NamedTuple):
 def fit_learned(
     keys: Key[Array, " models"],
     outputs: Float[np.ndarray, "models n features"],
-    labels: Int[np.ndarray, " n"],
-    membership: Bool[np.ndarray, "models n"],
+    labels: Int[np.ndarray, " records"],
+    membership: Bool[np.ndarray, "rows columns"],
     classes: int,
     *,
-    used: Bool[np.ndarray, "models n"] | None = None,
+    used: Bool[np.ndarray, "rows columns"] | None = None,
     epochs: int = EPOCHS,
     width: int | None = None,
     progress: Progress | None = None,
@@ -74,7 +74,7 @@ def fit_learned(
         keys: one random key a target model.
         outputs: what each target model says of each record: probabilities, or their logarithms.
         labels: the records' classes.
-        membership: whether each target model was trained on the record.
+        membership: whether each target model (row) was trained on the record (column).
         classes: the number of classes.
         used: which records each attack network is trained on; by default all.
         epochs: walks through them.
@@ -90,7 +90,7 @@ def fit_learned(
     models = len(membership)
     members, counted = jnp.asarray(membership, jnp.float32), jnp.asarray(used)
     mean, scale = _standard(outputs, used)
-    width = width or (WIDTH if jax.default_backend() == "cpu" else models)
+    width = width or _width(models)
     chunks = [slice(start, min(start + width, models)) for start in range(0, models, width)]
     parts: dict[int, Any] = {}
 
@@ -157,6 +157,12 @@ def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used
         raise InputError(
             f"the attack on model {int(one_sided.argmax())} would see members only, or non-members only: it takes both."
         )
+
+
+def _width(models: int) -> int:
+    """As many side by side as keeps every stream at work until the end."""
+    at_once = streams()
+    return -(-models // (at_once * -(-models // (at_once * WIDTH)))) if jax.default_backend() == "cpu" else models
 
 
 def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

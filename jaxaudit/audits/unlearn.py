@@ -26,7 +26,8 @@ from jaxaudit.audits.unlearn_result import (
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import Progress, fit_many
-from jaxaudit.learners import NetworkLearner, NetworkParams
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner, NetworkLearner, NetworkParams
 from jaxaudit.learners.walk import init_key
 from jaxaudit.metrics.retrained_band import place
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
@@ -36,7 +37,7 @@ def audit_unlearn(
     key: Key[Array, ""],
     train: Examples,
     test: Examples,
-    learner: NetworkLearner,
+    learner: Learner,
     forget: Bool[np.ndarray, "sets n"],
     *,
     amnesiac: bool = True,
@@ -62,7 +63,7 @@ def audit_unlearn(
         key: random key; everything follows from it.
         train: the training set, as the learner wants it.
         test: records of the same classes that were never trained on.
-        learner: the network and its recipe.
+        learner: the network and its recipe, from `network`.
         forget: sets of training records to forget, each judged for itself: a row a set.
         amnesiac: whether amnesiac unlearning is judged.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
@@ -74,8 +75,8 @@ def audit_unlearn(
         level: the confidence at which a method is said to differ from retraining, over all its scores and sets.
         width: models trained side by side (chosen by measurement when None).
         progress: called as work is done, in thousandths of it.
-        checkpoints: a directory to keep trained models in, which a later call with the same arguments takes up; see
-            `fit_many`. It holds every model that is trained. The same `learner` is the caller's word.
+        checkpoints: a directory to keep what is finished in, every trained model included, which a later call with
+            the same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
 
     Raises:
         InputError: a set is empty or everything, shapes disagree, a label is no output of the learner, a method's name
@@ -83,6 +84,11 @@ def audit_unlearn(
             number out of range.
     """
     methods = dict(methods or {})
+    if not isinstance(learner, NetworkLearner):
+        raise InputError(
+            f"unlearning is judged on networks, and a {type(learner).__name__} is none: make the learner with "
+            "`network`."
+        )
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
     keys = jax.random.split(jax.random.fold_in(key, 0), seeds)
     inputs, labels = np.asarray(train.inputs, np.float32), train.labels
@@ -116,7 +122,9 @@ def audit_unlearn(
     attacker = Attacker(jax.random.split(jax.random.fold_in(key, 2), seeds), chosen, attack_epochs) if count else None
 
     def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
-        return look_at(learner, models, train, test, members, None if name == UNTRAINED else attacker, share.of(part))
+        return look_at(
+            learner, models, train, test, members, None if name == UNTRAINED else attacker, share.of(part), checkpoints
+        )
 
     scores: dict[str, Scores] = {}
     everything = np.ones(len(train), bool)

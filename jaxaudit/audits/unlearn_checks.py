@@ -25,11 +25,6 @@ def check_unlearn(
     attack_epochs: int,
     level: float,
 ) -> None:
-    if not isinstance(learner, NetworkLearner):
-        raise InputError(
-            f"unlearning is judged on networks, and a {type(learner).__name__} is none: make the learner with "
-            "`network`."
-        )
     if forget.shape[1:] != (len(train),) or not len(forget):
         raise InputError(
             f"`forget` has shape {forget.shape}, but {train.name} has {len(train)} records: give at least one row, a "

@@ -1,6 +1,8 @@
 """Judging many models at once on what they still show of the records to forget."""
 
+import hashlib
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -9,9 +11,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.audits.kept_params import flat_params
 from jaxaudit.audits.unlearn_result import Scores
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import Progress, log_probs_many
+from jaxaudit.ensemble.checkpoint import read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
@@ -54,6 +58,7 @@ def look_at(
     members: Bool[np.ndarray, " n"],
     attacker: Attacker | None,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
 ) -> Judged:
     """What models say of the training and test records, and what an attack makes of that.
 
@@ -68,7 +73,38 @@ def look_at(
         members: the records that the models were trained on, or are meant to look as if.
         attacker: None attacks nothing.
         progress: called as attack networks are finished.
+        checkpoints: a directory to keep the answer in, from where a later call with equal arguments takes it.
     """
+    rows = np.arange(len(jax.tree.leaves(params)[0]))
+    kept = checkpoints and checkpoints / "judged" / f"{_digest(params, train, test, members, attacker)}.npz"
+    if kept is not None and (known := read_chunk(kept, rows)) is not None:
+        return known
+    judged = _look_at(learner, params, train, test, members, attacker, progress)
+    if kept is not None:
+        write_chunk(kept, rows, judged)
+    return judged
+
+
+def _digest(params: Any, train: Examples, test: Examples, members: np.ndarray, attacker: Attacker | None) -> str:
+    digest = hashlib.blake2b(f"{train.content_hash} {test.content_hash}".encode(), digest_size=16)
+    arrays = [*flat_params(params, np.arange(0)), members]
+    if attacker is not None:
+        arrays += [np.asarray(jax.random.key_data(attacker.keys)), attacker.nonmembers, np.array(attacker.epochs)]
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _look_at(
+    learner: NetworkLearner,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    members: np.ndarray,
+    attacker: Attacker | None,
+    progress: Progress | None,
+) -> Judged:
     on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
     models = len(on_train)
     membership = np.full((models, len(train)), np.nan)

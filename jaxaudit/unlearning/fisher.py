@@ -13,7 +13,7 @@ the rule without what its authors' code adds for their networks: means over a ke
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ ALPHA = 3e-6
 """Golatkar's, and that of Becker & Liebig's code."""
 
 
+@runtime_checkable
 class Noise(Protocol):
     """A variant of Fisher forgetting: how large the noise on each parameter is."""
 

@@ -1,12 +1,13 @@
 """What an unlearning method is that needs nothing but the trained model and the data."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.unlearning.fisher import LogProbs
 
 
+@runtime_checkable
 class Unlearn(Protocol):
     """A pure function from a trained model to one that is meant to have forgotten some of its records.
 

@@ -15,8 +15,9 @@ from jaxaudit.audits.pdtp import audit_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import fit_many, log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, LeavesOneOut, naive_bayes
+from jaxaudit.learners import Learner, LeavesOneOut, arithmetic_mean, naive_bayes, nearest_neighbours, random_trees
 from jaxaudit.membership import everyone
+from jaxaudit.metrics.pdtp import every_input
 
 KEY = jax.random.key(11)
 INPUTS, LABELS = records(23, 4)
@@ -217,11 +218,57 @@ ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
         (EXAMPLES, {"measurements": 0}, r"measurements must be at least 1 \(got 0\)"),
         (EXAMPLES, {"seeds": 1}, r"seeds at least 2 \(got 1\)"),
         (EXAMPLES, {"bins": -1}, r"bins at least 0 \(got -1\)"),
+        (EXAMPLES, {"bins": 1}, "in 1 bin all outputs are equal and every classifier would pass: give at least 2 bins"),
     ],
 )
 def test_bad_input_is_one_clear_line(examples, options, message):
     with pytest.raises(InputError, match=message):
         audit_pdtp(KEY, examples, Shares(3), **options)
+
+
+CODED = Examples((INPUTS[:, :3] > 0).astype(np.float32), LABELS, ("a", "b", "c"), "coded")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [naive_bayes((2, 2, 2), 3), naive_bayes((2, 2, 2), 3, smoothing=0.1), random_trees((2,) * 3, 3, trees=2, depth=1)],
+)
+def test_no_input_moves_an_output_by_more_than_the_bound(made):
+    """Every input there is, of every model without a record."""
+    answer = audit_pdtp(KEY, CODED, made, bins=0, seeds=2)
+    assert answer.dtp_bound is not None
+    one = jax.random.split(jax.random.fold_in(KEY, 0), 1)[0]
+    everything = jnp.asarray(every_input((2, 2, 2)))
+    fit = jax.jit(made.fit)
+    ask = jax.jit(made.log_probs)
+    inputs, labels = jnp.asarray(CODED.inputs), jnp.asarray(LABELS)
+    full = np.asarray(ask(fit(one, inputs, labels, jnp.ones(23)), everything))
+    shares = []
+    for record in range(23):
+        less = np.asarray(ask(fit(one, inputs, labels, jnp.ones(23).at[record].set(0)), everything))
+        shares.append(np.abs(full - less).max() / answer.dtp_bound[record])
+        assert answer.values[record] <= answer.dtp_bound[record] + 1e-9
+    assert max(shares) <= 1 + 1e-4  # the outputs compared are float32
+    assert max(shares) > 0.5
+
+
+def test_bounds_where_they_are_proven_and_none_elsewhere():
+    neighbours = audit_pdtp(
+        KEY, Examples(CODED.inputs, LABELS, ("a", "b", "c"), "x"), nearest_neighbours(3, neighbours=3)
+    )
+    assert neighbours.dtp_bound is not None
+    np.testing.assert_allclose(neighbours.dtp_bound, np.log(101))
+    few = audit_pdtp(KEY, CODED, random_trees((2,) * 3, 3, trees=2, depth=1), measurements=2, records=np.arange(4))
+    assert few.dtp_bound is not None
+    assert few.dtp_bound.shape == (4,)
+    for made in (
+        naive_bayes((2, 0, 2), 3),
+        random_trees((2,) * 3, 3, trees=2, depth=1, smoothing=0.0),
+        random_trees((2,) * 3, 3, trees=2, depth=1, aggregate=arithmetic_mean),
+        nearest_neighbours(3, neighbours=3, smoothing=0.0),
+        Shares(3),
+    ):
+        assert audit_pdtp(KEY, CODED, cast(Learner, made), records=np.arange(2), seeds=2).dtp_bound is None
 
 
 @pytest.mark.parametrize("steps", [0, 22])

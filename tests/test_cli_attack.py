@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -180,6 +181,18 @@ def test_the_table_for_people(found: AttackAudit):
     assert said.splitlines()[row].split()[-2] == "-"
 
 
+def test_the_question_is_answered_by_the_best_attack(found: AttackAudit):
+    accuracy = found.attacks[0].metrics.accuracy
+    interval = f"({accuracy.low:.1%} to {accuracy.high:.1%})"
+    assert f"  yes: distance is right {accuracy.value:.1%} of the time {interval}\n" in shown(found)
+    weak = replace(found, attacks=found.attacks[1:])
+    assert "  not by these attacks: frequency is right " in shown(weak)
+    metrics = found.attacks[0].metrics
+    single = metrics._replace(accuracy=metrics.accuracy._replace(low=np.nan, high=np.nan))
+    alone = replace(found, attacks=(replace(found.attacks[0], metrics=single),))
+    assert "of the time, of a single target\n" in shown(alone)
+
+
 def test_the_first_targets_are_the_exposed_ones(found: AttackAudit):
     result = attack_json(found, 10 * found.targets, {})
     assert result["attacks"][0]["correlation"]["with_pdtp"] > 0.8
@@ -273,8 +286,9 @@ def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
         (("--candidates", "31"), "--candidates 31 cannot be split into equal halves; give an even number."),
         (
             ("--bins", "0"),
-            "outputs cannot be put into 0 bins: give at least 1, or 0 for none, but the frequency attack",
+            "outputs cannot be put into 0 bins: give at least 2, or 0 for none, but the frequency attack",
         ),
+        (("--bins", "1"), "outputs cannot be put into 1 bins: give at least 2, or 0 for none"),
         (("--level", "1"), "the level of an interval lies between 0 and 1, got 1."),
         (("--data", "wine"), "--data and --csv both name the training set; give one of them."),
         (("--hidden", "x"), "--hidden x must be whole numbers"),

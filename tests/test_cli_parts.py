@@ -41,7 +41,7 @@ def test_a_log_gets_a_line_every_half_minute(clock: list[float], capsys: pytest.
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "training: 50% after 30 s",
+        "training: 50% after 30 s, about 30 s left",
         "training: 100% after 60 s",
         "training: 100% after 90 s",
     ]

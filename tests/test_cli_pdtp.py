@@ -133,6 +133,34 @@ def test_smoothing_that_passes_the_rule_by_itself_is_said():
     assert jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--json").result["bound"] is None
 
 
+def test_what_moves_on_any_input_is_bounded_where_that_is_proven():
+    trees = ("pdtp", *PEOPLE, "--learner", "trees")
+    result = jaxaudit(*trees, "--json", "--out", "trees").result
+    assert result["dtp_bound"] == max(record["dtp_bound"] for record in result["records"]) <= np.log(2)
+    assert all(record["exact_pdtp"] <= record["dtp_bound"] + 1e-9 for record in result["records"])
+    assert result["because"].endswith("nor a DTP: none moves an output that far on any input")
+    rows = pyarrow.parquet.read_table("trees/records.parquet").to_pylist()
+    assert [row["dtp_bound"] for row in rows] == [record["dtp_bound"] for record in result["records"]]
+    assert "on any input (DTP): no record moves an output by more than 0." in jaxaudit(*trees).out
+    bayes = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--out", "bayes")
+    assert "no bound is worked out for this learner and columns" in bayes.out
+    assert pyarrow.parquet.read_table("bayes/records.parquet")["dtp_bound"].null_count == 60
+
+
+def test_what_stands_in_records_is_shown_only_when_asked():
+    words = ("pdtp", *PEOPLE, "--learner", "nb", "--sample", "50", "--top", "2")
+    shown = jaxaudit(*words, "--show-values").out
+    records = [line for line in shown.splitlines() if "labelled" in line]
+    assert len(records) == 2
+    rows = list(csv.reader(Path("people.csv").read_text().splitlines()))
+    for line in records:
+        number, _, said = line.strip().partition(": ")
+        age, hours, _, sex, income = rows[int(number) + 1]
+        assert said.startswith(f"age {age}, hours {float(hours):g}, work ")
+        assert said.endswith(f", sex {sex}, labelled {income}")
+    assert "labelled" not in jaxaudit(*words).out
+
+
 def test_a_verdict_changes_the_status_only_when_asked():
     few = ("pdtp", *PEOPLE, "--learner", "knn", "--smoothing", "5", "--records", "5")
     assert jaxaudit(*few).code == 0
@@ -194,6 +222,8 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
             (*PEOPLE, "--learner", "nb", "--reduce", "59"),
             "59 records cannot be removed one at a time from 60: at least 1, and two must remain.",
         ),
+        ((*PEOPLE, "--bins", "1"), "in 1 bin all outputs are equal and every classifier would pass"),
+        ((*PEOPLE, "--show-values", "--json"), "--show-values is for the table that a person reads; leave out --json."),
         ((*PEOPLE, "--drop", "salary"), "salary"),
         (("--csv", "people.csv", "--label", "incom"), "incom"),
         (("--csv", "nobody.csv", "--label", "income"), "`nobody.csv` is no file here"),

@@ -16,8 +16,10 @@ from jaxaudit.metrics.stability import (
     dtp_bound,
     linear_queries_delta,
     lipschitz_dtp_bound,
+    log_odds_dtp_bound,
     naive_bayes_delta,
     posterior_dtp_bound,
+    smoothed_naive_bayes_delta,
     softmax_regression_lipschitz,
 )
 
@@ -250,6 +252,42 @@ def test_unless_the_records_class_is_the_only_possible_one():
     assert found.dtp > posterior_dtp_bound(np.array([found.pdtp]), delta) + 0.1
 
 
+def bound_and_dtp(learner, x, y, t, counts, classes, delta, **options):
+    """The bound that the outputs at record t give of its DTP, and its DTP over every input."""
+    kept = np.arange(len(y)) != t
+    a, b = (log(normalised(learner(x[k], y[k], counts, classes, **options))) for k in (kept | True, kept))
+    at = np.flatnonzero((every_input(counts) == x[t]).all(axis=1))
+    return log_odds_dtp_bound(a[at], b[at], y[[t]], delta)[0], dtp(a, b, bins=0).value
+
+
+@pytest.mark.parametrize("smoothing", [0.2, 1.0, 3.0])
+def test_log_odds_at_the_record_bound_the_posterior_of_naive_bayes(smoothing):
+    checked, tightest = 0, 0.0
+    for x, y, counts, classes in random_sets(8, 40, 3):
+        delta = smoothed_naive_bayes_delta(smallest_class(y), counts, smoothing)
+        for t in range(len(y)):
+            bound, value = bound_and_dtp(naive_bayes, x, y, t, counts, classes, delta, smoothing=smoothing)
+            assert value <= bound + ROUNDING
+            if np.isfinite(value):
+                checked += 1
+                tightest = max(tightest, value / bound)
+            else:
+                assert (y == y[t]).sum() == 1  # the class goes with its only member
+    assert checked > 100
+    assert tightest > 0.8
+
+
+def test_delta_is_needed():
+    """All of class 0 agree: without one of them, an input that differs in every column is more likely of class 0."""
+    x, y = table((10, [0] * 6, 0), (50, [1] * 6, 1))
+    delta = smoothed_naive_bayes_delta(10, (2,) * 6, 1.0)
+    bounds, values = zip(
+        *(bound_and_dtp(naive_bayes, x, y, 0, (2,) * 6, 2, each, smoothing=1.0) for each in (1.0, delta)), strict=True
+    )
+    assert values[0] > bounds[0] + 0.1
+    assert 0.7 * bounds[1] < values[1] <= bounds[1]
+
+
 # Proposition 6.7: linear statistical queries, with naive Bayes as the example (a feature a column, and the prior).
 
 
@@ -303,6 +341,20 @@ def test_random_trees_are_stable_at_three_halves_and_their_posteriors_bounded(po
                 assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), 1.0) + ROUNDING
             checked += 1
     assert checked > 100
+
+
+def test_log_odds_at_the_record_bound_the_posteriors_of_random_trees():
+    random, checked, tightest = np.random.default_rng(9), 0, 0.0
+    for x, y, counts, classes in random_sets(10, 60, 3):
+        trees = forest(random, len(counts))
+        for t in range(len(y)):
+            bound, value = bound_and_dtp(random_trees, x, y, t, counts, classes, 1.0, trees=trees)
+            if np.isfinite(bound):
+                assert value <= bound + ROUNDING
+                checked += 1
+                tightest = max(tightest, value / bound)
+    assert checked > 30
+    assert tightest > 0.7
 
 
 def test_one_tree_has_a_dtp_of_its_pdtp():
@@ -413,6 +465,35 @@ def test_a_bound_from_impossible_numbers_is_refused(value, delta):
             InputError, match=r"^a bound on DTP takes PDTP of at least 0 and a delta of at least 1, got"
         ):
             bound(np.array([0.2, value]), delta)
+
+
+def test_log_odds_by_hand():
+    outputs = np.array([[0.8, 0.1, 0.1], [0.0, 0.5, 0.5], [0.3, 0.7, 0.0]]), np.full((3, 3), [[0.6, 0.2, 0.2]])
+    bounds = log_odds_dtp_bound(log(outputs[0]), log(outputs[1]), np.array([0, 0, 1]), 1.1)
+    np.testing.assert_allclose(bounds, [math.log(4 / 1.5), np.inf, math.log((7 / 3) / 0.25)])
+    same = log_odds_dtp_bound(log(outputs[1]), log(outputs[1]), np.array([0, 1, 2]), 1.1)
+    np.testing.assert_allclose(same, math.log(1.1))
+    certain = np.array([[0.0, -np.inf]])
+    assert log_odds_dtp_bound(certain, certain, np.array([0])) == np.inf  # nothing is known of the odds
+    assert smoothed_naive_bayes_delta(4, (2, 3), 0.5) == pytest.approx((5 / 4) * (5.5 / 4.5))
+
+
+def test_log_odds_of_impossible_outputs_are_refused(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
+    for shape, labels in (((2, 2), [0, 0, 0]), ((3, 2), [0, 0, 2]), ((3, 2), [0, 0]), ((3, 2), [0, -1, 0])):
+        with pytest.raises(InputError, match=r"^a bound on DTP takes outputs of one shape, got \(3, 2\) and"):
+            log_odds_dtp_bound(np.zeros((3, 2)), np.zeros(shape), np.array(labels))
+    for delta in (0.9, np.nan):
+        with pytest.raises(InputError, match=r"^a bound on DTP takes PDTP of at least 0 and a delta of at least 1"):
+            log_odds_dtp_bound(np.zeros((1, 2)), np.zeros((1, 2)), np.array([0]), delta)
+
+
+@pytest.mark.parametrize(
+    ("smallest", "counts", "smoothing"), [(0, (2,), 1.0), (1, (), 1.0), (1, (0, 2), 1.0), (1, (2,), 0.0)]
+)
+def test_a_smoothed_constant_of_nothing_is_refused(smallest, counts, smoothing):
+    with pytest.raises(InputError, match=rf"^no stability constant for {smallest} records in the smallest class, cat"):
+        smoothed_naive_bayes_delta(smallest, counts, smoothing)
 
 
 def test_a_lipschitz_bound_from_impossible_numbers_is_refused(monkeypatch):

@@ -67,7 +67,7 @@ def audit_attack(
 
     - *Targets* are drawn once and attacked in every iteration, 2 `iterations` times each. The text draws them within
       an iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records
-      (r = 0.4864 and p = 2.89e-7 go together at 100, as do all others of table 1).
+      (r = 0.4864 and p = 2.89e-7 go together at 100 and at no other number, as do the others of table 1).
     - *Shadow models* are trained once ("for each target record t, we sample 5 datasets and train 10 shadow
       classifiers"): the attacker knows nothing of the split that a new draw could use. With `fresh_shadows` those of
       the targeted attacks are drawn anew in every iteration, at `iterations` times the cost; a target's accuracy then
@@ -89,7 +89,7 @@ def audit_attack(
         untargeted_shadows: shadow models for the untargeted attack.
         measured: iterations in which PDTP is measured, the first so many; all where there are no more.
         fresh_shadows: see above.
-        bins: equal bins outputs are put into before anyone sees them; 0 takes them as they are.
+        bins: equal bins outputs are put into before anyone sees them; 0 takes them as they are, 1 is refused.
         level: confidence level of the bootstrap intervals, which draw whole targets.
         width: models trained side by side (chosen by measurement when None).
         progress: called as training goes on.

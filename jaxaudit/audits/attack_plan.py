@@ -136,9 +136,9 @@ def check_options(
     for name, count in counts.items():
         if count < 1:
             raise InputError(f"there must be at least 1 of {name}, got {count}.")
-    if bins < 0 or (bins == 0 and attacks.frequency):
+    if bins < 0 or bins == 1 or (bins == 0 and attacks.frequency):
         raise InputError(
-            f"outputs cannot be put into {bins} bins: give at least 1, or 0 for none, but the frequency attack cannot "
+            f"outputs cannot be put into {bins} bins: give at least 2, or 0 for none, but the frequency attack cannot "
             "do without."
         )
     if not 0 < level < 1:

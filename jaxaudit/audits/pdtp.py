@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.audits.dtp_bound import dtp_bounds
 from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.table import duplicates
@@ -23,6 +24,8 @@ class PDTPAudit(NamedTuple):
         records: indices of the measured records.
         values: PDTP of each in nats, the mean over measurements, of outputs put into bins.
         exact: the same of outputs as they are, without bins.
+        dtp_bound: nats that no output moves by more on any input, without bins, the mean over measurements of what is
+            proven for the learner (`dtp_bounds`); None where nothing is.
         classes: the class that attains it, in the measurement where the record's value is largest.
         directions: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
         floor: the same number where nothing was removed and only the seed differs; 0 for a learner without a seed.
@@ -38,6 +41,7 @@ class PDTPAudit(NamedTuple):
     records: Int[np.ndarray, " records"]
     values: Float[np.ndarray, " records"]
     exact: Float[np.ndarray, " records"]
+    dtp_bound: Float[np.ndarray, " records"] | None
     classes: Int[np.ndarray, " records"]
     directions: Int[np.ndarray, " records"]
     floor: SeedFloor
@@ -104,7 +108,8 @@ def audit_pdtp(
         examples: the training set T, as the learner wants it.
         learner: A.
         records: indices of the records to measure; by default all.
-        bins: equal bins outputs are put into before they are compared, 100 in the paper; 0 compares exactly.
+        bins: equal bins outputs are put into before they are compared, 100 in the paper; 0 compares exactly, and 1
+            is refused.
         measurements: times to measure with another key; a record's PDTP is the mean (section 5.4 of the paper).
         seeds: models of T for the seed floor, at least 2, of which one is A(T).
         width: models trained side by side (chosen by measurement when None).
@@ -120,6 +125,7 @@ def audit_pdtp(
             f"measurements must be at least 1 (got {measurements}), seeds at least 2 (got {seeds}), bins at least 0 "
             f"(got {bins})."
         )
+    _check_bins(bins)
     chosen = _chosen(records, examples)
     members = np.bincount(examples.labels, minlength=len(examples.class_names))
     if np.count_nonzero(members) < 2:
@@ -131,11 +137,12 @@ def audit_pdtp(
     keys = jax.random.split(jax.random.fold_in(key, 0), measurements if seeded else 1)
     steps = _Steps(progress, len(keys) + seeded)
     how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
-    parts, exact, accuracy = [], np.zeros(len(chosen)), 0.0
+    parts, exact, accuracy, bounds = [], np.zeros(len(chosen)), 0.0, []
     for index, one in enumerate(keys):
         left = leave_out(one, examples, learner, chosen, progress=steps.part(index), **how)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
+        bounds.append(dtp_bounds(learner, examples.labels, examples.labels[chosen], left))
         accuracy += float((left.with_record.argmax(axis=1) == examples.labels[chosen]).mean()) / len(keys)
     each = np.stack([part.values for part in parts])
     largest = each.argmax(axis=0), np.arange(len(chosen))
@@ -149,6 +156,7 @@ def audit_pdtp(
         records=chosen,
         values=each.mean(axis=0),
         exact=exact,
+        dtp_bound=None if bounds[0] is None else np.mean(bounds, axis=0),
         classes=np.stack([part.classes for part in parts])[largest],
         directions=np.stack([part.directions for part in parts])[largest],
         floor=floor,
@@ -191,6 +199,7 @@ def reduce_pdtp(
     Raises:
         InputError: `steps` would leave fewer than two records.
     """
+    _check_bins(bins)
     if not 1 <= steps <= len(examples) - 2:
         raise InputError(
             f"{steps} records cannot be removed one at a time from {len(examples)}: at least 1, and two must remain."
@@ -231,6 +240,14 @@ class _Steps:
         # In millionths, because pieces differ in how many steps they have.
         return lambda done, total: progress(
             round(1e6 * (index + min(done, total) / max(total, 1))), round(1e6 * self.pieces)
+        )
+
+
+def _check_bins(bins: int) -> None:
+    if bins == 1:
+        raise InputError(
+            "in 1 bin all outputs are equal and every classifier would pass: give at least 2 bins (the paper has 100), "
+            "or 0 for none."
         )
 
 

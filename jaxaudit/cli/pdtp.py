@@ -11,7 +11,7 @@ from jaxaudit.cli import classifier_options as shared
 if TYPE_CHECKING:
     from jaxaudit.cli.pdtp_run import Answer
 
-OUTPUT_OPTIONS = ("as_json", "out", "fail_on", "top")
+OUTPUT_OPTIONS = ("as_json", "out", "fail_on", "top", "show_values")
 
 
 class FailOn(enum.StrEnum):
@@ -73,6 +73,14 @@ def pdtp(
     top: Annotated[
         int, typer.Option(min=0, help="Show so many of the riskiest records.", rich_help_panel=shared.OUTPUT)
     ] = 10,
+    show_values: Annotated[
+        bool,
+        typer.Option(
+            "--show-values",
+            help="Print what stands in the riskiest records, which is private, below them; never written to a file.",
+            rich_help_panel=shared.OUTPUT,
+        ),
+    ] = False,
     as_json: shared.AsJson = False,
     out: shared.Out = None,
     fail_on: Annotated[
@@ -98,7 +106,10 @@ def pdtp(
     """
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
+    from jaxaudit.errors import InputError
 
+    if show_values and as_json:
+        raise InputError("--show-values is for the table that a person reads; leave out --json.")
     with lasting_work(out) as begin:
         from jaxaudit.cli.pdtp_run import run, save
         from jaxaudit.report.pdtp_json import verdict
@@ -109,12 +120,12 @@ def pdtp(
                 save(out, answer)
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            _show(answer, top, as_json)
+            _show(answer, top, show_values, as_json)
     if {choice.replace("-", " ") for choice in fail_on or ()} & {verdict(answer.audit)}:
         raise typer.Exit(3)
 
 
-def _show(answer: "Answer", top: int, as_json: bool) -> None:
+def _show(answer: "Answer", top: int, show_values: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer.json(), allow_nan=False), flush=True)
         return
@@ -122,4 +133,5 @@ def _show(answer: "Answer", top: int, as_json: bool) -> None:
 
     from jaxaudit.report.pdtp_table import pdtp_table
 
-    Console().print(pdtp_table(answer.audit, answer.reduction, answer.class_names, answer.bound, top))
+    own_values = answer.own_values(top) if show_values else None
+    Console().print(pdtp_table(answer.audit, answer.reduction, answer.class_names, answer.bound, top, own_values))

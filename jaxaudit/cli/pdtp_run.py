@@ -16,11 +16,13 @@ from jaxaudit.cli.repeat import Options, plain
 from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
+from jaxaudit.data import Table, describe_record
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.report.identity import run_identity
 from jaxaudit.report.pdtp_json import pdtp_json
 from jaxaudit.report.pdtp_records import write_csv, write_parquet
+from jaxaudit.report.pdtp_table import riskiest
 from jaxaudit.report.run_directory import write
 
 
@@ -33,6 +35,7 @@ class Answer(NamedTuple):
         class_names: in label order.
         provenance: what repeats the run.
         bound: nats that no record can move any output by, whatever the data; None where there is no such number.
+        table: what was given.
     """
 
     audit: PDTPAudit
@@ -40,10 +43,16 @@ class Answer(NamedTuple):
     class_names: tuple[str, ...]
     provenance: dict[str, Any]
     bound: float | None
+    table: Table
 
     def json(self) -> dict[str, Any]:
         """As one JSON object."""
-        return pdtp_json(*self)
+        return pdtp_json(self.audit, self.reduction, self.class_names, self.provenance, self.bound)
+
+    def own_values(self, top: int) -> dict[int, str]:
+        """What stands in the riskiest records."""
+        records = self.audit.records[riskiest(self.audit, top)].tolist()
+        return {record: describe_record(self.table, record) for record in records}
 
 
 def run(options: Options, begin: Begin) -> Answer:
@@ -94,9 +103,8 @@ def run(options: Options, begin: Begin) -> Answer:
         # Records are known by their place in what the person gave.
         audit = audit._replace(records=drawn[audit.records])
         reduction = reduction and reduction._replace(removed=drawn[reduction.removed])
-    return Answer(
-        audit, reduction, table.class_names, table_provenance("pdtp", options, whole, table, "training", started), bound
-    )
+    provenance = table_provenance("pdtp", options, whole, table, "training", started)
+    return Answer(audit, reduction, table.class_names, provenance, bound, whole)
 
 
 def save(directory: Path, answer: Answer) -> None:

@@ -57,9 +57,23 @@ def _log(label: str) -> Iterator[Callable[[int, int], None]]:
         now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
-            print(f"{label}: {done / total:.0%} after {now - started:.0f} s", file=sys.stderr, flush=True)
+            left = f", about {duration((now - started) * (total - done) / done)} left" if 0 < done < total else ""
+            print(f"{label}: {done / total:.0%} after {now - started:.0f} s{left}", file=sys.stderr, flush=True)
 
     yield show
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it.
+
+    >>> duration(45.0), duration(3000.0), duration(2e4), duration(1e6)
+    ('45 s', '50 min', '5.6 h', '12 days')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 
 def say(message: str) -> None:

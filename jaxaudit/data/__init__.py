@@ -1,7 +1,7 @@
 """The data room: a name or a path -> `Examples` or `Table`. The only door to disk and network; NumPy only, no JAX."""
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
-from jaxaudit.data.describe_table import ColumnSummary, describe_table
+from jaxaudit.data.describe_table import ColumnSummary, describe_record, describe_table
 from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
@@ -36,6 +36,7 @@ __all__ = [
     "category_counts",
     "coded",
     "concatenate",
+    "describe_record",
     "describe_table",
     "digits",
     "drop_unshared",

@@ -22,6 +22,7 @@ def attack_table(audit: AttackAudit, records: Int[np.ndarray, " targets"], level
     models, targets = audit.truth.shape
     title = Text("Can an attacker tell who was in the training set?", "bold")
     said = Text(
+        f"  {answer(audit)}\n"
         f"  {targets:,} targets attacked {models:,} times each, half as members: 0.5 is guessing\n"
         f"  the classifier is right of {audit.train_accuracy:.1%} of its training set, {audit.test_accuracy:.1%} of "
         "other records"
@@ -55,6 +56,17 @@ def attack_table(audit: AttackAudit, records: Int[np.ndarray, " targets"], level
     return Group(
         title, said, Text(), table, Text(), *([_most_exposed(audit, records, top), Text()] if top else []), *notes
     )
+
+
+def answer(audit: AttackAudit) -> str:
+    """Whether some attack did better than guessing, in words: where the whole interval of its accuracy is above 0.5."""
+    best = max(audit.attacks, key=lambda attack: attack.metrics.accuracy.value)
+    found = best.metrics.accuracy
+    right = f"{best.name} is right {found.value:.1%} of the time"
+    if not math.isfinite(found.low):
+        return f"unknown: {right}, of a single target"
+    interval = f"{right} ({found.low:.1%} to {found.high:.1%})"
+    return f"yes: {interval}" if found.low > 0.5 else f"not by these attacks: {interval}"
 
 
 def _row(attack: AttackResult) -> list[Text]:

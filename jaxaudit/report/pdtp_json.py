@@ -27,6 +27,8 @@ def because(audit: PDTPAudit) -> str:
         return f"{risky:,} {plural} above 1 (DTP-1 rule)"
     if audit.publish is None:
         return f"no PDTP is above 1, but only {measured} were measured"
+    if audit.dtp_bound is not None and audit.dtp_bound.max() <= 1:
+        return "no record has a PDTP above 1 (DTP-1 rule), nor a DTP: none moves an output that far on any input"
     return "no record has a PDTP above 1 (DTP-1 rule); a record may still show in outputs on other inputs"
 
 
@@ -48,6 +50,7 @@ def pdtp_json(
         audit.records.tolist(),
         audit.values.tolist(),
         audit.exact.tolist(),
+        [None] * len(audit.records) if audit.dtp_bound is None else map(_number, audit.dtp_bound.tolist()),
         audit.floor.mean.tolist(),
         audit.floor.largest.tolist(),
         audit.classes.tolist(),
@@ -63,6 +66,7 @@ def pdtp_json(
         "verdict": verdict(whole),
         "because": because(whole),
         "bound": bound,
+        "dtp_bound": None if whole.dtp_bound is None else _number(whole.dtp_bound.max()),
         "seed_floor": {
             "seeded": whole.seeded,
             "mean": _number(np.mean(whole.floor.mean)),
@@ -81,6 +85,7 @@ def pdtp_json(
                 "index": index,
                 "pdtp": _number(value),
                 "exact_pdtp": _number(exact),
+                "dtp_bound": dtp_bound,
                 "seed_floor": _number(floor),
                 "seed_floor_max": _number(floor_max),
                 "class": class_names[place],
@@ -88,7 +93,7 @@ def pdtp_json(
                 "duplicates": copies,
                 "only_member_of_its_class": alone,
             }
-            for index, value, exact, floor, floor_max, place, direction, copies, alone in columns
+            for index, value, exact, dtp_bound, floor, floor_max, place, direction, copies, alone in columns
         ],
         "reduction": reduction
         and {"removed": reduction.removed.tolist(), "max_pdtp": [_number(value) for value in reduction.max_pdtp]},
@@ -100,6 +105,7 @@ def _riskiest(audit: PDTPAudit) -> PDTPAudit:
     kept = np.sort(np.argsort(-audit.values, kind="stable")[:MOST_RECORDS])
     rows = {name: getattr(audit, name)[kept] for name in ("records", "values", "exact", "classes", "directions")}
     rows |= {name: getattr(audit, name)[kept] for name in ("duplicates", "only_member")}
+    rows["dtp_bound"] = None if audit.dtp_bound is None else audit.dtp_bound[kept]
     return audit._replace(**rows, floor=type(audit.floor)(*(values[kept] for values in audit.floor)))
 
 

@@ -12,6 +12,7 @@ def _columns(audit: PDTPAudit, class_names: tuple[str, ...]) -> dict[str, np.nda
         "index": audit.records.astype(np.int64),
         "pdtp": audit.values,
         "exact_pdtp": audit.exact,
+        "dtp_bound": np.full(len(audit.records), np.nan) if audit.dtp_bound is None else audit.dtp_bound,
         "seed_floor": audit.floor.mean,
         "seed_floor_max": audit.floor.largest,
         "class": np.array(class_names)[audit.classes],
@@ -38,4 +39,5 @@ def write_parquet(audit: PDTPAudit, class_names: tuple[str, ...], file: IO[bytes
 def _table(audit: PDTPAudit, class_names: tuple[str, ...]):
     import pyarrow
 
-    return pyarrow.table(_columns(audit, class_names))
+    columns = _columns(audit, class_names)
+    return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from jaxtyping import Int
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -19,14 +20,24 @@ BAR = 40
 
 
 def pdtp_table(
-    audit: PDTPAudit, reduction: Reduction | None, class_names: tuple[str, ...], bound: float | None, top: int
+    audit: PDTPAudit,
+    reduction: Reduction | None,
+    class_names: tuple[str, ...],
+    bound: float | None,
+    top: int,
+    own_values: dict[int, str] | None = None,
 ) -> RenderableType:
-    """The verdict, the distribution, the riskiest records, what should be kept in mind, and the reduction."""
+    """The verdict, the distribution, the riskiest records, what should be kept in mind, and the reduction.
+
+    With `own_values`, what stands in each record of the riskiest, those are shown too.
+    """
     return Group(
         _verdict(audit),
         Text(),
         _distribution(audit),
         *([_riskiest(audit, class_names, top)] if top else []),
+        *(Text(visible(f"  {record}: {said}")) for record, said in (own_values or {}).items()),
+        *([Text()] if own_values else []),
         *_notes(audit, bound),
         *([] if reduction is None else [Text(), _reduction(reduction)]),
     )
@@ -40,6 +51,11 @@ def _verdict(audit: PDTPAudit) -> RenderableType:
         Text(
             f"  largest PDTP {_nats(audit.max_pdtp)}, median {_nats(float(np.median(audit.values)))}; "
             f"{audit.above_floor:,} of {len(audit.records):,} records above their seed floor"
+        ),
+        Text(
+            "  on other inputs (DTP): no bound is worked out for this learner and columns"
+            if audit.dtp_bound is None
+            else f"  on any input (DTP): no record moves an output by more than {_nats(float(audit.dtp_bound.max()))}"
         ),
     )
 
@@ -59,14 +75,19 @@ def _distribution(audit: PDTPAudit) -> RenderableType:
     return table
 
 
+def riskiest(audit: PDTPAudit, top: int) -> Int[np.ndarray, " top"]:
+    """The places of so many measured records, the largest PDTP first, the first of equals."""
+    return np.argsort(-audit.values, kind="stable")[:top]
+
+
 def _riskiest(audit: PDTPAudit, class_names: tuple[str, ...], top: int) -> RenderableType:
-    table = Table(
-        title=f"riskiest {min(top, len(audit.records))} records", title_justify="left", box=SIMPLE, pad_edge=False
-    )
+    shown = riskiest(audit, top)
+    title = f"riskiest {len(shown)} records, counted from 0"
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     for name in ("record", "PDTP", "seed floor", "copies"):
         table.add_column(name, justify="right")
     table.add_column("class that moves")
-    for place in np.argsort(-audit.values, kind="stable")[:top].tolist():
+    for place in shown.tolist():
         way = {1: "more with it", -1: "less with it", 0: ""}[int(audit.directions[place])]
         alone = ", the only record of its class" if audit.only_member[place] else ""
         table.add_row(
@@ -88,10 +109,16 @@ def _notes(audit: PDTPAudit, bound: float | None) -> list[RenderableType]:
             f"smoothing alone keeps every change of an output, without bins, to {bound:.2f}: such a learner passes the "
             "rule whatever it is trained on"
         )
+    risky = audit.values > 1
+    within = int((risky & (audit.values <= audit.floor.largest)).sum())
+    if within:
+        notes.append(
+            f"{within:,} of the {int(risky.sum()):,} records above 1 {'is' if within == 1 else 'are'} within the seed "
+            "floor: another seed moves those outputs as far"
+        )
     if audit.bins:
         most = math.log(2 * audit.bins - 1)
         notes.append(f"outputs compared in {audit.bins} bins: no value can be above {most:.2f}")
-        risky = audit.values > 1
         edges = int((risky & (audit.exact <= 1)).sum())
         if edges:
             notes.append(

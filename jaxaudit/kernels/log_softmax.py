@@ -8,13 +8,15 @@ def precise_log_softmax(logits: Float[Array, "n classes"]) -> Float[Array, "n cl
     """Log-softmax, in nats, that keeps its relative precision where a probability is near 1.
 
     `jax.nn.log_softmax` adds the largest term, 1, to the others before the logarithm, so in float32 a confidence is
-    either 1 or at least 6e-8 away from it; here the others are summed alone: -log1p(1e-12) is -1e-12.
+    either 1 or at least 6e-8 away from it; here the others are summed alone: -log1p(1e-12) is -1e-12. So is the
+    derivative of that class by its own logit, 1 - p.
 
     >>> precise_log_softmax(jnp.array([[0.0, 30.0]]))[0, 1] < 0
     Array(True, dtype=bool)
     """
     largest = jnp.argmax(logits, axis=-1, keepdims=True)
-    shifted = logits - jnp.take_along_axis(logits, largest, axis=-1)
     is_largest = jnp.arange(logits.shape[-1]) == largest
+    # 0 and not a difference: its derivatives, 1 - 1, would leave their rounding in the sum of all others.
+    shifted = jnp.where(is_largest, 0.0, logits - jnp.take_along_axis(logits, largest, axis=-1))
     others = jnp.sum(jnp.where(is_largest, 0.0, jnp.exp(shifted)), axis=-1, keepdims=True)
     return shifted - jnp.log1p(others)

@@ -110,14 +110,15 @@ def measure_efficacy(
     log_prob: Callable[[Any, Any, Any], Array],
     params: Any,
     inputs: Shaped[Array | np.ndarray, "n ..."],
-    labels: Shaped[Array | np.ndarray, "n ..."],
+    labels: Shaped[Array | np.ndarray, "labels ..."],
     *,
     chunk: int | None = None,
 ) -> MeasuredEfficacy:
     """Efficacy of a model about examples: whole, of every layer, and what each example contributes.
 
-    The squared norms are exact up to float32 (see `squared_grad_norms`), their means are taken in float64. The bound
-    costs one ordinary gradient of the mean log-probability more.
+    The squared norms are exact up to float32 (see `squared_grad_norms`, and take `precise_log_softmax` in `log_prob`:
+    a confident model's information is lost in the rounding of `jax.nn.log_softmax`), their means are taken in float64.
+    The bound costs one ordinary gradient of the mean log-probability more.
 
     A lone efficacy is no verdict: a model that fits the examples perfectly has gradients of 0. Compare it with that of
     the untrained, the original and retrained models.
@@ -173,8 +174,7 @@ def leaf_name(path: Sequence[Any]) -> str:
     >>> [leaf_name(path) for path, _ in jax.tree_util.tree_flatten_with_path({"dense": {"bias": 0, "kernel": [1]}})[0]]
     ['dense/bias', 'dense/kernel/0']
     """
-    last = path[-1] if path else None
-    wrapped = isinstance(last, jax.tree_util.GetAttrKey) and last.name == "value" and len(path) > 1
+    wrapped = len(path) > 1 and isinstance(path[-1], jax.tree_util.GetAttrKey) and path[-1].name == "value"
     return jax.tree_util.keystr(tuple(path[:-1] if wrapped else path), simple=True, separator="/")
 
 
@@ -185,18 +185,24 @@ def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any) -> None:
             f"there are {len(inputs)} inputs and {len(labels)} labels: give one label for each of at least one example."
         )
     x, y = jnp.asarray(inputs[:CHECKED]), jnp.asarray(labels[:CHECKED])
-    together = np.asarray(log_prob(params, x, y))
-    if together.shape != (len(y),):
+    shape = getattr(jax.eval_shape(log_prob, params, x, y), "shape", None)
+    if shape != (len(y),):
         raise InputError(
-            f"log_prob maps {len(y)} examples to shape {together.shape}; it must return one log-probability an "
-            f"example, shape ({len(y)},)."
+            f"log_prob maps {len(y)} examples to {'no array' if shape is None else f'shape {shape}'}; it must return "
+            f"one log-probability an example, shape ({len(y)},): did it return all classes, or the mean?"
         )
-    alone = np.concatenate([np.asarray(log_prob(params, x[i : i + 1], y[i : i + 1])) for i in range(len(y))])
+    together, alone = map(np.asarray, _together_and_alone(log_prob, params, x, y))
     if not np.allclose(alone, together, rtol=1e-3, atol=1e-3, equal_nan=True):
         raise InputError(
             "an example's log-probability changes with the others in its batch, so it has no gradient of its own; is "
             "the model in training mode (batch normalisation, dropout)? Put it in evaluation mode."
         )
+
+
+@partial(jax.jit, static_argnums=0)
+def _together_and_alone(log_prob: Any, params: Any, inputs: Array, labels: Array) -> tuple[Array, Array]:
+    alone = jax.vmap(lambda x, y: log_prob(params, x[None], y[None])[0])
+    return log_prob(params, inputs, labels), alone(inputs, labels)
 
 
 def _mean_gradient_squared_norms(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int) -> list[float]:

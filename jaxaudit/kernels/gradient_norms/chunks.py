@@ -60,6 +60,8 @@ def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
 def each(function: Callable[..., Any], leaves: list[Any], inputs: Any, labels: Any, size: int, traced: bool) -> Any:
     """`function(leaves, inputs, labels)` chunk by chunk, its results joined along the examples."""
     n = len(labels)
+    if traced and size == n:
+        return function(leaves, inputs, labels)
     if traced:
         x, y = (_stacked(jnp.asarray(array), size) for array in (inputs, labels))
         parts = jax.lax.map(lambda part: function(leaves, *part), (x, y))
@@ -77,6 +79,8 @@ def total(
     function: Callable[..., Any], leaves: list[Any], inputs: Any, labels: Any, weights: Any, size: int, traced: bool
 ) -> Any:
     """The sum over chunks of `function(leaves, inputs, labels, weights)`; what fills up a chunk has weight 0."""
+    if traced and size == len(labels):
+        return function(leaves, inputs, labels, weights)
     if traced:
         x, y = (_stacked(jnp.asarray(array), size) for array in (inputs, labels))
         w = _stacked(weights, size, zeros=True)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 # The Gram form sums terms of both signs, whose rounding is that of their squares; it must save much to be chosen.
 GRAM_SAVES = 4
@@ -18,27 +19,37 @@ GRAM_SAVES = 4
 class Factors:
     """The gradient of one array is `assemble(sum_t left[:, t, :, None] * right[:, t, None, :])`.
 
+    A pytree, so its arrays may be abstract, or have an axis of examples in front.
+
     Attributes:
-        left, right: what is multiplied at every position t of every group.
+        left, right: `[groups, positions, rows]` and `[groups, positions, columns]`, multiplied at every position t.
         assemble: from `[groups, rows, columns]` to the array's own shape; it only moves entries.
     """
 
-    left: Float[Array, "*n groups positions rows"]
-    right: Float[Array, "*n groups positions columns"]
+    left: Any
+    right: Any
     assemble: Callable[[Array], Array]
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["indices", "values"], meta_fields=["shape"])
 @dataclass(frozen=True)
 class Rows:
-    """The gradient of a table of this shape is 0 but for `values[t]` added to row `indices[t]`."""
+    """The gradient of a table of this shape is 0 but for `values[t]` added to row `indices[t]`.
 
-    indices: Int[Array, "*n positions"]
-    values: Float[Array, "*n positions width"]
+    A pytree as `Factors` is.
+
+    Attributes:
+        indices, values: `[positions]` and `[positions, width]`.
+        shape: the table's; a row may have several axes.
+    """
+
+    indices: Any
+    values: Any
     shape: tuple[int, ...]
 
 
-Gradient = Factors | Rows | Array
+# Or, made already, an array: jax.Array | jax.ShapeDtypeStruct.
+Gradient = Factors | Rows | Any
 
 
 def wide(array: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array
 
 from jaxaudit.errors import InputError
@@ -68,7 +69,7 @@ class Plan:
     @property
     def under_trace(self) -> bool:
         """Whether the function closes over values of a transformation that is under way."""
-        return any(isinstance(value, jax.core.Tracer) for value in self.program.constants.values())
+        return any(isinstance(value, Tracer) for value in self.program.constants.values())
 
 
 def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], inputs: Any, labels: Any) -> Plan:

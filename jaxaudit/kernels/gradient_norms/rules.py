@@ -24,6 +24,9 @@ LOCAL = frozenset(
 )
 
 
+KNOWN_MODES = (GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
 def differentiable(value: Any) -> bool:
     """Whether a value of this type can have a gradient."""
     return jnp.issubdtype(value.dtype, jnp.inexact)
@@ -73,16 +76,18 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
     other_batch, other_inner = [b for _, b in batch], [b for _, b in inner]
     array_free = [axis for axis in range(array.ndim) if axis not in array_batch + array_inner]
     other_free = [axis for axis in range(other.ndim) if axis not in other_batch + other_inner]
-    groups = prod(array.shape[axis] for axis in array_batch)
+    groups, inner_size, free_size = (
+        prod(array.shape[axis] for axis in axes) for axes in (array_batch, array_inner, array_free)
+    )
     positions = prod(other.shape[axis] for axis in other_free)
 
-    inputs = wide(other).transpose(other_batch + other_free + other_inner).reshape(groups, positions, -1)
+    inputs = wide(other).transpose(other_batch + other_free + other_inner).reshape(groups, positions, inner_size)
     # The output's axes: batched ones in the order of the operation's list, the left operand's free ones, the right's.
     order = [list(batched[position]).index(axis) for axis in array_batch]
     output = wide(cotangent).transpose(order + list(range(len(order), cotangent.ndim)))
-    output = (
-        output.reshape(groups, -1, positions).swapaxes(1, 2) if position == 0 else output.reshape(groups, positions, -1)
-    )
+    if position == 0:
+        output = output.reshape(groups, free_size, positions).swapaxes(1, 2)
+    output = output.reshape(groups, positions, free_size)
     _, _, contracted_first = _sides(operation, position, array.ndim)
     rows, columns = (array_inner, array_free) if contracted_first else (array_free, array_inner)
     axes = array_batch + rows + columns
@@ -118,7 +123,7 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
     channels, features = image.shape[-1], output.shape[-1]
     positions = prod(output.shape[:-1])
     patches = patches.reshape(positions, prod(window), groups, channels // groups)
-    left = patches.transpose(2, 0, 1, 3).reshape(groups, positions, -1)
+    left = patches.transpose(2, 0, 1, 3).reshape(groups, positions, prod(window) * (channels // groups))
     right = output.reshape(positions, groups, features // groups).transpose(1, 0, 2)
 
     def assemble(gradient: Array) -> Array:
@@ -137,6 +142,7 @@ def _takes_rows(params: dict[str, Any], shape: tuple[int, ...]) -> bool:
         and tuple(numbers.start_index_map) == (0,)
         and not numbers.operand_batching_dims
         and tuple(params["slice_sizes"]) == (1, *shape[1:])
+        and GatherScatterMode.from_any(params["mode"]) in KNOWN_MODES
     )
 
 

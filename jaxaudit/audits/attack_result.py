@@ -1,11 +1,15 @@
 """What the `attack` audit answers."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.metrics.attack import AttackMetrics, Correlation, correlation, strongest_attack
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FEW_TARGETS = 30
 
@@ -66,6 +70,12 @@ class AttackAudit:
     def strongest(self) -> tuple[Float[np.ndarray, " targets"], Int[np.ndarray, " targets"]]:
         """The largest per-target accuracy over attacks, and which attack has it (figure 2 of the paper)."""
         return strongest_attack(np.stack([attack.per_target for attack in self.attacks]))
+
+    def plot(self) -> "Figure":
+        """Who is found out against PDTP, and operating characteristics on two axes, as a Matplotlib figure."""
+        from jaxaudit.plots.audits import plot_attack
+
+        return plot_attack(self)
 
     @property
     def strongest_correlation(self) -> Correlation:

@@ -1,12 +1,16 @@
 """What the `ks` audit answers."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -71,3 +75,9 @@ class KSAudit:
     control_confidences: Float[np.ndarray, "controls n"]
     labels: np.ndarray
     width: int
+
+    def plot(self, target: int = 0) -> "Figure":
+        """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure."""
+        from jaxaudit.plots.audits import plot_ks
+
+        return plot_ks(self, target)

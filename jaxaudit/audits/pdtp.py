@@ -1,7 +1,7 @@
 """The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor beside each number."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,9 @@ from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, publishable, seed_floor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class PDTPAudit(NamedTuple):
@@ -62,6 +65,12 @@ class PDTPAudit(NamedTuple):
     def above_floor(self) -> int:
         """How many records move the outputs more than any other seed that was tried does."""
         return int((self.values > self.floor.largest).sum())
+
+    def plot(self) -> "Figure":
+        """How many records have which PDTP, and the riskiest beside their seed floor, as a Matplotlib figure."""
+        from jaxaudit.plots.audits import plot_pdtp
+
+        return plot_pdtp(self)
 
     @property
     def publish(self) -> bool | None:

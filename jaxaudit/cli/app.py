@@ -10,6 +10,7 @@ from jaxaudit.cli.attack import attack
 from jaxaudit.cli.ks import ks
 from jaxaudit.cli.pdtp import pdtp
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.report import report
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError
 from jaxaudit.version import __version__
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(ks)
 app.command()(pdtp)
 app.command()(attack)
+app.command()(report)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -43,7 +45,7 @@ def top(
 
     `jaxaudit ks` asks whether it has forgotten a data set; `jaxaudit pdtp`, whether it may be published, and whose
     records are at risk; `jaxaudit attack`, how well membership attacks do on it. Try them without options: they need
-    no data and about a minute.
+    no data and about a minute. `jaxaudit report` shows what they found as one page.
 
     Exit status: 0 done, whatever the verdict; 2 something you gave cannot be used; 1 a failure of the program;
     3 a verdict you asked to fail on.

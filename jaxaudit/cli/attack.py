@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxaudit.cli import classifier_options as shared
+from jaxaudit.cli import report_option
 
 if TYPE_CHECKING:
     from jaxaudit.cli.attack_run import Answer
 
-OUTPUT_OPTIONS = ("as_json", "out", "top")
+OUTPUT_OPTIONS = ("as_json", "out", "report", "top")
 
 
 def attack(
@@ -96,6 +97,7 @@ def attack(
     ] = 5,
     as_json: shared.AsJson = False,
     out: shared.Out = None,
+    report: report_option.Report = None,
 ) -> None:
     """Can an attacker tell who was in the training set? (Long, Bindschaedler & Gunter 2017)
 
@@ -114,13 +116,15 @@ def attack(
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
 
+    report_option.claim(report, out)
     with lasting_work(out) as begin:
-        from jaxaudit.cli.attack_run import run, save
+        from jaxaudit.cli.attack_run import arrays_of, run, save
 
         answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
         try:
             if out is not None:
                 save(out, answer)
+            report_option.write(report, out, answer.json(), arrays_of(answer))
         finally:
             # Whatever becomes of the directory, the work is not lost.
             _show(answer, top, as_json)

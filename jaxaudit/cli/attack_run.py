@@ -105,11 +105,15 @@ def run(options: Options, begin: Begin) -> Answer:
 
 def save(directory: Path, answer: Answer) -> None:
     """Writes the run directory: the JSON result, and every attack's scores."""
+    write(directory, answer.json(), {"outputs.npz": arrays(arrays_of(answer))})
+    say(f"written: {directory}/result.json and {directory}/outputs.npz")
+
+
+def arrays_of(answer: Answer) -> dict[str, np.ndarray]:
+    """What stands beside the result: who was attacked, who was in, and every attack's scores."""
     audit = answer.audit
     scores = {f"scores_{attack.name}": attack.scores for attack in audit.attacks}
-    named = {"records": answer.records, "truth": audit.truth, "pdtp": audit.measurements, **scores}
-    write(directory, answer.json(), {"outputs.npz": arrays(named)})
-    say(f"written: {directory}/result.json and {directory}/outputs.npz")
+    return {"records": answer.records, "truth": audit.truth, "pdtp": audit.measurements, **scores}
 
 
 def parse_attacks(text: str) -> Attacks:

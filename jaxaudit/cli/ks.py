@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jaxaudit.cli import report_option
+
 if TYPE_CHECKING:
     from jaxaudit.audits.ks_result import KSAudit
 
@@ -36,7 +38,7 @@ class FailOn(enum.StrEnum):
 
 DATA, TARGET, SHADOW, AUDIT, OUTPUT = "Data", "Target", "Shadow models", "Audit", "Output"
 
-OUTPUT_OPTIONS = ("as_json", "out", "fail_on")
+OUTPUT_OPTIONS = ("as_json", "out", "report", "fail_on")
 
 
 def ks(
@@ -155,6 +157,7 @@ def ks(
     out: Annotated[
         Path | None, typer.Option(help="Also write result and arrays into this new directory.", rich_help_panel=OUTPUT)
     ] = None,
+    report: report_option.Report = None,
     fail_on: Annotated[
         list[FailOn] | None,
         typer.Option(help="Exit with status 3 where a target gets this verdict. Repeatable.", rich_help_panel=OUTPUT),
@@ -176,13 +179,15 @@ def ks(
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
 
+    report_option.claim(report, out)
     with lasting_work(out) as begin:
-        from jaxaudit.cli.ks_run import run, save
+        from jaxaudit.cli.ks_run import arrays_of, run, save
 
         result, audit = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
         try:
             if out is not None:
                 save(out, result, audit)
+            report_option.write(report, out, result, arrays_of(audit))
         finally:
             # Whatever becomes of the directory, the work is not lost.
             _show(result, audit, as_json)

@@ -105,6 +105,12 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
 
 def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
     """Writes the run directory: the JSON result, and every model's confidences on the query set."""
+    write(directory, result, {"confidences.npz": arrays(arrays_of(audit))})
+    say(f"written: {directory}/result.json and {directory}/confidences.npz")
+
+
+def arrays_of(audit: KSAudit) -> dict[str, Any]:
+    """What stands beside the result: every model's confidences on the query set."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
     confidences = {
         "query": audit.query_confidences,
@@ -113,8 +119,7 @@ def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
         "labels": audit.labels,
         **targets,
     }
-    write(directory, result, {"confidences.npz": arrays(confidences)})
-    say(f"written: {directory}/result.json and {directory}/confidences.npz")
+    return confidences
 
 
 def _with_defaults(options: Options) -> Options:

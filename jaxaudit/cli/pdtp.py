@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxaudit.cli import classifier_options as shared
+from jaxaudit.cli import report_option
 
 if TYPE_CHECKING:
     from jaxaudit.cli.pdtp_run import Answer
 
-OUTPUT_OPTIONS = ("as_json", "out", "fail_on", "top", "show_values")
+OUTPUT_OPTIONS = ("as_json", "out", "report", "fail_on", "top", "show_values")
 
 
 class FailOn(enum.StrEnum):
@@ -83,6 +84,7 @@ def pdtp(
     ] = False,
     as_json: shared.AsJson = False,
     out: shared.Out = None,
+    report: report_option.Report = None,
     fail_on: Annotated[
         list[FailOn] | None,
         typer.Option(help="Exit with status 3 on this verdict. Repeatable.", rich_help_panel=shared.OUTPUT),
@@ -110,14 +112,16 @@ def pdtp(
 
     if show_values and as_json:
         raise InputError("--show-values is for the table that a person reads; leave out --json.")
+    report_option.claim(report, out)
     with lasting_work(out) as begin:
-        from jaxaudit.cli.pdtp_run import run, save
+        from jaxaudit.cli.pdtp_run import arrays_of, run, save
         from jaxaudit.report.pdtp_json import verdict
 
         answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
         try:
             if out is not None:
                 save(out, answer)
+            report_option.write(report, out, answer.json(), arrays_of(answer))
         finally:
             # Whatever becomes of the directory, the work is not lost.
             _show(answer, top, show_values, as_json)

@@ -107,6 +107,11 @@ def run(options: Options, begin: Begin) -> Answer:
     return Answer(audit, reduction, table.class_names, provenance, bound, whole)
 
 
+def arrays_of(answer: Answer) -> dict[str, np.ndarray]:
+    """PDTP and seed floor of every record, of which the result lists the riskiest only."""
+    return {"pdtp": answer.audit.values, "seed_floor": answer.audit.floor.mean}
+
+
 def save(directory: Path, answer: Answer) -> None:
     """Writes the run directory: the JSON result, and a row a record as CSV and as Parquet."""
     files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}

@@ -1,0 +1,56 @@
+"""`jaxaudit report`: runs on disk as one page for people."""
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jaxaudit.cli.progress import say
+from jaxaudit.errors import InputError
+
+
+class Format(enum.StrEnum):
+    """What `--figures` writes."""
+
+    svg = "svg"
+    png = "png"
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Directories that --out wrote, or files of what --json printed."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page.")] = Path("report.html"),
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIRECTORY", help="Also write every chart as a file into this directory.")
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="Of those files.")] = Format.svg,
+) -> None:
+    """What runs found, as one HTML file for people who have not read the papers
+
+    It opens offline, holds its charts and tables, and prints well. Several runs are shown side by side: before and
+    after unlearning, or methods against one another. The commands' own --report writes the same of one run.
+
+    Examples:
+
+    `jaxaudit ks --out run` and then `jaxaudit report run`
+
+    `jaxaudit report before after --out compared.html --figures charts --format png`
+    """
+    from jaxaudit.report.html.file import claim_report, write_report
+    from jaxaudit.report.saved_run import read_run
+
+    claim_report(out)
+    read = [read_run(path) for path in runs]
+    write_report(out, read)
+    say(f"written: {out}")
+    if figures is not None:
+        from jaxaudit.report.html.render import write_pictures
+
+        try:
+            count = len(write_pictures(read, figures, form.value))
+        except OSError as error:
+            raise InputError(f"--figures {figures} cannot be written ({error.strerror}); name another.") from error
+        say(f"written: {count} charts into {figures}")

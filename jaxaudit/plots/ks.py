@@ -1,0 +1,181 @@
+"""What the `ks` audit compared: confidences, rho of every replicate, and what seeds alone do."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from jaxaudit.plots.style import (
+    BLUE,
+    DASHES,
+    GREEN,
+    INK,
+    LINE,
+    MUTED,
+    SIZE,
+    VERMILION,
+    dress,
+    legend,
+    name_rows,
+    say,
+)
+
+VERTICES = 400
+LOG_ODDS = 14.0
+"""Nats beyond which a float32 confidence is 0 or 1; the axis ends there."""
+ROLES = ("query model", "target", "calibration model")
+_LOOKS = {ROLES[0]: (BLUE, DASHES[0]), ROLES[1]: (INK, DASHES[1]), ROLES[2]: (VERMILION, DASHES[2])}
+
+Sample = Float[np.ndarray, " n"]
+
+
+class Gap(NamedTuple):
+    """The widest gap between two empirical CDFs, and where it is.
+
+    Attributes:
+        distance: the Kolmogorov-Smirnov distance.
+        confidence: the least confidence at which it is attained.
+        low, high: the two CDFs there, the lower first.
+    """
+
+    distance: float
+    confidence: float
+    low: float
+    high: float
+
+
+def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> Gap:
+    """The gap that a Kolmogorov-Smirnov distance is.
+
+    >>> widest_gap(np.array([0.5, 0.75]), np.array([0.75, 1.0]))
+    Gap(distance=0.5, confidence=0.5, low=0.0, high=0.5)
+    """
+    places = np.unique(np.concatenate([first, second]))
+    values = np.stack([share_at_most(each, places) for each in (first, second)])
+    gaps = np.abs(values[0] - values[1])
+    widest = int(gaps.argmax())
+    low, high = sorted(values[:, widest].tolist())
+    return Gap(float(gaps[widest]), float(places[widest]), low, high)
+
+
+def share_at_most(
+    sample: Float[np.ndarray, " n"], places: Float[np.ndarray, " places"]
+) -> Float[np.ndarray, " places"]:
+    """The empirical CDF of `sample` at `places`.
+
+    >>> share_at_most(np.array([0.2, 0.4, 0.4, 0.9]), np.array([0.1, 0.4, 1.0]))
+    array([0.  , 0.75, 1.  ])
+    """
+    return np.searchsorted(np.sort(sample), places, side="right") / len(sample)
+
+
+def log_odds(confidences: Sample) -> Sample:
+    """log(p / (1 - p)) in nats, where confidences near 1 lie apart; cut at 14 on both sides.
+
+    >>> log_odds(np.array([0.0, 0.5, 1.0]))
+    array([-14.,   0.,  14.])
+    """
+    with np.errstate(divide="ignore"):
+        odds = np.log(confidences.astype(np.float64)) - np.log1p(-confidences.astype(np.float64))
+    return np.clip(odds, -LOG_ODDS, LOG_ODDS)
+
+
+def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: float, *, stretched: bool) -> None:
+    """Empirical CDFs of the confidences of the query model, the target and the calibration model.
+
+    Args:
+        axes: where to draw.
+        samples: of each of these, in this order.
+        gap: between the first two.
+        distance: what is written beside it, the number the verdict rests on.
+        stretched: whether on an axis of log-odds.
+    """
+    scale = log_odds if stretched else np.asarray
+    low, high = (-LOG_ODDS, LOG_ODDS) if stretched else (0.0, 1.0)
+    for role, sample in zip(ROLES, samples, strict=True):
+        places, shares = _steps(np.sort(scale(sample)), low, high)
+        colour, dash = _LOOKS[role]
+        axes.step(places, shares, where="post", color=colour, linestyle=dash, linewidth=1.8, label=role)
+    at = float(scale(np.array([gap.confidence]))[0])
+    axes.plot([at, at], [gap.low, gap.high], color=GREEN, linewidth=3, solid_capstyle="butt", zorder=6)
+    left = at > (low + high) / 2
+    reach = 0.03 * (high - low)
+    say(
+        axes,
+        f"gap {distance:.3f}",
+        (at - reach if left else at + reach, (gap.low + gap.high) / 2),
+        ha="right" if left else "left",
+        va="center",
+        color=GREEN,
+        fontweight="bold",
+    )
+    dress(axes, "confidence in the right class" + (", log-odds (nats)" if stretched else ""), "share of query records")
+    axes.set_xlim(low, high) if stretched else axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.02)
+    if stretched:
+        ticks = ("0.00001", "0.001", "0.05", "0.5", "0.95", "0.999", "0.99999")
+        axes.set_xticks(log_odds(np.array(ticks, float)).tolist(), ticks)
+        axes.set_xlabel("confidence in the right class (log-odds axis)")
+    legend(axes, 3)
+
+
+class Row(NamedTuple):
+    """One model's rho: its name, each replicate's, their median and the interval; NaN where there is none."""
+
+    name: str
+    values: Float[np.ndarray, " replicates"]
+    median: float
+    low: float
+    high: float
+
+
+def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
+    """rho of each model over replicates, with its interval, against 1."""
+    for place, row in enumerate(rows):
+        if np.isfinite([row.low, row.high]).all():
+            axes.plot([row.low, row.high], [place, place], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
+        axes.plot(row.values, np.full(len(row.values), place), "o", color=MUTED, markersize=4.5, fillstyle="none")
+        axes.plot([row.median], [place], "D", color=BLUE, markersize=6)
+    finite = [value for row in rows for value in (*row.values, row.median, row.low, row.high) if np.isfinite(value)]
+    dress(axes, "rho")
+    most = max([*finite, 1.0]) * 1.12
+    axes.axvline(1.0, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    name_rows(axes, [row.name for row in rows])
+    axes.set_xlim(0.0, most)
+    # Where 1 is near an edge there is room for one of the two only.
+    if most < 3:
+        axes.text(1 - 0.02 * most, -0.72, "remembered", ha="right", va="bottom", fontsize=SIZE, color=MUTED)
+    if most > 1.4:
+        axes.text(1 + 0.02 * most, -0.72, "forgotten", ha="left", va="bottom", fontsize=SIZE, color=MUTED)
+
+
+def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..."]]]) -> None:
+    """Kolmogorov-Smirnov distances a row a kind: what a seed does, what other data do, and the targets'."""
+    for place, (_, values) in enumerate(groups):
+        axes.plot(values, np.full(len(values), place), "o", color=BLUE, markersize=5, alpha=0.75, markeredgewidth=0)
+        if np.isfinite(values).any():
+            axes.plot([float(np.nanmedian(values))], [place], "|", color=INK, markersize=15, markeredgewidth=1.8)
+    dress(axes, "distance from a query model")
+    floor = groups[0][1]
+    if len(floor):
+        axes.axvspan(0.0, float(floor.max()), color=LINE, alpha=0.6, linewidth=0)
+    name_rows(axes, [name for name, _ in groups])
+    finite = [float(value) for _, values in groups for value in values if np.isfinite(value)]
+    axes.set_xlim(0.0, min(1.02, 1.08 * max([*finite, 0.05])))
+
+
+def _steps(
+    ordered: Float[np.ndarray, " n"], low: float, high: float
+) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:
+    """An empirical CDF as at most `VERTICES` steps, each within 1 / VERTICES of the axis or of the records."""
+    places, last = np.unique(ordered[::-1], return_index=True)
+    shares = 1 - last / len(ordered)
+    if len(places) > VERTICES:
+        span = (places[-1] - places[0]) or 1.0
+        along = np.linspace(0, len(places) - 1, VERTICES // 2).astype(int)
+        across = np.searchsorted(places, places[0] + span * np.linspace(0, 1, VERTICES // 2), side="right") - 1
+        kept = np.unique(np.concatenate([along, across]))
+        places, shares = places[kept], shares[kept]
+    return np.concatenate([[low], places, [high]]), np.concatenate([[0.0], shares, [1.0]])

@@ -1,0 +1,173 @@
+"""What the `pdtp` audit measured of each record, and what removing the riskiest did."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from jaxaudit.plots.style import (
+    BLUE,
+    DASHES,
+    INK,
+    LINE,
+    MUTED,
+    SERIES,
+    SIZE,
+    VERMILION,
+    dress,
+    legend,
+    name_rows,
+    say,
+    short,
+)
+
+EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
+"""Nats; a bar counts the records above one edge and not above the next, the first those of exactly 0."""
+NAMES = ("0", *(f"{low:g}-{high:g}" for low, high in pairwise(EDGES[:-1])), f"above {EDGES[-2]:g}")
+DTP_1 = 1.0
+
+PerRecord = Float[np.ndarray, " records"]
+
+
+class Risk(NamedTuple):
+    """One record, nats: its PDTP, and the mean and the largest of its seed floor."""
+
+    name: str
+    pdtp: float
+    floor: float
+    floor_max: float
+
+
+def count(values: PerRecord) -> Int[np.ndarray, " bars"]:
+    """How many values fall into each bar.
+
+    >>> count(np.array([0.0, 0.003, 0.5, 1.0, 1.01, np.inf]))
+    array([1, 1, 0, 0, 0, 0, 2, 1, 1])
+    """
+    return np.bincount(np.searchsorted(EDGES, values, side="left"), minlength=len(EDGES))
+
+
+def draw_distribution(axes: Axes, values: PerRecord, floor: PerRecord | None) -> None:
+    """How many records have a PDTP of which size, beside the seed floor of the same records.
+
+    Args:
+        axes: where to draw.
+        values: PDTP of each record.
+        floor: the mean of each record's seed floor; None for a learner without a seed.
+    """
+    counts = count(values)
+    places = np.arange(len(EDGES))
+    colours = [VERMILION if edge > DTP_1 else BLUE for edge in EDGES]
+    axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
+    highest = int(counts.max())
+    if floor is not None:
+        floors = count(floor)
+        highest = max(highest, int(floors.max()))
+        for place, height in zip(places.tolist(), floors.tolist(), strict=True):
+            if height:
+                axes.plot(
+                    [place - 0.44, place + 0.44],
+                    [height, height],
+                    color=INK,
+                    linewidth=2,
+                    label="by seed floor" if height == floors[floors > 0][0] else None,
+                )
+    for place, height in zip(places.tolist(), counts.tolist(), strict=True):
+        if height:
+            words = f"{height:,}"
+            axes.text(place, height * 1.12, words, ha="center", va="bottom", fontsize=SIZE, color=INK)
+    dress(axes, "PDTP (nats)", "records")
+    axes.set_yscale("symlog", linthresh=1, linscale=0.6)
+    ticks = [0, *(10**power for power in range(math.ceil(math.log10(max(highest, 10))) + 1))]
+    axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(0, highest * 4)
+    axes.set_xticks(places, NAMES, rotation=38, ha="right", rotation_mode="anchor")
+    axes.grid(False, axis="x")
+    axes.axvline(EDGES.index(DTP_1) + 0.5, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    say(axes, "DTP-1", (EDGES.index(DTP_1) + 0.56, highest * 1.9), color=VERMILION, ha="left", fontweight="bold")
+    legend(axes, 2)
+
+
+def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
+    """The riskiest records, each against what a seed alone moves it by, where the learner has one."""
+    finite = [value for risk in risks for value in risk[1:] if math.isfinite(value)]
+    most = max([*finite, DTP_1]) * 1.12
+    for place, risk in enumerate(risks):
+        if seeded:
+            bar = {"height": 0.56, "color": LINE, "linewidth": 0, "zorder": 2}
+            name = "seed floor, up to its largest" if not place else None
+            axes.barh(place, min(risk.floor_max, most), label=name, **bar)
+            axes.plot([min(risk.floor, most)] * 2, [place - 0.28, place + 0.28], color=MUTED, linewidth=2)
+        above = risk.pdtp > DTP_1
+        axes.plot(
+            [min(risk.pdtp, most)],
+            [place],
+            "D" if above else "o",
+            color=VERMILION if above else BLUE,
+            markersize=6,
+            zorder=5,
+        )
+        if math.isinf(risk.pdtp):
+            say(axes, "infinite", (most * 0.97, place), ha="right", va="center", color=VERMILION)
+    axes.axvline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1], label="DTP-1")
+    dress(axes, "PDTP (nats)")
+    name_rows(axes, [risk.name for risk in risks])
+    axes.set_xlim(0, most)
+    legend(axes, 2)
+
+
+def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -> None:
+    """The largest PDTP of the records that remain, as the riskiest is removed again and again: a sawtooth."""
+    steps = np.arange(len(largest))
+    finite = largest[np.isfinite(largest)]
+    most = max([*finite.tolist(), DTP_1]) * 1.15
+    heights = np.minimum(largest, most)
+    axes.plot(steps, heights, color=BLUE, linewidth=1.6)
+    above = largest > DTP_1
+    axes.plot(steps[~above], heights[~above], "o", color=BLUE, markersize=4.5)
+    axes.plot(steps[above], heights[above], "D", color=VERMILION, markersize=5.5)
+    axes.axhline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    dress(axes, "records removed", "largest PDTP (nats)")
+    axes.set_ylim(0, most)
+    axes.set_xlim(-0.4, len(largest) - 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    say(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", va="center", color=VERMILION, fontweight="bold")
+
+
+def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, PerRecord]]) -> None:
+    """Of each run, the share of records whose PDTP is above a value: the curve further to the right leaks more."""
+    least = 1e-3
+    most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), DTP_1]) * 1.3
+    fewest = 1.0
+    places = np.geomspace(least, most, 200)
+    for place, (name, values) in enumerate(runs):
+        shares = 1 - np.searchsorted(np.sort(values), places, side="right") / len(values)
+        fewest = min(fewest, 1 / len(values))
+        axes.step(
+            places,
+            np.where(shares > 0, shares, np.nan),
+            where="post",
+            color=SERIES[place % len(SERIES)],
+            linestyle=DASHES[place % len(DASHES)],
+            linewidth=1.8,
+            label=short(name),
+        )
+    dress(axes, "PDTP (nats)", "share of records above it")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.minorticks_off()
+    ticks = [tick for tick in (0.001, 0.01, 0.1, 1.0, 10.0) if tick <= most]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    shares = [10.0**-power for power in range(math.ceil(-math.log10(fewest)) + 1)]
+    axes.set_yticks(shares, [f"{100 * tick:g}%" for tick in shares])
+    axes.minorticks_off()
+    axes.set_xlim(least, most)
+    axes.set_ylim(fewest * 0.7, 1.3)
+    axes.axvline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    legend(axes, 2 if max(len(short(name)) for name, _ in runs) < 18 else 1)

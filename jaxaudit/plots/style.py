@@ -1,0 +1,104 @@
+"""How every chart looks: colours a colour-blind person can tell apart, one weight of line, few words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from numpy import ndarray
+
+INK, MUTED, LINE, PAPER = "#1b2733", "#5a6875", "#d5dbe1", "#ffffff"
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9"
+"""Okabe & Ito (2008), but for the purple, which theirs is too pale to be read as text."""
+
+SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)), (0, (3, 1.5)), (0, (8, 2)))
+"""A series has all three, so that none hangs on colour alone."""
+
+WIDTH, HEIGHT = 4.6, 3.1
+"""Inches of one chart: about the width of a telephone, so that its text is read there as it is set here."""
+SIZE = 9.0
+LONGEST_NAME = 26
+
+Values = Float[ndarray, " values"]
+
+
+def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """An empty chart."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.patch.set_facecolor(PAPER)
+    return figure, figure.add_subplot()
+
+
+def panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Empty charts side by side."""
+    figure = Figure(figsize=(WIDTH * count, HEIGHT), layout="constrained")
+    figure.patch.set_facecolor(PAPER)
+    return figure, [figure.add_subplot(1, count, place + 1) for place in range(count)]
+
+
+def dress(axes: Axes, across: str, up: str = "") -> None:
+    """Labels, a quiet frame and a quieter grid."""
+    axes.set_facecolor("none")
+    axes.set_xlabel(across, color=INK, fontsize=SIZE)
+    axes.set_ylabel(up, color=INK, fontsize=SIZE)
+    axes.tick_params(which="both", colors=MUTED, labelcolor=INK, labelsize=SIZE, length=3, width=0.8)
+    axes.minorticks_off()
+    axes.grid(True, color=LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(MUTED)
+        spine.set_linewidth(0.8)
+
+
+def legend(axes: Axes, columns: int) -> None:
+    """The names of the series, over the chart, where they cover nothing."""
+    shown = axes.legend(
+        fontsize=SIZE,
+        labelcolor=INK,
+        ncols=columns,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        frameon=False,
+        borderaxespad=0.2,
+        handlelength=2.4,
+        columnspacing=1.4,
+    )
+    for text in shown.get_texts():
+        text.set_parse_math(False)
+
+
+def say(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
+    """Words on the chart, with the paper behind them."""
+    settings: dict[str, Any] = {"fontsize": SIZE, "color": INK, "zorder": 8, "parse_math": False, **how}
+    text = axes.text(float(place[0]), float(place[1]), words, **settings)
+    text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
+    return text
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Rows from the top down, each named at its left."""
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(False, axis="y")
+
+
+def row_height(rows: int) -> float:
+    """Inches a chart of so many rows needs."""
+    return max(1.7, min(9.0, 0.95 + 0.3 * rows))
+
+
+def short(name: str, longest: int = LONGEST_NAME) -> str:
+    """A name from data as one line that fits a chart: its beginning and its end, of what can be printed.
+
+    >>> short("a_very_long_name_of_a_file_of_outputs.csv")
+    'a_very_long_na…outputs.csv'
+    """
+    name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    return name if len(name) <= longest else f"{name[: longest - 12]}…{name[-11:]}"

@@ -1,0 +1,144 @@
+"""What is left after unlearning: scores of many models a method, beside those of retrained ones."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from jaxaudit.plots.style import (
+    BLUE,
+    DASHES,
+    INK,
+    LINE,
+    MARKERS,
+    MUTED,
+    SERIES,
+    dress,
+    legend,
+    name_rows,
+    short,
+)
+
+MARGIN, EDGE = 3.0, 1.5
+"""How far an axis goes beyond the finite values, and how far within its end infinite ones are drawn; factors."""
+
+
+class Method(NamedTuple):
+    """One method's scores, a seed each: efficacy and its bound in 1 / nats squared, the attack a probability."""
+
+    name: str
+    efficacy: Float[np.ndarray, " seeds"]
+    bound: Float[np.ndarray, " seeds"]
+    attack: Float[np.ndarray, " seeds"] | None
+
+
+def draw_efficacies(axes: Axes, methods: Sequence[Method], band: tuple[float, float] | None) -> None:
+    """Efficacy of every model, a row a method, on a logarithmic axis with the band of the retrained models."""
+    low, high = _limits([method.efficacy for method in methods])
+    if band is not None:
+        axes.axvspan(
+            max(band[0], low), min(band[1], high), color=LINE, alpha=0.7, linewidth=0, label="retrained models"
+        )
+    for place, method in enumerate(methods):
+        inside = _inside(method.efficacy, low, high)
+        rows = np.full(len(inside), place)
+        endless = np.isinf(method.efficacy)
+        axes.plot(inside[~endless], rows[~endless], "o", color=BLUE, markersize=5, alpha=0.65, markeredgewidth=0)
+        axes.plot(inside[endless], rows[endless], ">", color=INK, markersize=6)
+        axes.plot([float(np.median(inside))], [place], "|", color=INK, markersize=15, markeredgewidth=1.8)
+    dress(axes, "efficacy")
+    name_rows(axes, [method.name for method in methods])
+    _logarithmic(axes, "x", low, high)
+    if band is not None:
+        legend(axes, 1)
+
+
+def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
+    """Efficacy against its bound, a mark a model, both on logarithmic axes; no mark is below the line."""
+    low, high = _limits([values for method in methods for values in (method.efficacy, method.bound)])
+    for place, method in enumerate(methods):
+        axes.plot(
+            _inside(method.efficacy, low, high),
+            _inside(method.bound, low, high),
+            MARKERS[place % len(MARKERS)],
+            color=SERIES[place % len(SERIES)],
+            markersize=5,
+            alpha=0.75,
+            markeredgewidth=0,
+            label=short(method.name),
+        )
+    axes.plot([low, high], [low, high], color=MUTED, linewidth=1.2, linestyle=DASHES[2])
+    dress(axes, "efficacy", "upper bound")
+    _logarithmic(axes, "x", low, high)
+    _logarithmic(axes, "y", low, high)
+    legend(axes, 3 if max(len(short(method.name)) for method in methods) < 12 else 2)
+
+
+def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> None:
+    """How sure a membership attack is of the forgotten records, against efficacy, a mark a model."""
+    attacked = [method for method in methods if method.attack is not None]
+    low, high = _limits([method.efficacy for method in attacked])
+    for place, method in enumerate(methods):
+        if method.attack is None:
+            continue
+        axes.plot(
+            _inside(method.efficacy, low, high),
+            method.attack,
+            MARKERS[place % len(MARKERS)],
+            color=SERIES[place % len(SERIES)],
+            markersize=5,
+            alpha=0.75,
+            markeredgewidth=0,
+            label=short(method.name),
+        )
+    if guess is not None:
+        axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
+    dress(axes, "efficacy", "probability of membership")
+    axes.set_ylim(-0.02, 1.02)
+    _logarithmic(axes, "x", low, high)
+    legend(axes, 3 if max(len(short(method.name)) for method in attacked) < 12 else 2)
+
+
+def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:
+    """The ends of a logarithmic axis that has all positive numbers; infinite ones are drawn at its end."""
+    every = np.concatenate([np.ravel(each) for each in values])
+    finite = every[np.isfinite(every) & (every > 0)]
+    if not len(finite):
+        return 0.1, 10.0
+    low, high = float(finite.min()) / MARGIN, float(finite.max()) * MARGIN
+    return max(low, 1e-300), min(high, 1e300)
+
+
+def _inside(values: Float[np.ndarray, "..."], low: float, high: float) -> Float[np.ndarray, "..."]:
+    """Where values are drawn: those beyond an end of the axis, just within it."""
+    return np.clip(values, low * EDGE, high / EDGE)
+
+
+def _logarithmic(axes: Axes, name: str, low: float, high: float) -> None:
+    """Ticks at powers of ten, as few as can be read."""
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    if first > last:
+        first = last = round((math.log10(low) + math.log10(high)) / 2)
+    powers = list(range(first, last + 1, max(1, math.ceil((last - first) / 5))))
+    ticks, labels = [10.0**power for power in powers], [_power(power) for power in powers]
+    if name == "x":
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, labels)
+        axes.set_xlim(low, high)
+    else:
+        axes.set_yscale("log")
+        axes.set_yticks(ticks, labels)
+        axes.set_ylim(low, high)
+    axes.minorticks_off()
+
+
+def _power(power: int) -> str:
+    """A power of ten as a label.
+
+    >>> _power(-2), _power(0), _power(7)
+    ('0.01', '1', '1e7')
+    """
+    return f"{10.0**power:g}" if -4 <= power <= 4 else f"1e{power}"

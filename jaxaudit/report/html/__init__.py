@@ -1,0 +1,1 @@
+"""One HTML file for people: runs in, a page out."""

@@ -1,0 +1,84 @@
+"""Numbers and texts of a result as a person reads them."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jaxaudit.report.visible import visible
+
+NONE = "none"
+
+
+def number(value: float | str | None, digits: int = 3) -> str:
+    """A number with so many decimals; `none` where there is none.
+
+    >>> number(0.12345), number(None), number("infinity"), number(12345.6, 1)
+    ('0.123', 'none', 'infinite', '12,345.6')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NONE
+    if value == "infinity" or value == math.inf:
+        return "infinite"
+    return f"{float(value):,.{digits}f}"
+
+
+def precise(value: float | str | None) -> str:
+    """A number with four significant digits, for a table of what a chart shows.
+
+    >>> precise(0.000123456), precise(12.0), precise(None)
+    ('0.0001235', '12', 'none')
+    """
+    return number(value) if value is None or isinstance(value, str) else f"{value:.4g}"
+
+
+def share(value: float) -> str:
+    """A part of something in percent.
+
+    >>> share(0.5), share(0.0), share(0.0004), share(1.0)
+    ('50%', 'none', 'under 0.1%', 'all')
+    """
+    if value in (0, 1):
+        return "all" if value else NONE
+    return "under 0.1%" if value < 0.001 else f"{100 * value:.3g}%"
+
+
+def span(estimate: Mapping[str, Any], digits: int = 2) -> str:
+    """An interval as `low to high`; empty where there is none.
+
+    >>> span({"low": 0.5, "high": 0.75}), span({"low": None, "high": 1.0})
+    ('0.50 to 0.75', '')
+    """
+    low, high = estimate["low"], estimate["high"]
+    return "" if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
+
+
+def nats(value: float | str | None) -> float:
+    """A number as JSON holds it, as a float: `infinity` and null are infinite and NaN."""
+    if value is None:
+        return math.nan
+    return math.inf if value == "infinity" else float(value)
+
+
+def level_of(provenance: Mapping[str, Any], usual: float = 0.95) -> str:
+    """The confidence level that the intervals of a run have, in percent."""
+    level = provenance["options"].get("level", usual)
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        return "given"
+    return f"{100 * level:.10g}%"
+
+
+def text(value: Any) -> str:
+    """Any value of a result in a line, safe to show.
+
+    >>> text(None), text(True), text([1, "a"]), text({}), text(0.5)
+    ('none', 'yes', '1, a', 'none', '0.5')
+    """
+    if value is None or value == [] or value == {}:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(text(each) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{visible(str(name))}: {text(each)}" for name, each in value.items())
+    return visible(f"{value:,}" if isinstance(value, int) else str(value))

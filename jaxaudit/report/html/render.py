@@ -1,0 +1,77 @@
+"""A page as one HTML file: nothing to fetch, nothing to run, every text from data escaped."""
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from markupsafe import Markup
+
+from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
+from jaxaudit.report.html.build import build
+from jaxaudit.report.html.page import Page, Picture
+from jaxaudit.report.run import Run
+from jaxaudit.version import __version__
+
+FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
+"""What a file begins with that a report may be written over."""
+LONG_TABLE = 30
+"""Rows beyond which a folded table is not printed."""
+
+
+def report_html(runs: Sequence[Run]) -> str:
+    """One HTML file that says what these runs found; the same runs, the same text.
+
+    Raises:
+        InputError: there is no run, or there are more than fit a page.
+    """
+    return render(build(runs))
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    import jinja2
+
+    room = files("jaxaudit.report.html")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
+    drawn = {id(picture): _inline(picture, key) for key, picture in pictures(page)}
+    html = template.render(
+        page=page,
+        style=Markup((room / "page.css").read_text(encoding="utf-8")),
+        svg=lambda picture: drawn[id(picture)],
+        version=__version__,
+        long_table=LONG_TABLE,
+    )
+    return FIRST_LINES + html
+
+
+def pictures(page: Page) -> Iterator[tuple[str, Picture]]:
+    """Every chart of the page, by a name of its own."""
+    for picture in page.pictures:
+        yield picture.name, picture
+    for place, part in enumerate(page.parts, 1):
+        for picture in part.pictures:
+            yield (f"run{place}-{picture.name}" if len(page.parts) > 1 else picture.name), picture
+
+
+def write_pictures(runs: Sequence[Run], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
+    """Every chart of the report as a file of its own.
+
+    Raises:
+        OSError: where they cannot be written.
+    """
+    save = {"svg": as_svg, "png": as_png}[form]
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, picture in pictures(build(runs)):
+        path = directory / f"{name}.{form}"
+        path.write_bytes(save(settled(picture.draw)))
+        written.append(path)
+    return written
+
+
+def _inline(picture: Picture, key: str) -> Markup:
+    return Markup(as_inline_svg(settled(picture.draw), key, picture.title, picture.seen))

@@ -1,0 +1,273 @@
+"""A run read back from disk. Whoever sent it may have written anything there: it is checked before it is used."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.arrays import NpzArrays
+from jaxaudit.errors import InputError
+from jaxaudit.report.run import Run
+from jaxaudit.report.run_directory import RESULT
+from jaxaudit.report.unfinished import NAME as UNFINISHED
+from jaxaudit.report.visible import visible
+
+LARGEST_RESULT = 256 << 20
+LARGEST_ARRAYS = 2 << 30
+MOST_ARRAYS = 10_000
+DEEPEST = 50
+PROVENANCE = {
+    "type": "object",
+    "required": ["jaxaudit", "command", "seed", "versions", "device", "started", "seconds", "options", "data"],
+    "properties": {
+        **{name: {"type": "string"} for name in ("jaxaudit", "python", "device", "directory", "started")},
+        "command": {"type": "array", "items": {"type": "string"}},
+        "seed": {"type": "integer"},
+        "versions": {"type": "object", "additionalProperties": {"type": "string"}},
+        "seconds": {"type": "number"},
+        "options": {"type": "object"},
+        "data": {"type": "object"},
+    },
+}
+"""What a page shows of every run's provenance."""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Kind(NamedTuple):
+    """How the runs of one command are read.
+
+    Attributes:
+        read: the arrays beside the result in a run directory.
+        check: raises ValueError, with what is wrong, where result and arrays do not fit one another.
+    """
+
+    read: Callable[[Path, Mapping[str, Any]], Arrays]
+    check: Callable[[Mapping[str, Any], Arrays], None]
+
+
+def read_run(path: Path) -> Run:
+    """The run in a directory that `--out` wrote, or in a file of what `--json` printed.
+
+    Raises:
+        InputError: it is not there, not a run, not finished, of a command this version does not know, damaged, or too
+            large.
+    """
+    result_path = path / RESULT if path.is_dir() else path
+    if not result_path.is_file():
+        raise InputError(_no_run(path))
+    result = _read_json(result_path, path)
+    kind = _kind_of(result, path)
+    _validate(kind, result, path)
+    try:
+        arrays = KINDS[kind].read(path, result) if path.is_dir() else {}
+        KINDS[kind].check(result, arrays)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except (ValueError, OSError, KeyError) as error:
+        raise InputError(
+            f"{path}: its files do not belong together or are damaged ({visible(str(error))}); make the run again."
+        ) from error
+    return Run(path.resolve().name or str(path), kind, result, arrays)
+
+
+def _no_run(path: Path) -> str:
+    if not path.exists():
+        return f"{path} does not exist; give a directory that --out wrote."
+    if (path / UNFINISHED).is_dir():
+        return f"{path} holds a run that is not finished; repeat its command to finish it."
+    return f"{path} holds no {RESULT}, so it is not a run; give a directory that --out wrote."
+
+
+def _read_json(path: Path, run: Path) -> Mapping[str, Any]:
+    damaged = f"{run}: {path.name} is damaged; make the run again."
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST_RESULT + 1)
+        too_large = len(text) > LARGEST_RESULT
+        result = json.loads(text, parse_constant=_refuse) if not too_large else None
+    except OSError as error:
+        raise InputError(f"{run}: {path.name} cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(damaged) from error
+    if too_large:
+        raise InputError(f"{run}: {path.name} is larger than {LARGEST_RESULT >> 20} MiB; jaxaudit writes no such file.")
+    if not isinstance(result, dict) or not _is_shallow(result):
+        raise InputError(damaged)
+    return result
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether it is nested no deeper than results are."""
+    level = [value]
+    for _ in range(DEEPEST):
+        children = [list(each.values() if isinstance(each, dict) else each) for each in level]
+        level = [value for values in children for value in values if isinstance(value, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def _kind_of(result: Mapping[str, Any], path: Path) -> str:
+    schema = result.get("schema")
+    if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
+        raise InputError(f"{path}: its result does not say that jaxaudit wrote it; give a directory that --out wrote.")
+    kind, _, version = schema.removeprefix("jaxaudit.").partition("/")
+    if kind not in KINDS or version != "1":
+        raise InputError(
+            f"{path}: this version cannot show a {visible(schema[:60])!r} result; it knows {', '.join(KINDS)}, "
+            "version 1. Is a newer jaxaudit needed?"
+        )
+    return kind
+
+
+@cache
+def _validator(kind: str) -> Callable[[Any], Any]:
+    import fastjsonschema
+
+    schema = json.loads((files("jaxaudit.report") / f"{kind}.schema.json").read_text(encoding="utf-8"))
+    # The draft that the library knows best; our schemas use nothing that has changed since.
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+    whole = fastjsonschema.compile(schema)
+    provenance = fastjsonschema.compile(PROVENANCE)
+
+    def validate(result: Any) -> None:
+        whole(result)
+        provenance(result["provenance"])
+
+    return validate
+
+
+def _validate(kind: str, result: Mapping[str, Any], path: Path) -> None:
+    import fastjsonschema
+
+    try:
+        _validator(kind)(result)
+    except fastjsonschema.JsonSchemaValueException as error:
+        # Its message may quote the whole value.
+        where = ".".join(visible(str(each))[:40] for each in error.path[1:9]) or "the whole"
+        raise InputError(
+            f"{path}: its result is not as jaxaudit writes it (at {where}: {visible(error.message)[:120]}); make the "
+            "run again."
+        ) from error
+
+
+def _archive(name: str) -> Callable[[Path, Mapping[str, Any]], Arrays]:
+    """Reads a .npz of numbers; no arrays where there is none."""
+
+    def read(directory: Path, result: Mapping[str, Any]) -> Arrays:
+        if not (directory / name).is_file():
+            return {}
+        archive = NpzArrays(directory / name, LARGEST_ARRAYS)
+        return {each: archive.read(each) for each in archive.names[:MOST_ARRAYS]}
+
+    return read
+
+
+def _records(directory: Path, result: Mapping[str, Any]) -> Arrays:
+    """PDTP and seed floor of every record, where the result lists the riskiest only."""
+    path = directory / "records.parquet"
+    if len(result["records"]) == result["records_measured"] or not path.is_file():
+        return {}
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            _demand(file.metadata.num_rows == result["records_measured"], f"{path.name} has other records")
+            table = file.read(["pdtp", "seed_floor"])
+        return {name: table.column(name).to_numpy() for name in table.column_names}
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path.name} cannot be read") from error
+
+
+def _check_ks(result: Mapping[str, Any], arrays: Arrays) -> None:
+    for target in result["targets"]:
+        lengths = {len(target["rho"]["values"]), len(target["ks"]["target"]), len(target["ks"]["calibration"])}
+        _demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
+        _demand(lengths != {0}, "a target has no replicate")
+        tested = target.get("method", "rho") not in ("holdout", "shadow") or bool(target.get("usage"))
+        _demand(tested, "a target's verdict rests on a test that is not there")
+        _demand(target.get("method") != "ema" or target.get("ema") is not None, "a target has no EMA")
+    if not arrays:
+        return
+    replicates = len(result["targets"][0]["rho"]["values"])
+    query = arrays["query"]
+    _demand(query.ndim == 2 and len(query) == replicates and query.shape[1] > 0, "query confidences are misshapen")
+    _demand(arrays["calibration"].shape == query.shape, "calibration confidences are misshapen")
+    for place in range(len(result["targets"])):
+        _demand(arrays[f"target_{place}"].shape == query.shape[1:], f"confidences of target {place} are misshapen")
+    for name in ("query", "calibration", *(f"target_{place}" for place in range(len(result["targets"])))):
+        values = arrays[name]
+        _demand(
+            values.dtype.kind == "f" and bool(((values >= 0) & (values <= 1)).all()),
+            f"confidences called {name} are not probabilities",
+        )
+
+
+def _check_pdtp(result: Mapping[str, Any], arrays: Arrays) -> None:
+    _demand(len(result["records"]) <= result["records_measured"], "it lists more records than were measured")
+    for name, values in arrays.items():
+        fits = values.dtype == np.float64 and len(values) == result["records_measured"]
+        _demand(fits and bool((values >= 0).all()), f"the {name} of its records are misshapen")
+    reduction = result["reduction"]
+    if reduction is not None:
+        steps = len(reduction["removed"])
+        _demand(len(reduction["max_pdtp"]) == steps + 1, "steps and values of its reduction differ in number")
+
+
+def _check_attack(result: Mapping[str, Any], arrays: Arrays) -> None:
+    names = [attack["name"] for attack in result["attacks"]]
+    _demand(len(set(names)) == len(names), "an attack is named twice")
+    for target in result["targets"]:
+        _demand(set(target["accuracy"]) == set(names), "a target's accuracies are not of the attacks")
+    if not arrays:
+        return
+    truth = arrays["truth"]
+    _demand(truth.ndim == 2 and truth.dtype == bool and truth.size > 0, "the truth is misshapen")
+    for name in names:
+        scores = arrays[f"scores_{name}"]
+        _demand(
+            scores.dtype.kind == "f" and scores.shape == truth.shape and not np.isnan(scores).any(),
+            f"the scores of {name} are misshapen",
+        )
+
+
+def _check_efficacy(result: Mapping[str, Any], arrays: Arrays) -> None:
+    names = [model["name"] for model in result["models"]]
+    _demand(len(set(names)) == len(names), "two weights have one name")
+
+
+def _check_unlearn(result: Mapping[str, Any], arrays: Arrays) -> None:
+    for method in result["methods"]:
+        for name, spread in method["scores"].items():
+            fits = spread is None or len(spread["values"]) == result["protocol"]["seeds"]
+            _demand(fits, f"the models' scores of {name} and the seeds differ in number")
+    measured = [method["scores"]["efficacy"] is not None for method in result["methods"]]
+    _demand(any(measured), "no method has an efficacy")
+
+
+def _nothing(directory: Path, result: Mapping[str, Any]) -> Arrays:
+    return {}
+
+
+def _demand(holds: bool, wrong: str) -> None:
+    if not holds:
+        raise ValueError(wrong)
+
+
+KINDS = {
+    "ks": Kind(_archive("confidences.npz"), _check_ks),
+    "pdtp": Kind(_records, _check_pdtp),
+    "efficacy": Kind(_nothing, _check_efficacy),
+    "unlearn": Kind(_nothing, _check_unlearn),
+    "attack": Kind(_archive("outputs.npz"), _check_attack),
+}

@@ -1,0 +1,122 @@
+"""What is read back from disk, and what is no run."""
+
+import json
+
+import numpy as np
+import pytest
+from html_pages import Parsed
+from report_runs import ARRAYS, RUNS, ks_run, pdtp_run, save
+
+from jaxaudit.errors import InputError
+from jaxaudit.report import saved_run
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.saved_run import read_run
+
+
+def test_of_many_records_all_are_drawn(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    run = pdtp_run()
+    result = {**run.result, "records_measured": 1000}
+    columns = {"pdtp": np.full(1000, 0.02), "seed_floor": np.zeros(1000)}
+    folder = save(run._replace(result=result), tmp_path / "run")
+    assert "Only the riskiest 40 are shown" in report_html([read_run(folder)])
+    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
+    page = Parsed(report_html([read_run(folder)]))
+    assert "0.01-0.03 nats: 1,000" in page.text
+    parquet.write_table(pyarrow.table({name: each[:9] for name, each in columns.items()}), folder / "records.parquet")
+    with pytest.raises(InputError, match=r"records\.parquet has other records"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "result.json is damaged; make the run again"),
+        ("[]", "result.json is damaged; make the run again"),
+        ("[" * 100_000, "result.json is damaged; make the run again"),
+        ('{"schema": ' + "[" * 60 + "]" * 60 + "}", "result.json is damaged; make the run again"),
+        ('{"schema": NaN}', "result.json is damaged; make the run again"),
+        ('{"a": 1' + "0" * 5000 + "}", "result.json is damaged; make the run again"),
+        ("{}", "does not say that jaxaudit wrote it"),
+        ('{"schema": "jaxaudit.nonsense/1"}', "cannot show a 'jaxaudit.nonsense/1' result; it knows ks, pdtp"),
+        ('{"schema": "jaxaudit.ks/2"}', "cannot show a 'jaxaudit.ks/2' result"),
+        ('{"schema": "jaxaudit.ks/1"}', "its result is not as jaxaudit writes it"),
+    ],
+)
+def test_what_is_no_result(tmp_path, text: str, said: str):
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_run(tmp_path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_run(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="does not exist; give a directory that --out wrote"):
+        read_run(tmp_path / "none")
+    with pytest.raises(InputError, match=r"holds no result\.json, so it is not a run"):
+        read_run(tmp_path)
+    (tmp_path / "unfinished").mkdir()
+    with pytest.raises(InputError, match="holds a run that is not finished; repeat its command"):
+        read_run(tmp_path)
+    folder = save(ks_run(), tmp_path / "run")
+    monkeypatch.setattr(saved_run, "LARGEST_RESULT", 100)
+    with pytest.raises(InputError, match="is larger than"):
+        read_run(folder)
+
+
+def test_provenance_is_checked_too(tmp_path):
+    run = pdtp_run()
+    said = {**run.result["provenance"], "command": "jaxaudit"}
+    folder = save(run._replace(result={**run.result, "provenance": said}), tmp_path / "run")
+    with pytest.raises(InputError, match="at command"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong", "said"),
+    [
+        ("ks", "query", lambda a: a[:1], "query confidences are misshapen"),
+        ("ks", "calibration", lambda a: a[:, :9], "calibration confidences are misshapen"),
+        ("ks", "target_1", lambda a: a[:9], "confidences of target 1 are misshapen"),
+        ("ks", "target_0", lambda a: a + 2, "confidences called target_0 are not probabilities"),
+        ("ks", "target_0", lambda a: a * np.nan, "confidences called target_0 are not probabilities"),
+        ("ks", "target_0", lambda a: None, "target_0"),
+        ("ks", "query", lambda a: np.array([{}], object), "pickled objects"),
+        ("attack", "truth", lambda a: a.astype(int), "the truth is misshapen"),
+        ("attack", "scores_distance", lambda a: a[:1], "the scores of distance are misshapen"),
+        ("attack", "scores_distance", lambda a: a * np.nan, "the scores of distance are misshapen"),
+    ],
+)
+def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str, wrong, said: str):
+    run = RUNS[kind]()
+    folder = save(run, tmp_path / "run")
+    changed = wrong(run.arrays[name])
+    others = {each: array for each, array in run.arrays.items() if each != name}
+    np.savez(folder / ARRAYS[kind], **others, **({} if changed is None else {name: changed}))
+    with pytest.raises(InputError) as caught:
+        read_run(folder)
+    assert said in str(caught.value)
+    (folder / ARRAYS[kind]).write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(InputError, match="is not a readable"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("ks", lambda r: r["targets"][0]["rho"]["values"].pop(), "replicates of rho and its distances differ"),
+        ("ks", lambda r: r["targets"][0].update(method="holdout", usage=[]), "rests on a test that is not there"),
+        ("pdtp", lambda r: r["reduction"]["removed"].pop(), "steps and values of its reduction differ"),
+        ("pdtp", lambda r: r.update(records_measured=3), "lists more records than were measured"),
+        ("attack", lambda r: r["targets"][0]["accuracy"].pop("distance"), "accuracies are not of the attacks"),
+        ("attack", lambda r: r["attacks"][1].update(name="distance"), "an attack is named twice"),
+    ],
+)
+def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):
+    run = RUNS[kind]()
+    result = json.loads(json.dumps(run.result))
+    change(result)
+    with pytest.raises(InputError, match=said):
+        read_run(save(run._replace(result=result), tmp_path / "run"))

@@ -18,7 +18,7 @@ from jaxaudit.ensemble.plan import chunks, plan
 from jaxaudit.learners.walk import epoch_bits, own_batches, pool_batches, traced_batches, walks_pool
 
 EXAMPLES = 30
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=25, deadline=None)
 
 
 def like(batch_size: int, batch_coupled: bool) -> Any:

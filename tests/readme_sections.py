@@ -61,7 +61,7 @@ def section(text: str, name: str) -> str:
 def main() -> None:
     """Writes every section anew."""
     text = README.read_text(encoding="utf-8")
-    sections = {f"{command} help": partial(help_section, command) for command in COMMANDS}
+    sections = {f"{command} help": partial(help_section, command) for command in (*COMMANDS, "report")}
     sections |= {f"{command} session": partial(session_section, command) for command in COMMANDS}
     for name, write in {**sections, "headline": headline_section}.items():
         old, new = section(text, name), write()

@@ -9,7 +9,7 @@ import pytest
 import readme_sections as sections
 
 
-@pytest.mark.parametrize("command", sections.COMMANDS)
+@pytest.mark.parametrize("command", [*sections.COMMANDS, "report"])
 def test_help_is_up_to_date(command):
     shown = sections.section(sections.README.read_text(encoding="utf-8"), f"{command} help")
     assert shown == sections.help_section(command), "run python tests/readme_sections.py"

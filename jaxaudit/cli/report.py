@@ -20,7 +20,7 @@ class Format(enum.StrEnum):
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Directories that --out wrote, or files of what --json printed."),
+        typer.Argument(metavar="RUN", help="Directories that --out wrote, or files of what --json printed."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page.")] = Path("report.html"),
     figures: Annotated[

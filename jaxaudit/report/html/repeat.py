@@ -19,6 +19,9 @@ def repeat(provenance: Mapping[str, Any]) -> Repeat:
     ]
     if provenance.get("directory"):
         facts.append(("Where the command was given", visible(provenance["directory"])))
+    for name, said in (("weights_hash", "Weights"), ("model_hash", "Source of the model")):
+        if provenance.get(name):
+            facts.append((said, text(provenance[name])))
     if provenance.get("environment"):
         facts.append(("Environment", text(provenance["environment"])))
     versions = sorted(provenance["versions"].items())

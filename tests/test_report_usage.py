@@ -1,0 +1,68 @@
+"""The report of a `ks` run whose verdict is by a test of use or by EMA."""
+
+import json
+from typing import Any
+
+import pytest
+from html_pages import Parsed
+from report_runs import ks_run
+
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.run import Run
+
+EMA = {"p_value": 0.2, "member_share": 0.031, "p_values": [0.2], "member_shares": [0.031], "rule": "not forgotten"}
+
+
+def usage(method: str, verdict: str, **changed: Any) -> dict[str, Any]:
+    numbers = {"fraction": 0.42, "fraction_low": 0.3, "fraction_high": 0.55, "detectable": 0.08}
+    said = {"method": method, "verdict": verdict, "p_never": 0.0004, "p_fully": None, "reasons": ["as it is"]}
+    return {**said, **numbers, **changed}
+
+
+def run(**changed: Any) -> Run:
+    """The usual run, its first target changed."""
+    made = ks_run()
+    result = json.loads(json.dumps(made.result))
+    result["targets"][0].update(rho_verdict="inconclusive", usage=[], ema=None)
+    result["targets"][0].update(changed)
+    return made._replace(result=result)
+
+
+def test_a_test_of_use_gives_the_number():
+    tests = [usage("holdout", "not forgotten"), usage("shadow", "inconclusive", detectable=None, fraction=None)]
+    text = Parsed(report_html([run(method="holdout", usage=tests)])).text
+    assert "not forgotten The query set, or a part of it, was used." in text
+    assert "share of the query set that was used, as estimated 42% 30% to 55% (95% interval)" in text
+    assert "If it was never used (holdout test) p = 0.0004" in text
+    assert "Least use that would have shown (holdout test) 8.0%" in text
+    assert "By the shadow test inconclusive, used none" in text
+    assert "Least use that would have shown (shadow test) not even the use of all" in text
+    assert "By rho and its checks inconclusive" in text
+    assert "How much of the query set was used" in text
+    assert "The holdout test is exact only where" in text
+
+
+@pytest.mark.parametrize(
+    ("method", "verdict", "word"),
+    [("holdout", "not forgotten", "strong"), ("shadow", "not forgotten", "fair"), ("shadow", "inconclusive", "none")],
+)
+def test_confidence_depends_on_the_test(method: str, verdict: str, word: str):
+    fine = [check for check in ks_run().result["targets"][0]["checks"] if check["passed"]]
+    made = run(method=method, verdict=verdict, usage=[usage(method, verdict)], checks=fine)
+    assert f"Confidence it deserves {word}" in Parsed(report_html([made])).text
+
+
+def test_a_check_that_the_test_does_not_rest_on_is_a_warning():
+    failed = {**ks_run().result["targets"][0]["checks"][0], "passed": False}
+    rests = run(checks=[failed])
+    assert "failed noise floor" in Parsed(report_html([rests])).text
+    other = run(method="holdout", usage=[usage("holdout", "not forgotten")], checks=[failed])
+    assert "warning noise floor" in Parsed(report_html([other])).text
+    because = run(method="holdout", usage=[usage("holdout", "x")], checks=[failed], because="noise floor: too large")
+    assert "failed noise floor" in Parsed(report_html([because])).text
+
+
+def test_ema():
+    text = Parsed(report_html([run(method="ema", ema=EMA)])).text
+    assert "share of query records that look used (EMA) 3.1%" in text
+    assert "3.1% flagged" in text

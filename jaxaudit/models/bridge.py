@@ -1,16 +1,17 @@
-"""From a Flax NNX module to two pure functions, with everything that is not a parameter carried in the open."""
+"""From a Flax module to two pure functions, with everything that is not a parameter carried in the open."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from flax import nnx
+from flax import linen, nnx
 from jaxtyping import Array, Float, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.models.linen import evaluation_draws, linen_functions, make_module
 
-ModuleFactory = Callable[..., nnx.Module]
+ModuleFactory = Callable[..., nnx.Module | linen.Module]
 """`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`."""
 
 
@@ -36,17 +37,19 @@ class PureModule(NamedTuple):
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
     apply: Callable[[Any, Any, Float[Array, "n ..."], bool], tuple[Float[Array, "n classes"], Any]]
     batch_coupled: bool
+    draws: bool = False
 
 
 def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
     """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
 
-    The module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
-    can be jitted, vmapped and differentiated like any function of arrays.
+    An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
+    can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be what the factory
+    builds, or stand in its place, as it is or as a class; see `linen_functions`.
 
     Raises:
-        InputError: where the factory cannot be called so, builds something else, or its outputs are not
-            `[n, classes]` logits.
+        InputError: where the factory cannot be called so, builds something else, draws random numbers in evaluation,
+            or its outputs are not `[n, classes]` logits.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.models import MLP
@@ -56,20 +59,14 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     (2, 3)
     """
 
-    name = getattr(factory, "__qualname__", repr(factory))
+    module = make_module(factory, input_shape, classes)
+    name = getattr(factory, "__qualname__", type(factory).__name__ if module is factory else repr(factory))
 
-    def build(key: Key[Array, ""]) -> nnx.Module:
-        module = factory(input_shape, classes, rngs=nnx.Rngs(key))
-        if not isinstance(module, nnx.Module):
-            raise InputError(
-                f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module; wrap a Linen "
-                "module in flax.nnx.bridge.ToNNX."
-            )
-        return module
+    def build(key: Key[Array, ""]) -> Any:
+        return _called(factory, name, input_shape, classes, key)
 
-    abstract_key = jax.eval_shape(jax.random.key, 1)
     try:
-        module = nnx.eval_shape(build, abstract_key)
+        built = module or _linen_from(build) or nnx.eval_shape(build, _abstract_key())
     except InputError:
         raise
     except UNFIT as error:
@@ -77,11 +74,48 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
             f"the model factory {name} could not build a network: {_first_line(error)}. It is called as "
             f"{name}(input_shape={input_shape}, classes={classes}, rngs=...); does it suit records of that shape?"
         ) from error
+    try:
+        net = (
+            PureModule(*linen_functions(built, input_shape))
+            if isinstance(built, linen.Module)
+            else _nnx_functions(built, build)
+        )
+        _check_outputs(net, name, input_shape, classes)
+    except InputError:
+        raise
+    except UNFIT as error:
+        raise InputError(
+            f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
+        ) from error
+    return net
+
+
+def _linen_from(build: Callable[[Key[Array, ""]], Any]) -> linen.Module | None:
+    """The Linen module that the factory builds, if it does; it holds no arrays, so a trial without any finds it."""
+    built = []
+    jax.eval_shape(lambda key: built.append(build(key)), _abstract_key())
+    return built[0] if isinstance(built[0], linen.Module) else None
+
+
+def _abstract_key() -> Any:
+    return jax.eval_shape(jax.random.key, 1)
+
+
+def _called(factory: Any, name: str, input_shape: tuple[int, ...], classes: int, key: Key[Array, ""]) -> Any:
+    module = factory(input_shape, classes, rngs=nnx.Rngs(key))
+    if not isinstance(module, nnx.Module | linen.Module):
+        raise InputError(
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module."
+        )
+    return module
+
+
+def _nnx_functions(module: nnx.Module, build: Callable[[Key[Array, ""]], nnx.Module]) -> PureModule:
     module.train()
     train_graph, _, _ = nnx.split(module, nnx.Param, ...)
     module.eval()
     eval_graph, _, rest = nnx.split(module, nnx.Param, ...)
-    _, coupling = nnx.split_state(rest, nnx.RngState, ...)
+    random, coupling = nnx.split_state(rest, nnx.RngState, ...)
 
     def init(key: Key[Array, ""]) -> tuple[Any, Any]:
         _, params, state = nnx.split(build(key), nnx.Param, ...)
@@ -92,24 +126,13 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
         logits = net(inputs)
         return (logits, nnx.state(net, nnx.Not(nnx.Param))) if training else (logits, state)
 
-    net = PureModule(init, apply, batch_coupled=bool(jax.tree.leaves(coupling)))
-    _check_outputs(net, name, input_shape, classes)
-    return net
+    return PureModule(init, apply, bool(jax.tree.leaves(coupling)), bool(jax.tree.leaves(random)))
 
 
 def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int) -> None:
+    params, state = jax.eval_shape(net.init, _abstract_key())
     inputs = jax.ShapeDtypeStruct((2, *input_shape), np.float32)
-
-    def forward(key: Any, x: Any) -> Any:
-        params, state = net.init(key)
-        return net.apply(params, state, x, False)[0]
-
-    try:
-        outputs = jax.eval_shape(forward, jax.eval_shape(jax.random.key, 1), inputs)
-    except UNFIT as error:
-        raise InputError(
-            f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
-        ) from error
+    outputs = jax.eval_shape(lambda params, state, x: net.apply(params, state, x, False)[0], params, state, inputs)
     shape = getattr(outputs, "shape", None)
     if shape != (2, classes):
         found = f"a {type(outputs).__name__}" if shape is None else f"outputs of shape {shape}"
@@ -117,6 +140,27 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
             f"the model {name} maps 2 records to {found}; it must return logits of shape "
             f"(2, {classes}), one column a class."
         )
+    if net.draws and isinstance(state, nnx.State):
+        program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])
+        wanted = _needed(program(state, params, inputs).jaxpr)
+        places = [place for place, leaf in enumerate(_variables(state)) if isinstance(leaf, nnx.RngState)]
+        if any(wanted[place] for place in places):
+            raise InputError(evaluation_draws(name))
+
+
+def _variables(state: Any) -> list[Any]:
+    """The variables that hold the leaves, in the order of the leaves."""
+    return jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
+
+
+def _needed(jaxpr: Any) -> list[bool]:
+    """Which inputs of a program its outputs are made of."""
+    # By identity: a literal has no hash.
+    needed = {id(variable) for variable in jaxpr.outvars}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed |= {id(variable) for variable in equation.invars}
+    return [id(variable) in needed for variable in jaxpr.invars]
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,141 @@
+"""From a Flax Linen module to pure functions: its `params` are the parameters, its other collections the state."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen
+from flax.errors import InvalidRngError
+from jaxtyping import Array, Key
+
+from jaxaudit.errors import InputError
+
+PARAMS = "params"
+TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "use_running_average")
+"""What modules call the argument that says whether they are in training, or in evaluation."""
+
+
+class LinenState(NamedTuple):
+    """What a Linen module keeps beside its parameters.
+
+    Attributes:
+        collections: variables by collection, such as `batch_stats`.
+        key: what its random layers draw from in training; None where it has none.
+    """
+
+    collections: dict[str, Any]
+    key: Any
+
+
+class LinenFunctions(NamedTuple):
+    """The functions of a `PureModule`, and what its fields say."""
+
+    init: Callable[[Key[Array, ""]], tuple[Any, LinenState]]
+    apply: Callable[[Any, LinenState, Array, bool], tuple[Any, LinenState]]
+    batch_coupled: bool
+    draws: bool
+
+
+def make_module(factory: Any, input_shape: tuple[int, ...], classes: int) -> linen.Module | None:
+    """The Linen module that `factory` is, or whose class it is; None where it is neither.
+
+    A class is called with those of `input_shape` and `classes` that it has fields for.
+
+    Raises:
+        InputError: where a class has other fields without a default.
+    """
+    if isinstance(factory, linen.Module):
+        return factory
+    if not (isinstance(factory, type) and issubclass(factory, linen.Module)):
+        return None
+    known = {"input_shape": input_shape, "classes": classes}
+    fields = {name: known[name] for name in known if name in factory.__dataclass_fields__}
+    try:
+        return factory(**fields)
+    except TypeError as error:
+        raise InputError(
+            f"the model {factory.__qualname__} could not be built: {error}; name a function of (input_shape, classes, "
+            "rngs) that returns it with all its fields."
+        ) from error
+
+
+def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions:
+    """The pure functions of a Linen module.
+
+    An argument of its `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average`
+    is given what its name says. In training every stream of random numbers is drawn from the state's key.
+
+    Raises:
+        InputError: where it takes another argument without a default, or draws random numbers in evaluation.
+    """
+    name = type(module).__name__
+    modes = _modes(module, name)
+    blank = jnp.zeros((1, *input_shape), jnp.float32)
+
+    def start(key: Key[Array, ""]) -> tuple[Any, dict[str, Any]]:
+        collections = dict(linen.meta.unbox(module.init({PARAMS: key}, blank, **modes(False))))
+        return collections.pop(PARAMS, {}), collections
+
+    def evaluate(params: Any, collections: dict[str, Any], inputs: Array) -> Any:
+        return module.apply({PARAMS: params, **collections}, inputs, **modes(False))
+
+    abstract_key = jax.eval_shape(jax.random.key, 1)
+    params, collections = jax.eval_shape(start, abstract_key)
+    inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
+    try:
+        jax.eval_shape(evaluate, params, collections, inputs)
+    except InvalidRngError as error:
+        raise InputError(evaluation_draws(name)) from error
+    kept = list(collections)
+
+    def train(params: Any, collections: dict[str, Any], key: Any, inputs: Array) -> tuple[Any, dict[str, Any]]:
+        rngs = None if key is None else {PARAMS: key}
+        return module.apply({PARAMS: params, **collections}, inputs, rngs=rngs, mutable=kept, **modes(True))
+
+    try:
+        jax.eval_shape(lambda params, kept, inputs: train(params, kept, None, inputs), params, collections, inputs)
+        draws = False
+    except InvalidRngError:
+        draws = True
+
+    def init(key: Key[Array, ""]) -> tuple[Any, LinenState]:
+        params, collections = start(key)
+        return params, LinenState(collections, jax.random.fold_in(key, 1) if draws else None)
+
+    def apply(params: Any, state: LinenState, inputs: Array, training: bool) -> tuple[Any, LinenState]:
+        if not training:
+            return evaluate(params, state.collections, inputs), state
+        key, now = (None, None) if state.key is None else jax.random.split(state.key)
+        logits, changed = train(params, state.collections, now, inputs)
+        return logits, LinenState({**state.collections, **changed}, key)
+
+    return LinenFunctions(init, apply, bool(jax.tree.leaves(collections)), draws)
+
+
+def evaluation_draws(name: str) -> str:
+    """Why a model that is random even in evaluation is refused."""
+    return (
+        f"the model {name} draws random numbers in evaluation, so that it has no answer of its own; switch them off "
+        "there, as flax.nnx.Dropout and flax.linen.Dropout are by deterministic=True."
+    )
+
+
+def _modes(module: Any, name: str) -> Callable[[bool], dict[str, Any]]:
+    parameters = list(inspect.signature(type(module).__call__).parameters.values())[2:]
+    names = [parameter.name for parameter in parameters]
+    for parameter in parameters:
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and parameter.default is parameter.empty and parameter.name not in TRAINING + EVALUATION:
+            raise InputError(
+                f"the model {name} wants {parameter.name!r} beside its inputs, which nobody gives it; only "
+                f"{', '.join(TRAINING + EVALUATION)} are known."
+            )
+
+    def modes(training: bool) -> dict[str, Any]:
+        return {each: training for each in TRAINING if each in names} | {
+            each: not training for each in EVALUATION if each in names
+        }
+
+    return modes

@@ -1,0 +1,191 @@
+"""Weights by name into a module, and out of one: every array has its place, or is named."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxaudit.errors import InputError
+from jaxaudit.models.bridge import PureModule
+from jaxaudit.models.linen import PARAMS, LinenState
+
+SHOWN = 3
+WRAPPERS = ("value", "raw_value")
+
+
+class Restored(NamedTuple):
+    """A module with weights.
+
+    Attributes:
+        params: as `PureModule.init` makes them.
+        state: the same; its random layers as `init` left them.
+        notes: what a reader of the result should know of the weights.
+    """
+
+    params: Any
+    state: Any
+    notes: tuple[str, ...]
+
+
+def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
+    """All arrays of a module by name: the path of each, joined by `/`; keys of random layers are left out.
+
+    Parameters of a Linen module stand below `params`, its other collections beside it, as in its variables.
+
+    >>> from jaxaudit.models import MLP, pure_module
+    >>> net = pure_module(MLP, (4,), 3)
+    >>> sorted(name_weights(*net.init(jax.random.key(1))))[:3]
+    ['layers/0/bias', 'layers/0/kernel', 'layers/1/bias']
+    """
+    below = f"{PARAMS}/" if isinstance(state, LinenState) else ""
+    named = {f"{below}{name}": np.asarray(leaf) for name, leaf in _named(params)}
+    return named | {name: np.asarray(leaf) for name, leaf in _named(state)}
+
+
+def fit_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
+    """The module `net` with these weights in place of its own.
+
+    Names may be those of `name_weights`, with `.` for `/`, with or without an outer `params` on those below it, and
+    with the `value` that NNX puts at the end of each; nothing else is guessed. Arrays of another float type than the
+    module's are converted.
+
+    Args:
+        net: the module.
+        weights: arrays by name; see `jaxaudit.data.weights.read_weights`.
+        source: what the weights are called in messages, and
+        model: what the module is.
+
+    Raises:
+        InputError: with the first of the arrays that are missing, have no place, are of another shape or type, or are
+            too large for the module's type.
+    """
+    params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
+    of_params, of_state = dict(_named(params)), dict(_named(state))
+    both = {name: leaf for name, leaf in of_state.items() if name not in of_params} | of_params
+    # Keys and counters of random layers may be in a file; evaluation does not use them.
+    random = {name for name, leaf in _places(state) if _is_random(leaf)}
+    spelled = _spelled_like(dict(weights), {*both, *random})
+    found = {name: values for name, values in spelled.items() if name not in random}
+    missing_state = [name for name in of_state if name not in found]
+    if missing_state and found.keys() == of_params.keys():
+        raise InputError(
+            f"{source} holds the parameters of {model} but not its state ({_some(missing_state)}), by which it answers "
+            "in evaluation, too, such as the running statistics of batch normalisation; save the whole model: "
+            "nnx.state(model), or all variables of a Linen module."
+        )
+    faults = _faults(found, both)
+    if faults:
+        raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.")
+    cast = {name: _cast(found[name], leaf, name, source) for name, leaf in both.items()}
+    # Random layers keep what they were initialised with; everything else comes from the weights.
+    own_params, own_state = jax.jit(net.init)(jax.random.key(0))
+    converted = sorted({str(found[name].dtype) for name in both if found[name].dtype != both[name].dtype})
+    kinds = sorted({str(leaf.dtype) for leaf in both.values()})
+    notes = (f"{source}: converted from {', '.join(converted)} to {', '.join(kinds)}",) if converted else ()
+    return Restored(_filled(own_params, cast), _filled(own_state, cast), notes)
+
+
+def _is_variable(node: Any) -> bool:
+    return isinstance(node, nnx.Variable)
+
+
+def _is_random(leaf: Any) -> bool:
+    return isinstance(leaf, nnx.RngState) or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _places(tree: Any) -> Iterator[tuple[str, Any]]:
+    """Every leaf with its name: attributes (the fields of a state) are no part of it."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_variable):
+        yield _name(path), leaf
+
+
+def _name(path: Any) -> str:
+    words = tuple(step for step in path if not isinstance(step, jax.tree_util.GetAttrKey))
+    return jax.tree_util.keystr(words, simple=True, separator="/")
+
+
+def _named(tree: Any) -> Iterator[tuple[str, Any]]:
+    for name, leaf in _places(tree):
+        if not _is_random(leaf):
+            yield name, leaf.get_value() if _is_variable(leaf) else leaf
+
+
+def _spelled_like(weights: dict[str, np.ndarray], wanted: set[str]) -> dict[str, np.ndarray]:
+    """The weights under the spelling of their names that fits the wanted ones best."""
+    spellings = [weights]
+    for respell in (_slashes, _unwrapped, _outside_params, _outside_params):
+        for known in tuple(spellings):
+            names = [respell(name, list(known)) for name in known]
+            if len(set(names)) == len(names) and names != list(known):
+                spellings.append(dict(zip(names, known.values(), strict=True)))
+    return min(spellings, key=lambda known: len(known.keys() ^ wanted))
+
+
+def _slashes(name: str, names: list[str]) -> str:
+    return name if any("/" in each for each in names) else name.replace(".", "/")
+
+
+def _unwrapped(name: str, names: list[str]) -> str:
+    first, _, last = name.rpartition("/")
+    return first if first and last in WRAPPERS else name
+
+
+def _outside_params(name: str, names: list[str]) -> str:
+    return re.sub(f"^{PARAMS}/", "", name)
+
+
+def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[str]:
+    missing = [name for name in wanted if name not in found]
+    spare = [name for name in found if name not in wanted]
+    shapes = [
+        f"{name} is {found[name].shape} where {leaf.shape} is wanted"
+        for name, leaf in wanted.items()
+        if name in found and found[name].shape != leaf.shape
+    ]
+    kinds = [
+        f"{name} holds {found[name].dtype} where {leaf.dtype} is wanted"
+        for name, leaf in wanted.items()
+        if name in found and _kind(found[name].dtype) != _kind(leaf.dtype)
+    ]
+    said: list[tuple[list[str], Callable[[str], str]]] = [
+        (missing, lambda names: f"it has no {names}"),
+        (spare, lambda names: f"there is no place for its {names}"),
+        (shapes, str),
+        (kinds, str),
+    ]
+    return [say(_some(names)) for names, say in said if names]
+
+
+def _kind(dtype: Any) -> str:
+    """What can be converted into one another without asking: floats, integers, and each other kind by itself."""
+    for kind in (jnp.floating, jnp.integer, jnp.complexfloating):
+        if jnp.issubdtype(dtype, kind):
+            return kind.__name__
+    return str(dtype)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _cast(values: np.ndarray, leaf: Any, name: str, source: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        cast = values.astype(leaf.dtype)
+    if jnp.issubdtype(cast.dtype, jnp.floating) and not np.isfinite(cast).all():
+        raise InputError(f"{source}: {name} holds numbers too large for {leaf.dtype}; did training diverge?")
+    return cast
+
+
+def _filled(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    def fill(path: Any, leaf: Any) -> Any:
+        if _is_random(leaf):
+            return leaf
+        values = jnp.asarray(arrays[_name(path)])
+        return leaf.replace(values) if _is_variable(leaf) else values
+
+    return jax.tree_util.tree_map_with_path(fill, tree, is_leaf=_is_variable)

@@ -14,77 +14,102 @@ if TYPE_CHECKING:
     from jaxaudit.audits.attack import audit_attack
     from jaxaudit.audits.attack_plan import Attacks
     from jaxaudit.audits.attack_result import AttackAudit
+    from jaxaudit.audits.efficacy import EfficacyAudit, NamedWeights, audit_efficacy
     from jaxaudit.audits.ks import audit_ks
     from jaxaudit.audits.ks_result import KSAudit, TargetResult
     from jaxaudit.audits.pdtp import PDTPAudit, audit_pdtp, reduce_pdtp
     from jaxaudit.audits.pool import Part, SimulatedTarget
+    from jaxaudit.audits.unlearn import audit_unlearn
+    from jaxaudit.audits.unlearn_result import UnlearnAudit
     from jaxaudit.data import Examples, Table, binary, category_counts, coded, load, load_table, prepare_images
     from jaxaudit.data.outputs import load_outputs
+    from jaxaudit.data.weights import read_weights
     from jaxaudit.ensemble import fit_many
     from jaxaudit.kernels import ks_distance
+    from jaxaudit.kernels.gradient_norms import squared_grad_norms
     from jaxaudit.learners import logistic_regression, naive_bayes, nearest_neighbours, network, random_trees
+    from jaxaudit.metrics.efficacy import measure_efficacy
+    from jaxaudit.models.restore import fit_weights
 
 _HOMES = {
     "AttackAudit": "jaxaudit.audits.attack_result",
     "Attacks": "jaxaudit.audits.attack_plan",
+    "EfficacyAudit": "jaxaudit.audits.efficacy",
     "Examples": "jaxaudit.data",
     "KSAudit": "jaxaudit.audits.ks_result",
+    "NamedWeights": "jaxaudit.audits.efficacy",
     "PDTPAudit": "jaxaudit.audits.pdtp",
     "Part": "jaxaudit.audits.pool",
     "SimulatedTarget": "jaxaudit.audits.pool",
     "Table": "jaxaudit.data",
     "TargetResult": "jaxaudit.audits.ks_result",
+    "UnlearnAudit": "jaxaudit.audits.unlearn_result",
     "audit_attack": "jaxaudit.audits.attack",
+    "audit_efficacy": "jaxaudit.audits.efficacy",
     "audit_ks": "jaxaudit.audits.ks",
     "audit_pdtp": "jaxaudit.audits.pdtp",
+    "audit_unlearn": "jaxaudit.audits.unlearn",
     "binary": "jaxaudit.data",
     "category_counts": "jaxaudit.data",
     "coded": "jaxaudit.data",
     "fit_many": "jaxaudit.ensemble",
+    "fit_weights": "jaxaudit.models.restore",
     "ks_distance": "jaxaudit.kernels",
     "load": "jaxaudit.data",
     "load_outputs": "jaxaudit.data.outputs",
     "load_table": "jaxaudit.data",
     "logistic_regression": "jaxaudit.learners",
+    "measure_efficacy": "jaxaudit.metrics.efficacy",
     "naive_bayes": "jaxaudit.learners",
     "nearest_neighbours": "jaxaudit.learners",
     "network": "jaxaudit.learners",
     "prepare_images": "jaxaudit.data",
     "random_trees": "jaxaudit.learners",
+    "read_weights": "jaxaudit.data.weights",
     "reduce_pdtp": "jaxaudit.audits.pdtp",
+    "squared_grad_norms": "jaxaudit.kernels.gradient_norms",
 }
 
 __all__ = [
     "AttackAudit",
     "Attacks",
+    "EfficacyAudit",
     "Examples",
     "InputError",
     "KSAudit",
+    "NamedWeights",
     "PDTPAudit",
     "Part",
     "SimulatedTarget",
     "Table",
     "TargetResult",
+    "UnlearnAudit",
     "__version__",
     "audit_attack",
+    "audit_efficacy",
     "audit_ks",
     "audit_pdtp",
+    "audit_unlearn",
     "binary",
     "category_counts",
     "coded",
     "fit_many",
+    "fit_weights",
     "ks_distance",
     "load",
     "load_outputs",
     "load_table",
     "logistic_regression",
+    "measure_efficacy",
     "models",
     "naive_bayes",
     "nearest_neighbours",
     "network",
     "prepare_images",
     "random_trees",
+    "read_weights",
     "reduce_pdtp",
+    "squared_grad_norms",
 ]
 
 

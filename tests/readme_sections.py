@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 
-COMMANDS = ("ks", "pdtp", "attack")
+COMMANDS = ("ks", "pdtp", "attack", "efficacy", "unlearn")
 
 
 def help_section(command: str) -> str:

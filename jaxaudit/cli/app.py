@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.attack import attack
+from jaxaudit.cli.efficacy import efficacy
 from jaxaudit.cli.ks import ks
 from jaxaudit.cli.pdtp import pdtp
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
+from jaxaudit.cli.unlearn import unlearn
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError
 from jaxaudit.version import __version__
@@ -25,6 +27,8 @@ app = typer.Typer(
 app.command()(ks)
 app.command()(pdtp)
 app.command()(attack)
+app.command()(efficacy)
+app.command()(unlearn)
 app.command()(report)
 
 
@@ -44,8 +48,9 @@ def top(
     """What does a trained classifier still remember?
 
     `jaxaudit ks` asks whether it has forgotten a data set; `jaxaudit pdtp`, whether it may be published, and whose
-    records are at risk; `jaxaudit attack`, how well membership attacks do on it. Try them without options: they need
-    no data and about a minute. `jaxaudit report` shows what they found as one page.
+    records are at risk; `jaxaudit attack`, how well membership attacks do on it; `jaxaudit efficacy`, how much its
+    weights still expose of some records; `jaxaudit unlearn`, whether unlearning worked. Try them without options: they
+    need no data and about a minute. `jaxaudit report` shows what they found as one page.
 
     Exit status: 0 done, whatever the verdict; 2 something you gave cannot be used; 1 a failure of the program;
     3 a verdict you asked to fail on.

@@ -17,8 +17,10 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.unfinished import NAME, is_unfinished, make_directories, refuse_in_use, remove_empty
 
 RESULT = "result.json"
-OTHERS = {"confidences.npz", "records.csv", "records.parquet", "outputs.npz"}
-"""What commands put beside it."""
+OTHERS = {"confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz"}
+"""What commands put beside it, and"""
+WEIGHTS = ".safetensors"
+"""how the names of weights there end."""
 
 
 def claim(directory: Path) -> None:
@@ -95,7 +97,8 @@ def arrays(named: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
 def _is_free(directory: Path) -> bool:
     """Whether it is empty or holds unfinished work alone; a run killed at its very end left the other files, too."""
     names = {path.name for path in directory.iterdir()}
-    return not names or (names <= {NAME, *OTHERS} and NAME in names and is_unfinished(directory / NAME))
+    others = {name for name in names if name not in (NAME, *OTHERS) and not name.endswith(WEIGHTS)}
+    return not names or (not others and NAME in names and is_unfinished(directory / NAME))
 
 
 def _existing(directory: Path) -> Path:

@@ -1,0 +1,155 @@
+"""The `efficacy` audit: what several sets of weights of one network expose of the same records."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.metrics.efficacy import MeasuredEfficacy, measure_efficacy
+from jaxaudit.models import PureModule
+
+CHUNK = 1024
+
+
+class NamedWeights(NamedTuple):
+    """Weights to be judged.
+
+    Attributes:
+        name: what they are called.
+        params: the network's parameters, and
+        state: what else it keeps; both as `PureModule.init` makes them.
+    """
+
+    name: str
+    params: Any
+    state: Any
+
+
+class JudgedWeights(NamedTuple):
+    """What one set of weights exposes of the records.
+
+    Attributes:
+        name: what they are called.
+        measured: their efficacy: whole, of each layer, and what each record contributes.
+        accuracy: share of the records classified as labelled.
+        mean_log_prob: mean log-probability of the label, in nats.
+    """
+
+    name: str
+    measured: MeasuredEfficacy
+    accuracy: float
+    mean_log_prob: float
+
+
+@dataclass(frozen=True, eq=False)
+class EfficacyAudit:
+    """Weights in question, and references beside them.
+
+    Attributes:
+        judged: the weights in question.
+        references: others of the same network, such as untrained, original or retrained ones.
+        labels: of the records, in their order.
+        classes: outputs of the network.
+        draws: whether the network has layers that are random in training; they were off.
+    """
+
+    judged: JudgedWeights
+    references: tuple[JudgedWeights, ...]
+    labels: Int[np.ndarray, " n"]
+    classes: int
+    draws: bool
+
+    @property
+    def models(self) -> tuple[JudgedWeights, ...]:
+        """The weights in question, then the references."""
+        return (self.judged, *self.references)
+
+
+def audit_efficacy(
+    net: PureModule,
+    judged: NamedWeights,
+    examples: Examples,
+    *,
+    references: Sequence[NamedWeights] = (),
+    chunk: int | None = None,
+) -> EfficacyAudit:
+    """The efficacy of weights about `examples`, beside that of references (Becker & Liebig 2022, eqs. 6 to 8).
+
+    The network is in evaluation mode: dropout is off, batch normalisation uses its running statistics.
+
+    Args:
+        net: the network, which every set of weights belongs to.
+        judged: the weights in question.
+        examples: the records in question, as the network takes them; labels count its outputs from 0.
+        references: weights to compare with; names must differ.
+        chunk: records at a time; by default as many as fit a modest memory.
+
+    Raises:
+        InputError: a label is no output of the network, names are not distinct, or gradients are not finite.
+
+    >>> import jax
+    >>> from jaxaudit.models import MLP, pure_module
+    >>> net = pure_module(MLP, (2,), 2)
+    >>> records = Examples(np.eye(2, dtype=np.float32), np.array([0, 1]), ("no", "yes"), "two")
+    >>> untrained = NamedWeights("untrained", *net.init(jax.random.key(1)))
+    >>> audit = audit_efficacy(net, untrained, records)
+    >>> audit.judged.measured.whole.efficacy <= audit.judged.measured.whole.bound, len(audit.judged.measured.layers)
+    (True, 4)
+    """
+    every = [judged, *references]
+    names = [weights.name for weights in every]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"two sets of weights are called {twice!r}; give every one its own name.")
+    inputs, labels = np.asarray(examples.inputs, np.float32), examples.labels
+    shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
+    classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
+    if labels.max() >= classes:
+        first = int(np.argmax(labels >= classes))
+        raise InputError(
+            f"{examples.name}: label {int(labels[first])} of record {first} is outside the network's {classes} "
+            "outputs, which count from 0."
+        )
+    stateless = _log_prob_of(net, judged.state)
+    found = []
+    for weights in every:
+        # The kernel compiles once for each function: networks without state share one.
+        log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
+        measured = measure_efficacy(log_prob, weights.params, inputs, labels, chunk=chunk)
+        found.append(JudgedWeights(weights.name, measured, *_fit(net, weights, inputs, labels)))
+    return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws)
+
+
+def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+    return net.apply(params, state, inputs, False)[0]
+
+
+def _log_prob_of(net: PureModule, state: Any) -> Callable[[Any, Any, Any], Array]:
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
+        log_probs = precise_log_softmax(_logits(net, params, state, inputs))
+        return jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
+
+    return log_prob
+
+
+def _fit(net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Accuracy and mean log-probability (nats) on the records."""
+
+    @jax.jit
+    def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array]:
+        log_probs = precise_log_softmax(_logits(net, params, state, inputs))
+        own = jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
+        return log_probs.argmax(axis=1) == labels, own
+
+    parts = [slice(start, start + CHUNK) for start in range(0, len(labels), CHUNK)]
+    seen = [look(weights.params, weights.state, jnp.asarray(inputs[part]), jnp.asarray(labels[part])) for part in parts]
+    hits, own = (np.concatenate([np.asarray(each[index], np.float64) for each in seen]) for index in (0, 1))
+    return float(hits.mean()), float(own.mean())

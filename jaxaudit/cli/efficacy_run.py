@@ -1,0 +1,155 @@
+"""What `jaxaudit efficacy` does between its options and its result."""
+
+import datetime
+import hashlib
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxaudit.audits.efficacy import EfficacyAudit, NamedWeights, audit_efficacy
+from jaxaudit.cli.network_inputs import label_outputs, read_inputs
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.recipe import make_factory, parse_hidden, source_hash
+from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.data import Examples
+from jaxaudit.data.weights import Weights, read_weights
+from jaxaudit.errors import InputError
+from jaxaudit.models import PureModule, pure_module
+from jaxaudit.models.restore import fit_weights, name_weights
+from jaxaudit.report.efficacy_json import efficacy_json
+from jaxaudit.report.efficacy_records import write_csv, write_parquet
+from jaxaudit.report.provenance import describe_examples, describe_machine
+from jaxaudit.report.run_directory import write
+
+UNTRAINED = "untrained"
+
+
+class Answer(NamedTuple):
+    """What the command found.
+
+    Attributes:
+        audit: of all weights.
+        class_names: of the outputs.
+        notes: what else a reader should know.
+        provenance: what repeats the run.
+    """
+
+    audit: EfficacyAudit
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    def json(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return efficacy_json(*self)
+
+
+def run(options: Options) -> Answer:
+    """The answer of `jaxaudit efficacy` with these options."""
+    started = time.time()
+    if options["params"] is None and options["model"] is None and options["data"] is None:
+        from jaxaudit.cli.efficacy_demonstration import demonstration
+
+        shown = demonstration(jax.random.key(options["seed"]))
+        say(f"judging the three about {shown.examples.name}")
+        net, judged, references, examples, notes = shown
+    else:
+        net, judged, references, examples, notes = _given(options)
+    audit = audit_efficacy(net, judged, examples, references=references, chunk=options["chunk"])
+    return Answer(audit, examples.class_names, notes, _provenance(options, examples, audit, net, judged, started))
+
+
+def save(directory: Path, answer: Answer) -> None:
+    """Writes the run directory: the JSON result, and a row a record as CSV and as Parquet."""
+    files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}
+    files["records.parquet"] = partial(write_parquet, answer.audit, answer.class_names)
+    write(directory, answer.json(), files)
+    say(f"written: {directory}/result.json, records.csv and records.parquet")
+
+
+def parse_reference(text: str) -> tuple[str, Path | None]:
+    """A reference's name and file, from NAME=PATH; no file for `untrained`.
+
+    Raises:
+        InputError: where it is neither.
+
+    >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
+    (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
+    """
+    name, equals, path = text.partition("=")
+    if not equals and name == UNTRAINED:
+        return name, None
+    if not (name.strip() and path):
+        raise InputError(
+            f"--reference {text} must be NAME=PATH, such as retrained=retrained.safetensors, or untrained."
+        )
+    return name.strip(), Path(path)
+
+
+def _given(options: Options) -> Any:
+    # What can be refused without reading data is refused first.
+    for name, what in (("model", "the network they belong to"), ("params", "weights"), ("data", "the records")):
+        if options[name] is None:
+            present = next(other for other in ("params", "model", "data") if options[other] is not None)
+            raise InputError(f"--{present} needs --{name}: {what}; without any of them the command shows an example.")
+    hidden = parse_hidden(options["hidden"])
+    sources = [parse_reference(text) for text in options["reference"] or ()]
+    weights = {path: read_weights(path) for path in [options["params"], *(path for _, path in sources if path)]}
+    examples = label_outputs(read_inputs(options["data"], options), options["classes"])
+    factory, classes = make_factory(options["model"], hidden), len(examples.class_names)
+    net = pure_module(factory, examples.inputs.shape[1:], classes)
+    notes: list[str] = []
+
+    def restore(name: str, path: Path) -> NamedWeights:
+        try:
+            restored = fit_weights(net, weights[path], str(path), options["model"])
+        except InputError as error:
+            raise InputError(f"{error}{_hint(options, weights[path], classes)}") from error
+        notes.extend(restored.notes)
+        return NamedWeights(name, restored.params, restored.state)
+
+    judged = restore(options["params"].name, options["params"])
+    references = [
+        restore(name, path) if path else NamedWeights(name, *jax.jit(net.init)(jax.random.key(options["seed"])))
+        for name, path in sources
+    ]
+    if any(path is None for _, path in sources):
+        notes.append("untrained: new initial weights of this seed, not those the model began with")
+    return net, judged, references, examples, tuple(notes)
+
+
+def _hint(options: Options, weights: Weights, classes: int) -> str:
+    """What else may be wrong where weights do not fit a network of so many outputs."""
+    sizes = {values.shape[-1] for values in weights.values() if values.ndim}
+    if options["classes"] is None and classes not in sizes:
+        return f" The network was made for {classes} outputs, as the data say; --classes gives their number."
+    return ""
+
+
+def _provenance(
+    options: Options, examples: Examples, audit: EfficacyAudit, net: PureModule, judged: NamedWeights, started: float
+) -> dict[str, Any]:
+    return {
+        **describe_machine(),
+        "command": command_line("efficacy", options),
+        "directory": str(Path.cwd()),
+        "model_hash": source_hash(options["model"] or ""),
+        "seed": options["seed"],
+        "options": plain(options),
+        "data": describe_examples(examples),
+        "weights_hash": _hash(name_weights(judged.params, judged.state)),
+        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.time() - started, 1),
+    }
+
+
+def _hash(weights: Weights) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(weights):
+        digest.update(f"{name}\0{weights[name].dtype}{weights[name].shape}\0".encode())
+        digest.update(np.ascontiguousarray(weights[name]).tobytes())
+    return f"blake2b:{digest.hexdigest()}"

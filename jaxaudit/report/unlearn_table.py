@@ -1,0 +1,95 @@
+"""The `unlearn` answer for a person at a terminal."""
+
+import math
+
+import numpy as np
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from jaxaudit.audits.unlearn_result import COMPARED, MethodResult, UnlearnAudit
+from jaxaudit.report.unlearn_json import caveats, median
+from jaxaudit.report.visible import visible
+
+TITLES = {
+    "efficacy": "efficacy",
+    "bound": "bound",
+    "remaining_accuracy": "accuracy:\nremaining",
+    "forgotten_accuracy": "\nforgotten",
+    "test_accuracy": "\ntest",
+    "attack": "\nattack",
+}
+ALIKE = "~"
+STYLE = {"above": "red", "below": "red"}
+
+
+def unlearn_table(audit: UnlearnAudit, forgotten: str, notes: tuple[str, ...]) -> RenderableType:
+    """A row a method: each score's median and range over seeds, and where it lies beside the retrained models.
+
+    Args:
+        audit: what was found; its one set is shown.
+        forgotten: what was to be forgotten, in words.
+        notes: further sentences.
+    """
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("models", no_wrap=True)
+    for name in COMPARED:
+        table.add_column(TITLES[name], justify="right", no_wrap=True)
+    for method in audit.methods:
+        table.add_row(Text(visible(method.name)), *(_cell(audit, method, name) for name in COMPARED))
+    below = [
+        f"each number: the median of {audit.seeds} seeds, below it the smallest and largest, below that how it lies to "
+        f"the retrained models: above, below, or {ALIKE} where it is not told apart ({audit.level:.0%}, over all six)",
+        "efficacy = 1 / information, never above its bound; the smaller, the less is exposed",
+        *caveats(audit, notes),
+    ]
+    return Group(
+        Text(visible(f"Are {forgotten} forgotten?"), "bold"),
+        *_summary(audit),
+        Text(),
+        table,
+        *(Padding(Text(visible(note), "dim"), (0, 0, 0, 1)) for note in below),
+    )
+
+
+def _summary(audit: UnlearnAudit) -> list[Text]:
+    """What each method's scores say, in a sentence each."""
+    lines = []
+    for method in audit.methods:
+        if method.name in ("untrained", "original", "retraining"):
+            continue
+        said = {name: audit.verdict(method.places[name][0]) for name in method.places}
+        apart = [f"{name.replace('_', ' ')} {verdict}" for name, verdict in said.items() if verdict in STYLE]
+        if apart:
+            line = f"differs from retraining: {', '.join(apart)}"
+        else:
+            line = "is not told apart from retraining" if audit.enough_seeds else "inconclusive: too few seeds"
+        lines.append(Text(visible(f"  {method.name} {line}"), STYLE["above"] if apart else ""))
+    return lines
+
+
+def _cell(audit: UnlearnAudit, method: MethodResult, name: str) -> Text:
+    values: np.ndarray = getattr(method.scores, name)[0]
+    if np.isnan(values).any():
+        return Text("-\n\n")
+    shown = f"{_number(median(values), name)}\n{_number(values.min(), name)}-{_number(values.max(), name)}\n"
+    place = method.places.get(name)
+    if place is None:
+        return Text(shown)
+    verdict = audit.verdict(place[0])
+    mark = verdict if verdict in STYLE else "?" if verdict == "too few seeds" else ALIKE
+    return Text.assemble(shown, (mark, STYLE.get(verdict, "")))
+
+
+def _number(value: float, name: str) -> str:
+    """Two digits, as short as can be: six columns of ranges are to fit 80 characters."""
+    if math.isinf(value):
+        return "inf"
+    if name not in ("efficacy", "bound"):
+        return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.0"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    if -3 <= int(exponent) < 4:
+        return f"{float(f'{value:.1e}'):.6g}".removeprefix("0") or "0"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"

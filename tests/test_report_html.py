@@ -3,6 +3,7 @@
 import json
 import math
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import matplotlib
@@ -40,6 +41,8 @@ def test_a_page_is_whole_and_holds_nothing_that_runs_or_fetches(pages: dict[str,
     assert {tag for tag, _ in page.elements} <= ALLOWED
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert page.all("html") == [{"lang": "en"}]
+    levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3", "h4")]
+    assert all(deeper - level <= 1 for level, deeper in pairwise(levels))
     policy = next(meta for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
     assert (policy["content"] or "").startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
     for tag, attributes in page.elements:

@@ -1,19 +1,19 @@
 """The `unlearn` audit, end to end: train, forget by every method, judge each beside retrained models."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
-from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS
+from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
 from jaxaudit.audits.kept_params import flat_params, params_of
 from jaxaudit.audits.unlearn_checks import check_like, check_unlearn
-from jaxaudit.audits.unlearn_judge import Attacker, Judged, as_scores, look_at, score
+from jaxaudit.audits.unlearn_judge import Attacker, Judged, as_scores, judged_file, look_at, score, train_attack
 from jaxaudit.audits.unlearn_result import (
     AMNESIAC,
     COMPARED,
@@ -24,10 +24,11 @@ from jaxaudit.audits.unlearn_result import (
     Scores,
     UnlearnAudit,
 )
+from jaxaudit.audits.unlearn_share import Share
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import Progress, fit_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, NetworkLearner, NetworkParams
+from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.walk import init_key
 from jaxaudit.metrics.retrained_band import place
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
@@ -45,6 +46,7 @@ def audit_unlearn(
     seeds: int = 20,
     nonmembers: int | None = None,
     attack_epochs: int = EPOCHS,
+    attack_each: bool = False,
     level: float = 0.95,
     width: int | None = None,
     progress: Progress | None = None,
@@ -72,6 +74,10 @@ def audit_unlearn(
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
             records, or all. 0 leaves the attack out, and its scores are NaN.
         attack_epochs: walks of an attack network through its records; 100 in the toolbox the paper used.
+        attack_each: by default attack networks learn from the originals, as an attacker does who knew the model before
+            it forgot, and the same network is asked about each method's model. True trains one anew on every model,
+            its remaining records being the members, as the paper does. Such a network is told the label: of a class
+            that was forgotten whole, it has seen no member, and says so whatever the model remembers.
         level: the confidence at which a method is said to differ from retraining, over all its scores and sets.
         width: models trained side by side (chosen by measurement when None).
         progress: called as work is done, in thousandths of it.
@@ -90,52 +96,19 @@ def audit_unlearn(
             "`network`."
         )
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
-    keys = jax.random.split(jax.random.fold_in(key, 0), seeds)
-    inputs, labels = np.asarray(train.inputs, np.float32), train.labels
     sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     count = min(len(train), len(test)) if nonmembers is None else nonmembers
-    share = _Share(progress, learner, len(train), count, attack_epochs, seeds, sets, names)
-    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
-    if checkpoints is not None:
-        how["then"] = flat_params
-    # Originals are the very models that amnesiac unlearning starts from.
-    train_originals = partial(train_and_record, forget=forget) if amnesiac else _train_all
-    kind = Recording(learner, sets) if amnesiac else learner
-    originals = train_originals(keys, inputs=inputs, labels=labels, learner=learner, progress=share.of("train"), **how)
-    originals = params_of(kind, originals) if checkpoints is not None else originals
-    removed = np.repeat(forget, seeds, axis=0)
-    again = retrain(jnp.tile(keys, sets), removed, inputs, labels, learner, progress=share.of("retrain"), **how)
-    again = params_of(learner, again) if checkpoints is not None else again
-    params: dict[str, Any] = {
-        UNTRAINED: jax.tree.map(_on_host, _untrained(learner, keys)),
-        ORIGINAL: originals.original if amnesiac else originals,
-        RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), again),
-    }
-    if amnesiac:
-        params[AMNESIAC] = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), originals.amnesiac)
+    share = Share(progress, learner, len(train), count, attack_epochs, attack_each, seeds, sets, names)
+    keys = jax.random.split(jax.random.fold_in(key, 0), seeds)
+    params = _trained(keys, train, learner, forget, amnesiac, share, checkpoints, width)
     for index, (name, method) in enumerate(methods.items()):
         noise = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 1), index), (sets, seeds))
-        params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], inputs, labels, forget)
-
+        together = jax.default_backend() != "cpu"
+        params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], train, forget, together)
     generator = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 3))))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(jax.random.fold_in(key, 2), seeds), chosen, attack_epochs) if count else None
-
-    def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
-        return look_at(
-            learner, models, train, test, members, None if name == UNTRAINED else attacker, share.of(part), checkpoints
-        )
-
-    scores: dict[str, Scores] = {}
-    everything = np.ones(len(train), bool)
-    for name, models in params.items():
-        rows = []
-        once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
-        for index, row in enumerate(forget):
-            of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
-            seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
-            rows.append(score(learner, of_set, seen, train, row, name))
-        scores[name] = as_scores(rows)
+    scores = _scored(params, train, test, learner, forget, attacker, attack_each, share, checkpoints)
     share.finished()
     return UnlearnAudit(
         methods=tuple(
@@ -154,8 +127,89 @@ def audit_unlearn(
     )
 
 
-def _train_all(keys: Any, inputs: Any, labels: Any, learner: Any, **how: Any) -> Any:
-    return fit_many(keys, np.ones((len(keys), len(labels)), bool), inputs, labels, learner, **how)
+def _trained(
+    keys: Key[Array, " seeds"],
+    train: Examples,
+    learner: NetworkLearner,
+    forget: Bool[np.ndarray, "sets n"],
+    amnesiac: bool,
+    share: Share,
+    checkpoints: Path | None,
+    width: int | None,
+) -> dict[str, Any]:
+    """The models that must be trained, and those that never were, by name."""
+    inputs, labels, sets, seeds = np.asarray(train.inputs, np.float32), train.labels, len(forget), len(keys)
+    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
+    if checkpoints is not None:
+        how["then"] = flat_params
+
+    def made(kind: SteppedLearner, kept: Any) -> Any:
+        return params_of(kind, kept) if checkpoints is not None else kept
+
+    forgotten: dict[str, Any] = {}
+    if amnesiac:
+        # Originals are the very models that amnesiac unlearning starts from.
+        recorded = train_and_record(keys, forget, inputs, labels, learner, progress=share.of("train"), **how)
+        original, taken_back = made(Recording(learner, sets), recorded)
+        forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), taken_back)
+    else:
+        everyone = np.ones((seeds, len(labels)), bool)
+        original = made(learner, fit_many(keys, everyone, inputs, labels, learner, progress=share.of("train"), **how))
+    removed = np.repeat(forget, seeds, axis=0)
+    again = retrain(jnp.tile(keys, sets), removed, inputs, labels, learner, progress=share.of("retrain"), **how)
+    return {
+        UNTRAINED: jax.tree.map(_on_host, _untrained(learner, keys)),
+        ORIGINAL: original,
+        RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), made(learner, again)),
+        **forgotten,
+    }
+
+
+def _scored(
+    params: dict[str, Any],
+    train: Examples,
+    test: Examples,
+    learner: NetworkLearner,
+    forget: Bool[np.ndarray, "sets n"],
+    attacker: Attacker | None,
+    attack_each: bool,
+    share: Share,
+    checkpoints: Path | None,
+) -> dict[str, Scores]:
+    """Every model judged on its set, or on each set where it has forgotten none."""
+    everything = np.ones(len(train), bool)
+
+    @cache
+    def of_originals() -> LearnedAttack:
+        return train_attack(
+            learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), share.of(ORIGINAL)
+        )
+
+    def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
+        if name == UNTRAINED or attacker is None:
+            return look_at(learner, models, train, test, None)
+        attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
+        if attack_each and name != ORIGINAL:
+            attack, attacked = (
+                partial(train_attack, learner, models, train, test, members, attacker, share.of(part)),
+                (),
+            )
+        elif name != ORIGINAL:
+            members = everything
+        file = checkpoints and judged_file(checkpoints, models, train, test, members, attacker, attacked)
+        return look_at(learner, models, train, test, attack, file)
+
+    scores: dict[str, Scores] = {}
+    for name, models in params.items():
+        once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
+        rows = []
+        for index, row in enumerate(forget):
+            of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
+            seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
+            rows.append(score(learner, of_set, seen, train, row, name))
+            share.passed(name if once is not None else f"{name} {index}")
+        scores[name] = as_scores(rows)
+    return scores
 
 
 @partial(jax.jit, static_argnames="learner")
@@ -173,12 +227,12 @@ def _unlearned(
     learner: NetworkLearner,
     keys: Key[Array, "sets seeds"],
     originals: NetworkParams,
-    inputs: np.ndarray,
-    labels: np.ndarray,
+    train: Examples,
     forget: np.ndarray,
+    together: bool,
 ) -> NetworkParams:
-    """The method's models: one at a time on a CPU, all of a set at once elsewhere."""
-    records = jnp.asarray(inputs), jnp.asarray(labels)
+    """The method's models: one at a time, or all of a set together."""
+    records = jnp.asarray(train.inputs, jnp.float32), jnp.asarray(train.labels)
 
     def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
         def log_probs(params: Any, inputs: Any) -> Any:
@@ -189,7 +243,7 @@ def _unlearned(
         return NetworkParams(new, model.state)
 
     def of_set(keys: Any, row: Any) -> Any:
-        if jax.default_backend() != "cpu":
+        if together:
             return jax.tree.map(_on_host, at_once(keys, originals, row))
         models = [alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row) for m, key in enumerate(keys)]
         return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
@@ -213,40 +267,3 @@ def _places(name: str, scores: Scores, retrained: Scores) -> dict[str, Any]:
         for field, both in columns.items()
         if not np.isnan(both).any()
     }
-
-
-class _Share:
-    """Progress of the parts of an audit, in thousandths, each counted by a guess of its work."""
-
-    def __init__(
-        self,
-        progress: Progress | None,
-        learner: NetworkLearner,
-        examples: int,
-        nonmembers: int,
-        attack_epochs: int,
-        seeds: int,
-        sets: int,
-        names: list[str],
-    ) -> None:
-        steps = learner.epochs * -(-examples // learner.batch_size) * seeds
-        attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0
-        work = {"train": steps * (1.5 if AMNESIAC in names else 1.0), "retrain": steps * sets}
-        work |= {UNTRAINED: 1.0, ORIGINAL: attack + 1.0}
-        work |= {f"{name} {index}": attack + 1.0 for name in names for index in range(sets)}
-        total, before = sum(work.values()), 0.0
-        self.progress, self.spans = progress, {}
-        for part, size in work.items():
-            self.spans[part] = before / total, size / total
-            before += size
-
-    def of(self, part: str) -> Progress | None:
-        """What a part calls as it goes on."""
-        progress, (start, size) = self.progress, self.spans[part]
-        if progress is None:
-            return None
-        return lambda done, total: progress(int(1000 * (start + size * min(done / max(total, 1), 1))), 1000)
-
-    def finished(self) -> None:
-        if self.progress is not None:
-            self.progress(1000, 1000)

@@ -1,6 +1,7 @@
 """Judging many models at once on what they still show of the records to forget."""
 
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.kept_params import flat_params
 from jaxaudit.audits.unlearn_result import Scores
 from jaxaudit.data.examples import Examples
@@ -50,81 +51,99 @@ class Judged(NamedTuple):
     membership: Float[np.ndarray, "models n"]
 
 
-def look_at(
+Trained = Callable[[], LearnedAttack]
+"""Makes the attack networks that are asked, one a model, when they are needed."""
+
+
+def train_attack(
     learner: NetworkLearner,
     params: Any,
     train: Examples,
     test: Examples,
     members: Bool[np.ndarray, " n"],
-    attacker: Attacker | None,
+    attacker: Attacker,
     progress: Progress | None = None,
-    checkpoints: Path | None = None,
-) -> Judged:
-    """What models say of the training and test records, and what an attack makes of that.
-
-    An attack network is trained for every model: on the outputs (log-probabilities) for `members`, and for some test
-    records as non-members. It is then asked about all training records.
+) -> LearnedAttack:
+    """An attack network for every model, from its outputs (log-probabilities) for members and for some test records.
 
     Args:
         learner: the models' learner.
         params: their parameters, with a leading `models` axis.
         train: the whole training set.
         test: the test set.
-        members: the records that the models were trained on, or are meant to look as if.
-        attacker: None attacks nothing.
+        members: the training records that count as members; the others are not shown.
+        attacker: the recipe.
         progress: called as attack networks are finished.
-        checkpoints: a directory to keep the answer in, from where a later call with equal arguments takes it.
+    """
+    records = np.concatenate([train.inputs, test.inputs[attacker.nonmembers]])
+    labels = np.concatenate([train.labels, test.labels[attacker.nonmembers]])
+    outputs = log_probs_many(learner, params, records)
+    models, count = outputs.shape[:2]
+    used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
+    return fit_learned(
+        *(attacker.keys, outputs, labels, np.tile(np.arange(count) < len(train), (models, 1)), outputs.shape[2]),
+        used=np.tile(used, (models, 1)),
+        epochs=attacker.epochs,
+        progress=progress,
+    )
+
+
+def look_at(
+    learner: NetworkLearner,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    attack: Trained | None,
+    kept: Path | None = None,
+) -> Judged:
+    """What models say of the training and test records, and what attack networks make of that.
+
+    Args:
+        learner: the models' learner.
+        params: their parameters, with a leading `models` axis.
+        train: the whole training set.
+        test: the test set.
+        attack: gives an attack network for each model; None attacks nothing.
+        kept: a file to keep the answer in, from where a later call takes it; see `judged_file`.
     """
     rows = np.arange(len(jax.tree.leaves(params)[0]))
-    kept = checkpoints and checkpoints / "judged" / f"{_digest(params, train, test, members, attacker)}.npz"
     if kept is not None and (known := read_chunk(kept, rows)) is not None:
         return known
-    judged = _look_at(learner, params, train, test, members, attacker, progress)
+    on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
+    membership = np.full((len(rows), len(train)), np.nan)
+    if attack is not None:
+        membership = learned_probabilities(attack(), on_train, train.labels)
+    judged = Judged(
+        on_train.argmax(axis=2) == train.labels,
+        (on_test.argmax(axis=2) == test.labels).mean(axis=1),
+        np.asarray(membership, np.float64),
+    )
     if kept is not None:
         write_chunk(kept, rows, judged)
     return judged
 
 
-def _digest(params: Any, train: Examples, test: Examples, members: np.ndarray, attacker: Attacker | None) -> str:
+def judged_file(
+    checkpoints: Path,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    members: Bool[np.ndarray, " n"],
+    attacker: Attacker | None,
+    attacked: Any = (),
+) -> Path:
+    """Where `look_at` keeps its answer: named after everything that it follows from.
+
+    `attacked`: the parameters of the models that attack networks learned from, where these are others than `params`.
+    """
     digest = hashlib.blake2b(f"{train.content_hash} {test.content_hash}".encode(), digest_size=16)
     arrays = [*flat_params(params, np.arange(0)), members]
     if attacker is not None:
         arrays += [np.asarray(jax.random.key_data(attacker.keys)), attacker.nonmembers, np.array(attacker.epochs)]
-    for array in arrays:
+    for array in [*arrays, *flat_params(attacked, np.arange(0))]:
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
-
-
-def _look_at(
-    learner: NetworkLearner,
-    params: Any,
-    train: Examples,
-    test: Examples,
-    members: np.ndarray,
-    attacker: Attacker | None,
-    progress: Progress | None,
-) -> Judged:
-    on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
-    models = len(on_train)
-    membership = np.full((models, len(train)), np.nan)
-    if attacker is not None:
-        known = np.concatenate([on_train, on_test[:, attacker.nonmembers]], axis=1)
-        labels = np.concatenate([train.labels, test.labels[attacker.nonmembers]])
-        is_train = np.arange(len(labels)) < len(train)
-        used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
-        attack = fit_learned(
-            *(attacker.keys, known, labels, np.tile(is_train, (models, 1)), on_train.shape[2]),
-            used=np.tile(used, (models, 1)),
-            epochs=attacker.epochs,
-            progress=progress,
-        )
-        membership = learned_probabilities(attack, on_train, train.labels)
-    return Judged(
-        on_train.argmax(axis=2) == train.labels,
-        (on_test.argmax(axis=2) == test.labels).mean(axis=1),
-        np.asarray(membership, np.float64),
-    )
+    return checkpoints / "judged" / f"{digest.hexdigest()}.npz"
 
 
 def score(

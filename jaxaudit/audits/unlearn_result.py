@@ -23,8 +23,8 @@ class Scores(NamedTuple):
         forgotten_accuracy: share of the records to forget.
         test_accuracy: share of the test records.
         attack: mean probability, over the records to forget, that the model was trained on them, as a learned attack
-            sees it; NaN for untrained models, which have no members to learn from. What an attacker who knows nothing
-            says is `UnlearnAudit.members_share`.
+            sees it; NaN for untrained models. What an attacker who knows nothing says is
+            `UnlearnAudit.members_share`. A low one alone proves no forgetting: see `attack_each` of `audit_unlearn`.
     """
 
     efficacy: Float[np.ndarray, "sets seeds"]

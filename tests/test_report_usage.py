@@ -32,7 +32,7 @@ def test_a_test_of_use_gives_the_number():
     tests = [usage("holdout", "not forgotten"), usage("shadow", "inconclusive", detectable=None, fraction=None)]
     text = Parsed(report_html([run(method="holdout", usage=tests)])).text
     assert "not forgotten The query set, or a part of it, was used." in text
-    assert "share of the query set that was used, as estimated 42% 30% to 55% (95% interval)" in text
+    assert "share of the query set that looks used 42% 30% to 55% (95% interval)" in text
     assert "If it was never used (holdout test) p = 0.0004" in text
     assert "Least use that would have shown (holdout test) 8.0%" in text
     assert "By the shadow test inconclusive, used none" in text

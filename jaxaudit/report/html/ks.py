@@ -57,7 +57,10 @@ def _notes(targets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
             "The holdout test is exact only where the holdout was drawn like the query set, and given to nobody."
         )
     if "shadow" in methods:
-        said.append("The shadow test supposes that the target was designed and trained like the models made here.")
+        said.append(
+            "The shadow test supposes that the target was designed and trained like the models made here; where a part "
+            "of the query set was used, the rest of it can look used too, and the share be overstated."
+        )
     if "rho" in methods:
         said += [
             "Forgotten is no proof: a tenth of the query set, used, can go unnoticed.",

@@ -36,11 +36,7 @@ def pdtp_part(run: Run) -> Part:
             *([] if result["reduction"] is None else [reduction_picture(result["reduction"])]),
         ),
         (_numbers(result), _records(result)),
-        (
-            "PDTP is a lower bound: it asks at the record's own input only, and outputs elsewhere may move more.",
-            "A PDTP below its seed floor is still what that record moved under that seed; it is only no more than "
-            "chance moves.",
-        ),
+        _notes(result),
         repeat(result["provenance"]),
         TERMS,
     )
@@ -70,10 +66,27 @@ def _answer(result: Mapping[str, Any]) -> Answer:
     )
 
 
+def _notes(result: Mapping[str, Any]) -> tuple[str, ...]:
+    lower = "PDTP is a lower bound: it asks at the record's own input only, and outputs elsewhere may move more."
+    floor = (
+        "A PDTP below its seed floor is still what that record moved under that seed; it is only no more than chance "
+        "moves."
+    )
+    return (floor,) if _is_bounded(result) else (lower, floor)
+
+
+def _is_bounded(result: Mapping[str, Any]) -> bool:
+    """Whether it is proven that no measured record moves an output by more than 1 on any input."""
+    bound = result.get("dtp_bound")
+    return bound is not None and nats(bound) <= 1
+
+
 def _confidence(result: Mapping[str, Any]) -> Confidence:
     because = visible(result["because"])
     if result["verdict"] == "inconclusive":
         return Confidence("none", f"{because}.")
+    if result["verdict"] == "publish" and _is_bounded(result):
+        return Confidence("strong", f"{because}.")
     if result["verdict"] == "publish":
         return Confidence("fair", f"{because}. PDTP is a lower bound, so a larger value elsewhere stays possible.")
     if not result["above_1_without_bins"]:
@@ -150,6 +163,10 @@ def _numbers(result: Mapping[str, Any]) -> Cells:
     bound = result["bound"]
     if bound is not None:
         shown.append(("No record can move any output by more than", f"{number(bound)} nats"))
+    if result.get("dtp_bound") is not None:
+        shown.append(
+            ("No measured record moves an output on any input by more than", f"{number(result['dtp_bound'])} nats")
+        )
     shown.append(("Accuracy on the measured records", f"{result['train_accuracy']:.1%}"))
     return Cells("Numbers", ("what", "value"), tuple(shown), ("value",))
 

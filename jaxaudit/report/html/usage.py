@@ -25,7 +25,7 @@ def measured(target: Mapping[str, Any]) -> Measured:
         usage = target["usage"][0]
         low, high = usage["fraction_low"], usage["fraction_high"]
         between = "" if low is None or high is None else f"{_percent(low)} to {_percent(high)}"
-        return Measured("share of the query set that was used, as estimated", _percent(usage["fraction"]), between)
+        return Measured("share of the query set that looks used", _percent(usage["fraction"]), between)
     if method == "ema":
         return Measured("share of query records that look used (EMA)", _percent(target["ema"]["member_share"]), "")
     return Measured("rho", number(target["rho"]["median"], 2), span(target["rho"]))

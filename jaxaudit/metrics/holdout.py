@@ -143,8 +143,8 @@ def holdout_test(
             f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0}."
         )
     target = np.concatenate([query, holdout])
-    scores = membership_scores(target, shadows, membership)
-    scores = _adjusted(np.concatenate([scores.target[None], scores.shadows]), scores.shadows, membership)
+    found = membership_scores(target, shadows, membership)
+    scores = _adjusted(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
     mine, others = scores[0, :size], scores[0, size:]
     test = permutation_test(key, mine, others, permutations=permutations, alpha=alpha)
     effect = Effect(
@@ -155,7 +155,7 @@ def holdout_test(
         critical=test.critical,
     )
     supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
-    among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed)
+    among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
     full = _differences(_adjusted(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     return conclude(

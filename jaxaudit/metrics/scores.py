@@ -6,11 +6,12 @@ shadow models also say how far such a comparison can be trusted: a regression ov
 it into a probability. Arrays in, numbers out: nothing here trains a model or reads a file.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy import special, stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 
@@ -20,6 +21,8 @@ PRIOR_MODELS = 4.0
 """A record's own variance counts as the mean variance of all records in this many models more."""
 RIDGE = 1.0
 STEPS = 25
+TOLERANCE = 1e-10
+"""Training of the regression ends where a step would win less than this share of its loss."""
 EVIDENCE_LIMIT = 8.0
 TAIL = 4
 """Degrees of freedom of the heavy-tailed evidence."""
@@ -31,10 +34,12 @@ class MembershipScores(NamedTuple):
     Attributes:
         target: of the target, for each record; judged by all shadow models.
         shadows: of each shadow model; judged by the others.
+        weights: of each kind of evidence, as the shadow models taught.
     """
 
     target: Float[np.ndarray, " n"]
     shadows: Float[np.ndarray, "models n"]
+    weights: Float[np.ndarray, " kinds"]
 
 
 class Profile(NamedTuple):
@@ -104,49 +109,68 @@ def membership_scores(
     >>> bool(scores.target[membership[0]].mean() > 0.8), bool(scores.target[~membership[0]].mean() < 0.2)
     (True, True)
     """
-    target, shadows = _outputs(target), _outputs(shadows)
+    target, shadows = cut(target), cut(shadows)
     membership = np.asarray(membership)
     _check(target, shadows, membership)
-    evidence = leave_one_out_evidence(shadows, membership)
+    evidence = _evidence_of_others(shadows, membership)
     weights = _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel())
-    centre = shadows.mean(axis=0)
-    own = _evidence(target, _profile(_sums(shadows - centre, membership), centre))
-    return MembershipScores(special.expit(own @ weights), special.expit(evidence @ weights))
+    own = _evidence(target, profile(shadows, membership))
+    return MembershipScores(special.expit(own @ weights), special.expit(evidence @ weights), weights)
 
 
 def scores_among(
-    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
+    models: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+    start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, "models n"]:
     """The scores of models whose membership is known, or supposed, each judged by the others.
 
     All rows are treated alike: where a supposed row is exchangeable with the others, so are their scores.
 
+    Args:
+        models: their log-odds, `membership` which of the records each has, or is supposed to have.
+        start: weights near the ones to be found, which saves time and changes nothing else.
+
     Raises:
         InputError: as `membership_scores`.
     """
-    models, membership = _outputs(models), np.asarray(membership)
+    models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
-    evidence = leave_one_out_evidence(models, membership)
-    return special.expit(evidence @ _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel()))
+    evidence = _evidence_of_others(models, membership)
+    weights = _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
+    return special.expit(evidence @ weights)
 
 
-def leave_one_out_evidence(
+def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
+    """What these models, whose membership is known, say of each record."""
+    centre = models.mean(axis=0)
+    return _profile(_sums(models - centre, membership), centre)
+
+
+def profiles_of_others(
     models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]
-) -> Float[np.ndarray, "models n kinds"]:
-    """The evidence of each model for each record by the profile of the others; what each is, see `_evidence`."""
+) -> Iterator[Profile]:
+    """For each model, the profile of all the others: the sums of all less its own."""
     # Sums of squares less one of them keep their digits where the numbers are centred.
     centre = models.mean(axis=0)
     sums = _sums(models - centre, membership)
-    return np.stack(
-        [
-            _evidence(model, _profile(tuple(a - b for a, b in zip(sums, _sums(own, row), strict=True)), centre))
-            for model, own, row in zip(models, models[:, None] - centre, membership[:, None], strict=True)
-        ]
-    )
+    for model, row in zip(models, membership, strict=True):
+        own = _sums((model - centre)[None], row[None])
+        yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
 
 
-def _outputs(log_odds: Array | np.ndarray) -> np.ndarray:
+def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Log-odds no further than `LIMIT` from 0, infinite ones too.
+
+    >>> cut(np.array([-np.inf, 3.0]))
+    array([-20.,   3.])
+    """
     return np.clip(np.asarray(log_odds, np.float64), -LIMIT, LIMIT)
+
+
+def _evidence_of_others(models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    profiles = profiles_of_others(models, membership)
+    return np.stack([_evidence(model, others) for model, others in zip(models, profiles, strict=True)])
 
 
 def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
@@ -201,18 +225,18 @@ def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
     return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
 
 
-def _evidence(outputs: np.ndarray, profile: Profile) -> np.ndarray:
+def _evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
     """[n, kinds]: log-likelihood ratios of in and out (equal variances; heavy tails and own variances), and context.
 
     Each ratio stands beside its probability, which is bounded, so that the regression can choose how much a single
     record may say.
     """
-    outside, inside, outside_variance, inside_variance, variance = profile
+    outside, inside, outside_variance, inside_variance, variance = shadows
     deviation = np.sqrt(variance)
     normal = (inside - outside) * (outputs - (inside + outside) / 2) / variance
     tailed = (
-        stats.t.logpdf((outputs - inside) / np.sqrt(inside_variance), TAIL)
-        - stats.t.logpdf((outputs - outside) / np.sqrt(outside_variance), TAIL)
+        _log_student((outputs - inside) ** 2 / inside_variance)
+        - _log_student((outputs - outside) ** 2 / outside_variance)
         - np.log(inside_variance / outside_variance) / 2
     )
     normal, tailed = (np.clip(ratio, -EVIDENCE_LIMIT, EVIDENCE_LIMIT) for ratio in (normal, tailed))
@@ -233,26 +257,33 @@ def _evidence(outputs: np.ndarray, profile: Profile) -> np.ndarray:
     return np.stack(kinds, axis=-1)
 
 
-def _logistic_regression(evidence: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def _log_student(squared: np.ndarray) -> np.ndarray:
+    """The log-density of Student's t at a squared number, less its constant."""
+    return -(TAIL + 1) / 2 * np.log1p(squared / TAIL)
+
+
+def _logistic_regression(evidence: np.ndarray, truth: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
     """Ridge-penalised weights by Newton's method; the constant, the first kind, is not penalised."""
     penalty = np.full(evidence.shape[1], RIDGE)
     penalty[0] = 1e-6
-    weights = np.zeros(evidence.shape[1])
+    weights = np.zeros(evidence.shape[1]) if start is None else start
 
-    def loss(weights: np.ndarray) -> float:
-        line = evidence @ weights
-        return float(np.logaddexp(0, line).sum() - line[truth].sum() + (penalty * weights**2).sum() / 2)
+    def loss(weights: np.ndarray, line: np.ndarray) -> float:
+        # log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), several times as fast as logaddexp.
+        softplus = np.maximum(line, 0).sum() + np.log1p(np.exp(-np.abs(line))).sum()
+        return float(softplus - line[truth].sum() + (penalty * weights**2).sum() / 2)
 
-    value = loss(weights)
+    line = evidence @ weights
+    value = loss(weights, line)
     for _ in range(STEPS):
-        probability = special.expit(evidence @ weights)
+        probability = special.expit(line)
         gradient = evidence.T @ (probability - truth) + penalty * weights
-        curvature = (evidence * (probability * (1 - probability))[:, None]).T @ evidence + np.diag(penalty)
+        curvature = evidence.T @ (evidence * (probability * (1 - probability))[:, None]) + np.diag(penalty)
         step = np.linalg.solve(curvature, gradient)
-        length = 1.0
-        while length > 1e-4 and (lower := loss(weights - length * step)) > value:
-            length /= 2
-        if length <= 1e-4 or value - lower < 1e-9 * (1 + abs(value)):
+        if gradient @ step < TOLERANCE * (1 + abs(value)):
             break
-        weights, value = weights - length * step, lower
+        length, along = 1.0, evidence @ step
+        while (lower := loss(weights - length * step, line - length * along)) > value and length > 1e-4:
+            length /= 2
+        weights, line, value = weights - length * step, line - length * along, lower
     return weights

@@ -1,0 +1,101 @@
+"""The used fraction, the detectable one, and the rule of the verdict."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.metrics.usage import Effect, conclude, detectable_fraction, used_fraction
+
+TRIALS = 600
+SURE = 1e-4
+"""A correct procedure fails a test of this file for one in ten thousand keys; the keys are fixed."""
+
+
+def simulated(generator: np.random.Generator, fraction: float, models: int = 20) -> Effect:
+    """A target whose effect comes from the same normal population as those of the models of full use."""
+    mean, between, noise = 1.0, 0.1, 0.12
+    own = generator.normal(mean, between)
+    return Effect(
+        difference=float(generator.normal(fraction * own, noise)),
+        variance=noise**2,
+        full=generator.normal(mean, np.hypot(between, noise), models),
+        noise=noise**2,
+        critical=float(stats.norm.ppf(0.95) * noise),
+    )
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+def test_the_interval_covers_the_used_fraction_at_its_level(fraction: float) -> None:
+    generator = np.random.default_rng(3)
+    found = [used_fraction(simulated(generator, fraction), 0.9) for _ in range(TRIALS)]
+    covered = sum(low <= fraction <= high for _, low, high in found)
+    assert covered >= stats.binom.ppf(SURE, TRIALS, 0.9)
+    # At the ends half of the errors are impossible; inside, an interval that always covers says nothing.
+    assert fraction in (0.0, 1.0) or covered <= stats.binom.ppf(1 - SURE, TRIALS, 0.94)
+
+
+def test_the_detectable_fraction_is_detected_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(4)
+    found = 0
+    for _ in range(TRIALS):
+        effect = simulated(generator, 0.0)
+        least = detectable_fraction(effect)
+        assert least is not None
+        target = simulated(generator, least)
+        found += target.difference > target.critical
+    assert stats.binom.ppf(SURE, TRIALS, 0.95) <= found <= stats.binom.ppf(1 - SURE, TRIALS, 0.97)
+
+
+def test_the_interval_is_that_of_a_search_over_all_fractions() -> None:
+    generator = np.random.default_rng(5)
+    grid = np.linspace(0, 1, 2001)
+    for fraction in np.repeat([0.0, 0.1, 0.5, 0.9], 20):
+        effect = simulated(generator, fraction, models=6)
+        spread = max(effect.full.var(ddof=1) - effect.noise, 0) + effect.full.var(ddof=1) / 6
+        reach = stats.t.ppf(0.975, 5) * np.sqrt(effect.variance + grid**2 * spread)
+        accepted = grid[np.abs(effect.difference - grid * effect.full.mean()) <= reach]
+        _, low, high = used_fraction(effect)
+        if len(accepted):
+            assert low == pytest.approx(accepted[0], abs=1e-3)
+            assert high == pytest.approx(accepted[-1], abs=1e-3)
+
+
+def test_where_full_use_makes_no_difference_nothing_is_known() -> None:
+    effect = Effect(0.1, 0.01, np.array([-0.1, 0.0, 0.05, -0.05]), 0.0, 0.2)
+    fraction, low, high = used_fraction(effect)
+    assert np.isnan(fraction)
+    assert (low, high) == (0.0, 1.0)
+    assert detectable_fraction(effect) is None
+
+
+SHARP = Effect(0.0, 1e-4, np.array([0.9, 1.0, 1.1, 1.0, 1.0, 1.0]), 0.0, 0.02)
+BLUNT = SHARP._replace(variance=0.04, critical=0.33)
+
+
+@pytest.mark.parametrize(
+    ("p_never", "p_fully", "effect", "doubts", "invalid", "verdict", "reason"),
+    [
+        (0.05, 0.5, SHARP, (), (), "not forgotten", None),
+        (0.01, 0.01, SHARP, ("doubt",), (), "not forgotten", None),
+        (0.01, 0.5, SHARP, (), ("unlike",), "inconclusive", "unlike"),
+        (0.3, 0.01, SHARP, (), (), "forgotten", "or more would have been detected"),
+        (0.3, 0.01, SHARP, ("doubt",), (), "inconclusive", "doubt"),
+        (0.3, 0.2, SHARP, (), (), "inconclusive", "whole query set is not ruled out"),
+        (0.3, None, SHARP, (), (), "inconclusive", "whole query set is not ruled out"),
+        (0.3, 0.01, BLUNT, (), (), "inconclusive", "is asked for"),
+        (0.3, 0.01, BLUNT._replace(critical=2.0), (), (), "inconclusive", "not even the use of the whole query set"),
+        (0.3, 0.01, SHARP._replace(difference=0.3), (), (), "inconclusive", "is not ruled out"),
+    ],
+)
+def test_the_rule_of_the_verdict(p_never, p_fully, effect, doubts, invalid, verdict, reason) -> None:
+    usage = conclude("holdout", p_never, p_fully, effect, doubts, invalid)
+    assert usage.verdict == verdict
+    assert (usage.reasons == ()) if reason is None else any(reason in words for words in usage.reasons)
+
+
+def test_forgotten_is_said_with_the_fraction_that_would_have_been_detected() -> None:
+    usage = conclude("holdout", 0.5, 0.01, SHARP)
+    assert usage.verdict == "forgotten"
+    assert usage.detectable is not None
+    assert f"{usage.detectable:.0%}" in usage.reasons[0]
+    assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.detectable / 2).verdict == "inconclusive"

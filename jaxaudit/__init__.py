@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from jaxaudit.audits.attack_result import AttackAudit
     from jaxaudit.audits.efficacy import EfficacyAudit, NamedWeights, audit_efficacy
     from jaxaudit.audits.ks import audit_ks
+    from jaxaudit.audits.ks_models import Shadows
     from jaxaudit.audits.ks_result import KSAudit, TargetResult
     from jaxaudit.audits.pdtp import PDTPAudit, audit_pdtp, reduce_pdtp
     from jaxaudit.audits.pool import Part, SimulatedTarget
+    from jaxaudit.audits.power import audit_power
     from jaxaudit.audits.unlearn import audit_unlearn
     from jaxaudit.audits.unlearn_result import UnlearnAudit
     from jaxaudit.data import Examples, Table, binary, category_counts, coded, load, load_table, prepare_images
@@ -40,6 +42,7 @@ _HOMES = {
     "NamedWeights": "jaxaudit.audits.efficacy",
     "PDTPAudit": "jaxaudit.audits.pdtp",
     "Part": "jaxaudit.audits.pool",
+    "Shadows": "jaxaudit.audits.ks_models",
     "SimulatedTarget": "jaxaudit.audits.pool",
     "Table": "jaxaudit.data",
     "TargetResult": "jaxaudit.audits.ks_result",
@@ -48,6 +51,7 @@ _HOMES = {
     "audit_efficacy": "jaxaudit.audits.efficacy",
     "audit_ks": "jaxaudit.audits.ks",
     "audit_pdtp": "jaxaudit.audits.pdtp",
+    "audit_power": "jaxaudit.audits.power",
     "audit_unlearn": "jaxaudit.audits.unlearn",
     "binary": "jaxaudit.data",
     "category_counts": "jaxaudit.data",
@@ -80,6 +84,7 @@ __all__ = [
     "NamedWeights",
     "PDTPAudit",
     "Part",
+    "Shadows",
     "SimulatedTarget",
     "Table",
     "TargetResult",
@@ -89,6 +94,7 @@ __all__ = [
     "audit_efficacy",
     "audit_ks",
     "audit_pdtp",
+    "audit_power",
     "audit_unlearn",
     "binary",
     "category_counts",

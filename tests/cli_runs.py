@@ -19,9 +19,9 @@ SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 LEARNS = (
     *SETS,
     *("--hidden", "32", "--epochs", "60", "--learning-rate", "0.01", "--batch-size", "50"),
-    *("--replicates", "3", "--width", "9"),
+    *("--replicates", "3", "--width", "9", "--method", "rho"),
 )
-"""Long enough for verdicts."""
+"""Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")
 """Too short to learn anything: for what has nothing to do with the verdict."""
 COMPILE_CACHE = {

@@ -1,18 +1,23 @@
-"""The parts of README.md that programs write. Run `python tests/readme_sections.py` to bring them up to date."""
+"""The parts of README.md that programs write. Run `python tests/readme_sections.py` to bring them up to date.
+
+Or only some: `python tests/readme_sections.py "ks session" "error rates"`.
+"""
 
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 
 
-COMMANDS = ("ks", "pdtp", "attack", "efficacy", "unlearn")
+COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
 
 
 def help_section(command: str) -> str:
@@ -43,6 +48,56 @@ def headline_section() -> str:
     return "\n".join(lines)
 
 
+ERROR_METHODS = {"holdout": "holdout test", "shadow": "shadow test", "rho": "the paper's rule on rho", "ema": "EMA"}
+ERROR_ROWS = {
+    "false alarms": "never used, called `not forgotten`: wrong",
+    "wrong forgotten": "1% to all of it used, called `forgotten`: wrong",
+    "wrong forgotten, all used": "all of it used, called `forgotten`: wrong",
+    "found, all used, large": "all of 1,000 or more used, called `not forgotten`: right",
+    "forgotten, never used": "never used, called `forgotten`: right",
+    "inconclusive": "all targets, called `inconclusive`",
+}
+ERROR_HEADING, ERROR_BEFORE = "## How often is it wrong?", "## How fast, how right"
+
+
+def error_rate_results() -> list[Path]:
+    """The committed results of `experiments.error_rates`."""
+    return sorted((ROOT / "experiments" / "results").glob("error_rates-*.json"))
+
+
+def error_rates_section() -> str:
+    """How often each method was wrong on targets of known truth, from the committed results."""
+    lines = []
+    for path in error_rate_results():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        rates = record["rates"]
+        lines += [
+            f"{rates['targets']:,} targets of known truth in {rates['worlds']} worlds of digits, census records and "
+            "locations; with 95% intervals:",
+            "",
+            f"| | {' | '.join(ERROR_METHODS.values())} |",
+            "|---|---|---|---|---|",
+        ]
+        for name, title in ERROR_ROWS.items():
+            cells = [_rate(rates["overall"][method][name]) for method in ERROR_METHODS]
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+        page = path.with_suffix(".md").relative_to(ROOT).as_posix()
+        lines += [
+            "",
+            *(f"- {words}" for words in record["sentences"]),
+            "",
+            f"By data, size and design: [the page]({page}).",
+            "",
+        ]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _rate(found: dict[str, Any]) -> str:
+    if found["share"] is None:
+        return "-"
+    return f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%})"
+
+
 def _run(arguments: list[str]) -> str:
     environment = {**os.environ, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
     environment.pop("JAXAUDIT_DATA", None)
@@ -58,12 +113,22 @@ def section(text: str, name: str) -> str:
     return found[1]
 
 
-def main() -> None:
-    """Writes every section anew."""
+def main(names: list[str]) -> None:
+    """Writes the sections of these names anew, or every section."""
     text = README.read_text(encoding="utf-8")
-    sections = {f"{command} help": partial(help_section, command) for command in (*COMMANDS, "report")}
+    sections: dict[str, Callable[[], str]] = {
+        f"{command} help": partial(help_section, command) for command in (*COMMANDS, "report")
+    }
     sections |= {f"{command} session": partial(session_section, command) for command in COMMANDS}
-    for name, write in {**sections, "headline": headline_section}.items():
+    sections["headline"] = headline_section
+    if error_rate_results():
+        sections["error rates"] = error_rates_section
+        if ERROR_HEADING not in text:
+            empty = f"{ERROR_HEADING}\n\n<!-- error rates -->\n<!-- /error rates -->\n\n"
+            text = text.replace(ERROR_BEFORE, empty + ERROR_BEFORE, 1)
+    for name, write in sections.items():
+        if names and name not in names:
+            continue
         old, new = section(text, name), write()
         between = f"<!-- {name} -->\n{old}\n" if old else f"<!-- {name} -->\n"
         text = text.replace(f"{between}<!-- /{name} -->", f"<!-- {name} -->\n{new}\n<!-- /{name} -->")
@@ -71,4 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

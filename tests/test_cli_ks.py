@@ -25,7 +25,7 @@ def rhos(done: Done) -> list[list[float]]:
 
 def test_table_on_stdout_and_talk_on_stderr(sets: Path):
     before = content(sets)
-    done = jaxaudit("ks", *LEARNS)
+    done = jaxaudit("ks", *LEARNS, *KNOWN)
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].startswith("Has the target forgotten the query set?")
@@ -33,7 +33,7 @@ def test_table_on_stdout_and_talk_on_stderr(sets: Path):
     assert row.split()[:3] == ["query.npz", "100%", row.split()[2]]
     assert row.rstrip().endswith("not forgotten   not forgotten")
     assert "training" not in done.out
-    assert done.err == "training 10 mlp models on cpu, 60 epochs each\n"
+    assert done.err == "training 8 mlp models on cpu, 60 epochs each\n"
     assert content(sets) == before
 
 
@@ -42,13 +42,13 @@ def test_json_is_all_of_stdout_and_follows_the_schema(sets: Path):
     jsonschema.validate(done.result, json.loads(ks_schema()))
     assert done.out.count("\n") == 1
     assert [target["name"] for target in done.result["targets"]] == [
-        "query.npz",
-        "25% of calibration.npz",
-        "calibration.npz + 50% of query.npz",
+        "67% of calibration.npz + query.npz",
+        "67% of calibration.npz",
+        "67% of calibration.npz + 50% of query.npz",
     ]
     truths = [target["truth"] for target in done.result["targets"]]
     assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
-    assert [truth["training_records"] for truth in truths] == [RECORDS, RECORDS // 4, RECORDS + RECORDS // 2]
+    assert [truth["training_records"] for truth in truths] == [501, 201, 351]
     assert [truth["expected"] for truth in truths] == ["not forgotten", "forgotten", "not forgotten"]
 
 
@@ -68,7 +68,7 @@ def test_run_directory_holds_the_same_result_and_plain_arrays(sets: Path):
 
 def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
     # No --width, so that it is measured; falsy values, which are options all the same.
-    words = (*SETS, "--hidden", "16", "--epochs", "2", "--replicates", "2", "--batch-size", "50")
+    words = (*SETS, "--hidden", "16", "--epochs", "2", "--replicates", "2", "--batch-size", "50", "--method", "rho")
     first = jaxaudit("ks", *words, "--seed", "0", "--controls", "0", "--min-accuracy", "0", "--color", "--json")
     again = first.result["provenance"]["command"]
     assert again[:2] == ["jaxaudit", "ks"]
@@ -86,7 +86,7 @@ def test_the_same_command_repeats_itself_with_its_measured_width(sets: Path, mon
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
     words = [word for word in QUICK if word not in ("--width", "9")]
     measured = iter([WidthChoice(9, {})])
-    monkeypatch.setattr("jaxaudit.audits.ks.measure_width", lambda *_: next(measured))
+    monkeypatch.setattr("jaxaudit.audits.ks_models.measure_width", lambda *_: next(measured))
     first = jaxaudit("ks", *words, "--json").result
     second = jaxaudit("ks", *words, "--json", "--seed", "8").result
     assert first["provenance"]["options"]["width"] == second["provenance"]["options"]["width"] == 9
@@ -124,7 +124,7 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "min_accuracy": 0.7, "width": 6}
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13")
-    done = jaxaudit("ks", *SETS, *words, *recipe, "--seed", "3", "--allow-unrelated-target")
+    done = jaxaudit("ks", *SETS, *words, *recipe, "--seed", "3", "--allow-unrelated-target", "--method", "rho")
     assert done.err == "training 13 mlp models on cpu, 11 epochs each\nError: enough\n"
     assert {name: seen[name] for name in given} == given
     assert seen["allow_unrelated_target"] is True

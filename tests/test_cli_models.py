@@ -174,7 +174,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_acdc_through_the_command(sets: Path, untrained: dict[str, Any]):
     write_acdc(Path("acdc"))
     data = ("--query", "acdc:acdc@3", "--calibration", "acdc:acdc@1.5", "--target-data", "acdc:acdc@3")
-    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6")
+    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--method", "rho")
     assert done.err.splitlines() == [
         "acdc:acdc@3: 24 images of 256x256, made 8x6x1 in [0, 1]",
         "acdc:acdc@1.5: 24 images of 256x256, made 8x6x1 in [0, 1]",
@@ -192,7 +192,7 @@ def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict
     for name, seed in (("a", 1), ("b", 2)):
         images = np.random.default_rng(seed).integers(0, 255, (4, 9, 9), dtype=np.uint8)
         np.savez(name, images=images, labels=np.arange(4) % 2)
-    done = jaxaudit("ks", "--query", "a.npz", "--calibration", "b.npz")
+    done = jaxaudit("ks", "--query", "a.npz", "--calibration", "b.npz", "--method", "rho")
     assert "a.npz: 4 images of 9x9, made 28x28x1 in [0, 1]" in done.err
     assert "training 14 liu-cnn models on cpu, 15 epochs each" in done.err
     assert untrained["learner"].batch_size == 64

@@ -143,7 +143,7 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     whole = jaxaudit("ks", *words, "--seed", "2", "--width", "2", "--json").result
     assert list(cache.glob("unfinished/*")) == []
     with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.audits.ks.measure_width", lambda *_: WidthChoice(2, {}))
+        patch.setattr("jaxaudit.audits.ks_models.measure_width", lambda *_: WidthChoice(2, {}))
         patch.setattr("jaxaudit.cli.ks_run.progress_on_stderr", stopping(0.6))
         stopped = jaxaudit("ks", *words, "--seed", "2", "--json")
     assert stopped.code == 130

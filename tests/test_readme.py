@@ -1,5 +1,6 @@
 """README.md says what the program does."""
 
+import json
 import re
 import subprocess
 import sys
@@ -18,6 +19,31 @@ def test_help_is_up_to_date(command):
 def test_headline_is_up_to_date():
     shown = sections.section(sections.README.read_text(encoding="utf-8"), "headline")
     assert shown == sections.headline_section(), "run python tests/readme_sections.py"
+
+
+def test_error_rates_are_up_to_date():
+    """And not spoken of before they were measured."""
+    text = sections.README.read_text(encoding="utf-8")
+    measured = bool(sections.error_rate_results())
+    assert (sections.ERROR_HEADING in text) == measured, "run python tests/readme_sections.py"
+    shown = sections.section(text, "error rates") if measured else ""
+    assert shown == sections.error_rates_section(), "run python tests/readme_sections.py"
+
+
+def test_error_rates_are_written_from_the_results(tmp_path, monkeypatch):
+    rate = {"share": 0.025, "low": 0.01, "high": 0.05, "count": 5, "of": 200}
+    overall = dict.fromkeys(sections.ERROR_ROWS, rate) | {"inconclusive": {**rate, "share": None}}
+    rates = {"targets": 1200, "worlds": 24, "overall": dict.fromkeys(sections.ERROR_METHODS, overall)}
+    results = tmp_path / "experiments" / "results"
+    results.mkdir(parents=True)
+    (results / "error_rates-cpu.json").write_text(json.dumps({"rates": rates, "sentences": ["Asked: met."]}))
+    monkeypatch.setattr(sections, "ROOT", tmp_path)
+    lines = sections.error_rates_section().splitlines()
+    assert lines[0].startswith("1,200 targets of known truth in 24 worlds")
+    assert "| never used, called `not forgotten`: wrong |" + " 2.5% (1.0%-5.0%) |" * 4 in lines
+    assert "| all targets, called `inconclusive` |" + " - |" * 4 in lines
+    assert "- Asked: met." in lines
+    assert lines[-1].endswith("[the page](experiments/results/error_rates-cpu.md).")
 
 
 def test_python_example_runs(tmp_path):
@@ -43,7 +69,7 @@ def test_python_example_runs(tmp_path):
         Image.fromarray(image).save(folder / f"{index}.png")
     outputs = rng.dirichlet(np.ones(5), 60)
     np.savetxt(tmp_path / "outputs.csv", outputs, delimiter=",")
-    short = code[1].replace("epochs=15", "epochs=1").replace("LiuCNN", "MLP")
+    short = code[1].replace("epochs=15", "epochs=1").replace("LiuCNN", "MLP").replace("Shadows(39, 19", "Shadows(19, 2")
     assert short != code[1]
     shown = subprocess.run([sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr

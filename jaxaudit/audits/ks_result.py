@@ -1,16 +1,20 @@
 """What the `ks` audit answers."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict
+from jaxaudit.metrics.usage import Usage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Method = Literal["rho", "ema", "holdout", "shadow"]
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,18 @@ class TargetResult:
         name: the target's name.
         truth: what is known of it; None for a file of outputs.
         rho: the ratio over replicates.
-        verdict: `forgotten`, `not forgotten` or `inconclusive`.
+        verdict: `forgotten`, `not forgotten` or `inconclusive`, by `method`.
         because: why, in one sentence.
         paper_rule: the paper's own verdict from one number, the median of rho.
         checks: everything that was checked, on the numbers that were compared.
         controls: rho of the models trained on the calibration and the whole query set, compared in the same way.
         confidences: `float32[1, n]`, the target's probability of each query record's ground-truth class.
+        method: what the verdict is by: the holdout test where there is a holdout, else the shadow test where shadow
+            models were trained for it, else rho.
+        rho_verdict: the verdict of rho's interval and its checks, whatever the method.
+        rho_because: why.
+        usage: what each test of use says, the verdict's own first.
+        ema: what ensembled membership auditing says with each replicate's calibration model; empty where not asked.
     """
 
     name: str
@@ -53,6 +63,11 @@ class TargetResult:
     checks: tuple[Check, ...]
     controls: tuple[Rho, ...]
     confidences: Float[np.ndarray, "1 n"]
+    method: Method = "rho"
+    rho_verdict: Verdict = "inconclusive"
+    rho_because: str = ""
+    usage: tuple[Usage, ...] = ()
+    ema: tuple[EMA, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +81,7 @@ class KSAudit:
         control_confidences: `float32[controls, n]`, of the models trained on both sets.
         labels: the query set's labels.
         width: how many models were trained side by side.
+        shadow_log_odds: `float32[models, query and holdout records]` by role, of the models of the tests of use.
     """
 
     targets: tuple[TargetResult, ...]
@@ -75,6 +91,7 @@ class KSAudit:
     control_confidences: Float[np.ndarray, "controls n"]
     labels: np.ndarray
     width: int
+    shadow_log_odds: dict[str, Float[np.ndarray, "models asked"]] = field(default_factory=dict)
 
     def plot(self, target: int = 0) -> "Figure":
         """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure."""

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from jaxaudit.data import Examples, align_target_data, concatenate
+from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
 
@@ -25,19 +26,30 @@ class SimulatedTarget(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Query records first, calibration records next, then records that only simulated targets use."""
+    """Query records first, calibration records, the holdout, then records that only simulated targets use."""
 
     examples: Examples
     query: slice
     calibration: slice
+    holdout: slice = slice(0, 0)
 
 
-def make_pool(query: Examples, calibration: Examples, targets: tuple[SimulatedTarget, ...]) -> Pool:
-    """The pool; a record that several sets share stands in it once, found by its hash."""
-    parts, known = (
-        [query, calibration],
-        set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist()),
-    )
+def make_pool(
+    query: Examples, calibration: Examples, targets: tuple[SimulatedTarget, ...], holdout: Examples | None = None
+) -> Pool:
+    """The pool; a record that several sets share stands in it once, found by its hash.
+
+    Raises:
+        InputError: where a holdout record is in any other set, or a target's parts cannot be used.
+    """
+    parts = [query, calibration]
+    known = set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist())
+    held: set[bytes] = set()
+    if holdout is not None:
+        for other in (query, calibration):
+            _refuse_held(holdout, find_overlap(holdout, other).count, other.name)
+        parts.append(holdout)
+        held = set(holdout.record_hashes.tolist())
     for target in targets:
         if not target.parts:
             raise InputError(f"{target.name}: no data to train this target on; give at least one set.")
@@ -48,12 +60,23 @@ def make_pool(query: Examples, calibration: Examples, targets: tuple[SimulatedTa
                     "above 0 and at most 1, such as 0.5."
                 )
             extra = align_target_data(query, part.examples)
+            if holdout is not None:
+                _refuse_held(holdout, sum(h in held for h in extra.record_hashes.tolist()), extra.name)
             fresh = np.array([h not in known for h in extra.record_hashes.tolist()])
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))
                 known.update(parts[-1].record_hashes.tolist())
-    q, c = len(query), len(calibration)
-    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, q + c))
+    q, c = len(query), len(query) + len(calibration)
+    h = c + (0 if holdout is None else len(holdout))
+    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h))
+
+
+def _refuse_held(holdout: Examples, count: int, other: str) -> None:
+    if count:
+        raise InputError(
+            f"{count} records of {other} also occur in the holdout {holdout.name}: a holdout is records of the query "
+            "set's provider that nobody was given; take them out of one of the two."
+        )
 
 
 def target_row(generator: np.random.Generator, pool: Pool, target: SimulatedTarget) -> Bool[np.ndarray, "1 examples"]:
@@ -83,6 +106,13 @@ def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float)
     """Trained on a random share of the calibration set."""
     indices = np.arange(pool.calibration.start, pool.calibration.stop)
     return random_subset(generator, indices, fraction, len(pool.examples))
+
+
+def shadow_row(
+    generator: np.random.Generator, pool: Pool, given: Int[np.ndarray, " records"], calibration_share: float
+) -> Bool[np.ndarray, "1 examples"]:
+    """Trained on a random share of the calibration set and on the records given to it besides."""
+    return calibration_row(generator, pool, calibration_share) | only(given, len(pool.examples))
 
 
 def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:

@@ -10,6 +10,7 @@ from jaxaudit.cli.attack import attack
 from jaxaudit.cli.efficacy import efficacy
 from jaxaudit.cli.ks import ks
 from jaxaudit.cli.pdtp import pdtp
+from jaxaudit.cli.power import power
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.unlearn import unlearn
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(ks)
 app.command()(pdtp)
 app.command()(attack)
+app.command()(power)
 app.command()(efficacy)
 app.command()(unlearn)
 app.command()(report)

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.progress import say
-from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load, prepare_images
+from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.errors import InputError
@@ -93,13 +93,31 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     return drop_overlap(query, aligned)
 
 
+def match_holdout(query: Examples, calibration: Examples, holdout: Examples) -> Examples:
+    """The holdout with the query's classes in the query's order.
+
+    Raises:
+        InputError: where a record of it is in the query or the calibration set.
+    """
+    aligned = align_target_data(query, holdout)
+    for other, name in ((query, "query"), (calibration, "calibration")):
+        shared = find_overlap(other, aligned).count
+        if shared:
+            raise InputError(
+                f"{shared} of the {len(aligned)} records of --holdout {holdout.name} are also in the {name} set "
+                f"({other.name}): a holdout is records of the query set's provider that nobody was given; take them "
+                "out of one of the two."
+            )
+    return aligned
+
+
 def default_targets(query: Examples, calibration: Examples) -> list[SimulatedTarget]:
-    """Three targets of known truth: the query set itself, a quarter of the calibration set, and a mix."""
-    return [
-        simulate([Part(query, 1.0)]),
-        simulate([Part(calibration, 0.25)]),
-        simulate([Part(calibration, 1.0), Part(query, 0.5)]),
-    ]
+    """Three targets of known truth: trained on all of the query set, on none and on half of it.
+
+    Besides, each is trained on two thirds of the calibration set, as the shadow models are.
+    """
+    rest = Part(calibration, 0.67)
+    return [simulate([rest, Part(query, 1.0)]), simulate([rest]), simulate([rest, Part(query, 0.5)])]
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:

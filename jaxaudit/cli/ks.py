@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jaxaudit.cli import ks_options as shared
 from jaxaudit.cli import report_option
 
 if TYPE_CHECKING:
@@ -21,13 +22,6 @@ class TargetKind(enum.StrEnum):
     logits = "logits"
 
 
-class Optimizer(enum.StrEnum):
-    """How shadow models are trained."""
-
-    adam = "adam"
-    sgd = "sgd"
-
-
 class FailOn(enum.StrEnum):
     """Verdicts a caller may want a status for."""
 
@@ -36,59 +30,48 @@ class FailOn(enum.StrEnum):
     inconclusive = "inconclusive"
 
 
-DATA, TARGET, SHADOW, AUDIT, OUTPUT = "Data", "Target", "Shadow models", "Audit", "Output"
+class MethodChoice(enum.StrEnum):
+    """What judges."""
+
+    rho = "rho"
+    ema = "ema"
+    holdout = "holdout"
+    shadow = "shadow"
+    all = "all"
+
+
+TARGET = "Target"
 
 OUTPUT_OPTIONS = ("as_json", "out", "report", "fail_on")
 
 
 def ks(
-    query: Annotated[
-        str | None,
-        typer.Option(help="The data in question: NAME[@SPLIT] or a path. [default: digits]", rich_help_panel=DATA),
-    ] = None,
-    calibration: Annotated[
+    query: shared.Query = None,
+    calibration: shared.Calibration = None,
+    holdout: Annotated[
         str | None,
         typer.Option(
-            help="Data of the same domain, none of it in the query set. [default: printed-digits]", rich_help_panel=DATA
+            help="Records of the query set's provider that nobody was given: makes the test exact.",
+            rich_help_panel=shared.DATA,
         ),
     ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="JAXAUDIT_DATA", help="Where data sets and their original files lie.", rich_help_panel=DATA
-        ),
-    ] = None,
-    image_size: Annotated[
-        str | None,
-        typer.Option(
-            help="Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    gray: Annotated[bool, typer.Option("--gray/--color", help="Make images gray.", rich_help_panel=DATA)] = True,
-    field_strength: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    drop_overlap: Annotated[
-        bool,
-        typer.Option(
-            "--drop-overlap", help="Drop calibration records that are in the query set.", rich_help_panel=DATA
-        ),
-    ] = False,
-    drop_unshared: Annotated[
-        bool,
-        typer.Option(
-            "--drop-unshared", help="Drop calibration classes the query set has no record of.", rich_help_panel=DATA
-        ),
-    ] = False,
+    data_dir: shared.DataDir = None,
+    image_size: shared.ImageSize = None,
+    gray: shared.Gray = True,
+    field_strength: shared.FieldStrength = None,
+    drop_overlap: shared.DropOverlap = False,
+    drop_unshared: shared.DropUnshared = False,
     target: Annotated[
         list[Path] | None,
         typer.Option(
             help="A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.",
+            rich_help_panel=TARGET,
+        ),
+    ] = None,
+    holdout_target: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The same target's outputs on the holdout, in its order. Repeatable, in step with --target.",
             rich_help_panel=TARGET,
         ),
     ] = None,
@@ -109,64 +92,58 @@ def ks(
             "--allow-unrelated-target", help="Judge outputs no better than guessing, too.", rich_help_panel=TARGET
         ),
     ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="The target's design: mlp, liu-cnn, medical-cnn, or package.module:factory of your own Flax module. "
-            "[default: liu-cnn for images, mlp for tables]",
-            rich_help_panel=SHADOW,
-        ),
+    model: shared.Model = None,
+    hidden: shared.Hidden = None,
+    epochs: shared.Epochs = None,
+    batch_size: shared.BatchSize = 64,
+    learning_rate: shared.LearningRate = 1e-3,
+    optimizer: shared.OptimizerChoice = shared.Optimizer.adam,
+    width: shared.Width = None,
+    method: Annotated[
+        MethodChoice | None,
+        typer.Option(help="What judges. [default: holdout with --holdout, else shadow]", rich_help_panel=shared.AUDIT),
     ] = None,
-    hidden: Annotated[
-        str | None, typer.Option(help="Widths of mlp's hidden layers. [default: 512,256,128]", rich_help_panel=SHADOW)
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Walks through the training data. [default: 15]", rich_help_panel=SHADOW)
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Records a step.", rich_help_panel=SHADOW)] = 64,
-    learning_rate: Annotated[float, typer.Option(help="The optimiser's step.", rich_help_panel=SHADOW)] = 1e-3,
-    optimizer: Annotated[
-        Optimizer, typer.Option(help="Adam is with b1 = 0.5.", rich_help_panel=SHADOW)
-    ] = Optimizer.adam,
-    width: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Models trained side by side. [default: measured once a machine]", rich_help_panel=SHADOW
-        ),
-    ] = None,
+    shadows: shared.ShadowModels = 39,
+    holdout_shadows: shared.HoldoutShadows = 31,
     replicates: Annotated[
-        int, typer.Option(min=1, help="Pairs of shadow models, each with its own seed.", rich_help_panel=AUDIT)
+        int,
+        typer.Option(min=1, help="rho: pairs of shadow models, each with its own seed.", rich_help_panel=shared.AUDIT),
     ] = 5,
     controls: Annotated[
         int,
-        typer.Option(min=0, help="Models trained on both sets, to prove that memory shows.", rich_help_panel=AUDIT),
+        typer.Option(
+            min=0, help="rho: models trained on both sets, to prove that memory shows.", rich_help_panel=shared.AUDIT
+        ),
     ] = 1,
     subsample: Annotated[
-        float, typer.Option(help="Share of the calibration set each replicate draws.", rich_help_panel=AUDIT)
+        float,
+        typer.Option(help="rho: share of the calibration set each replicate draws.", rich_help_panel=shared.AUDIT),
     ] = 0.9,
-    level: Annotated[float, typer.Option(help="Confidence level of the interval.", rich_help_panel=AUDIT)] = 0.95,
+    level: Annotated[
+        float, typer.Option(help="Confidence level of the intervals.", rich_help_panel=shared.AUDIT)
+    ] = 0.95,
     min_accuracy: Annotated[
-        float, typer.Option(help="What well trained means, on a shadow's own data.", rich_help_panel=AUDIT)
+        float, typer.Option(help="What well trained means, on a shadow's own data.", rich_help_panel=shared.AUDIT)
     ] = 0.9,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="All randomness follows from it.", rich_help_panel=AUDIT)
-    ] = 7,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of a table.", rich_help_panel=OUTPUT)
-    ] = False,
+    seed: shared.Seed = 7,
+    as_json: shared.AsJson = False,
     out: Annotated[
-        Path | None, typer.Option(help="Also write result and arrays into this new directory.", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(help="Also write result and arrays into this new directory.", rich_help_panel=shared.OUTPUT),
     ] = None,
     report: report_option.Report = None,
     fail_on: Annotated[
         list[FailOn] | None,
-        typer.Option(help="Exit with status 3 where a target gets this verdict. Repeatable.", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="Exit with status 3 where a target gets this verdict. Repeatable.", rich_help_panel=shared.OUTPUT
+        ),
     ] = None,
 ) -> None:
-    """Has a model forgotten a data set? (Liu & Tsaftaris 2020)
+    """Has a model forgotten a data set, or never used it?
 
-    Trains shadow models on the query and on the calibration data and compares confidences: rho of 1 or more means the
-    target is no nearer to models that saw the query data than models that never did.
+    Trains shadow models with and without the query data and asks which of them the target's outputs are like: how
+    likely they are of a model that never used the data, of one that used all of it, and what share was used. Beside it
+    stands rho (Liu & Tsaftaris 2020).
 
     Examples:
 
@@ -175,6 +152,8 @@ def ks(
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
 
     `jaxaudit ks --query hospital_b.npz --calibration hospital_a/ --target outputs.csv --json`
+
+    `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
     """
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work

@@ -15,12 +15,14 @@ from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.inputs import (
     default_targets,
     match,
+    match_holdout,
     name_apart,
     parse_image_size,
     parse_target_data,
     read_examples,
     simulate,
 )
+from jaxaudit.cli.ks_method import asked_of, named, settle_method
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden, source_hash
 from jaxaudit.cli.repeat import Options, command_line, plain
@@ -50,11 +52,12 @@ DEMONSTRATION = {
 def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
     """The result of `jaxaudit ks` with these options, as a JSON object and as it is; see `lasting_work` for `begin`."""
     started = time.time()
-    options = _with_defaults(options)
+    options = with_defaults(options)
     # What can be refused without reading data is refused first.
     size, hidden = parse_image_size(options["image_size"]), parse_hidden(options["hidden"])
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
     check_shares(options)
+    settle_method(options)
     target_data = [parse_target_data(text) for text in options["target_data"]]
 
     def read(name: str) -> Examples:
@@ -67,28 +70,36 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
         drop_shared=options["drop_overlap"],
         drop_classes=options["drop_unshared"],
     )
-    outputs = [load_outputs(path, query.class_names, len(query), options["target_kind"]) for path in options["target"]]
-    outputs = name_apart(outputs, options["target"])
+    holdout = match_holdout(query, calibration, read(options["holdout"])) if options["holdout"] else None
+    outputs = _outputs(options, "target", query)
+    on_holdout = [] if holdout is None else _outputs(options, "holdout_target", holdout)
     simulated = _simulated(options, target_data, query, calibration, read)
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
     most = len(query) + len(calibration) + sum(len(part.examples) for target in simulated for part in target.parts)
-    learner = _learner(options, hidden, optimizer, query, most)
+    most += len(holdout) if holdout is not None else 0
+    learner = make_learner(options, hidden, optimizer, query, most)
     work = {**plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
-    models = 2 * options["replicates"] + options["controls"] + len(simulated)
+    asked = asked_of(options)
+    models = 2 * options["replicates"] + options["controls"] + len(simulated) + sum(asked.shadows)
     line = f"training {models} {options['model']} models on {jax.default_backend()}, {options['epochs']} epochs each"
     extra = {part.examples.content_hash: part.examples for target in simulated for part in target.parts}
     others = [examples for examples in extra.values() if examples not in (query, calibration)]
-    checkpoints = begin(_identity(options, query, calibration, others, outputs), models, line)
+    sets = {"query": query, "calibration": calibration, **named(holdout)}
+    checkpoints = begin(identity(options, sets, others, outputs, on_holdout), models, line)
     with progress_on_stderr("training") as progress:
         audit = audit_ks(
             jax.random.key(options["seed"]),
             query,
             calibration,
             learner,
+            holdout=holdout,
             outputs=outputs,
+            holdout_outputs=on_holdout,
             simulated=simulated,
             replicates=options["replicates"],
             controls=options["controls"],
+            shadows=asked.shadows,
+            ema=asked.ema,
             subsample=options["subsample"],
             level=options["level"],
             min_accuracy=options["min_accuracy"],
@@ -100,7 +111,7 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
     if options["width"] is None:
         options["width"] = audit.width
         remember_width(work, audit.width)
-    return ks_json(audit, _provenance(options, query, calibration, others, outputs, started)), audit
+    return ks_json(audit, _provenance(options, sets, others, outputs, on_holdout, started)), audit
 
 
 def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
@@ -112,24 +123,39 @@ def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
 def arrays_of(audit: KSAudit) -> dict[str, Any]:
     """What stands beside the result: every model's confidences on the query set."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
+    shadows = {f"log_odds_{role}": odds for role, odds in audit.shadow_log_odds.items()}
     confidences = {
         "query": audit.query_confidences,
         "calibration": audit.calibration_confidences,
         "control": audit.control_confidences,
         "labels": audit.labels,
         **targets,
+        **shadows,
     }
     return confidences
 
 
-def _with_defaults(options: Options) -> Options:
+def with_defaults(options: Options) -> Options:
+    """The options with what a run without them uses."""
     if (options["query"] is None) != (options["calibration"] is None):
         given, missing = ("query", "calibration") if options["calibration"] is None else ("calibration", "query")
         raise InputError(f"--{given} needs --{missing}: shadow models are trained on both sets.")
     # The medical network takes its crops from images of their own size.
     usual = {**USUAL, "image_size": "none"} if options["model"] == "medical-cnn" else USUAL
-    defaults = {"target": [], "target_data": [], **(DEMONSTRATION if options["query"] is None else usual)}
+    defaults = {
+        "target": [],
+        "target_data": [],
+        "holdout_target": [],
+        **(DEMONSTRATION if options["query"] is None else usual),
+    }
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
+
+
+def _outputs(options: Options, option: str, examples: Examples) -> list[Outputs]:
+    """The files that this option names, as outputs on these records."""
+    paths = options[option]
+    files = [load_outputs(path, examples.class_names, len(examples), options["target_kind"]) for path in paths]
+    return name_apart(files, paths)
 
 
 def _simulated(
@@ -149,7 +175,7 @@ def _simulated(
     return [simulate(parts)]
 
 
-def _learner(options: Options, hidden: tuple[int, ...], optimizer: Any, query: Examples, records: int) -> Learner:
+def make_learner(options: Options, hidden: tuple[int, ...], optimizer: Any, query: Examples, records: int) -> Learner:
     """The shadow models' design and recipe, for training sets of at most this many records."""
     learner = network(
         make_factory(options["model"], hidden),
@@ -165,14 +191,18 @@ def _learner(options: Options, hidden: tuple[int, ...], optimizer: Any, query: E
     return replace(learner, batch_size=min(learner.batch_size, records))
 
 
-def _identity(
-    options: Options, query: Examples, calibration: Examples, others: list[Examples], outputs: list[Outputs]
+def identity(
+    options: Options,
+    sets: dict[str, Examples],
+    others: list[Examples],
+    outputs: list[Outputs],
+    on_holdout: list[Outputs],
 ) -> Identity:
     """What must be the same for the work of a run that was stopped to be taken up."""
-    sets = {"query": query, "calibration": calibration}
     data = {name: examples.content_hash for name, examples in sets.items()}
     data |= {f"target data {index}": examples.content_hash for index, examples in enumerate(others)}
     data |= {f"target {index}": file.content_hash for index, file in enumerate(outputs)}
+    data |= {f"holdout target {index}": file.content_hash for index, file in enumerate(on_holdout)}
     # Where the data lie does not matter, only what they are.
     settled = {name: value for name, value in plain(options).items() if name not in ("data_dir", "field_strength")}
     return run_identity("ks", settled, data, {"model": source_hash(options["model"])})
@@ -180,12 +210,15 @@ def _identity(
 
 def _provenance(
     options: Options,
-    query: Examples,
-    calibration: Examples,
+    sets: dict[str, Examples],
     others: list[Examples],
     outputs: list[Outputs],
+    on_holdout: list[Outputs],
     started: float,
 ) -> dict[str, Any]:
+    def described(files: list[Outputs]) -> list[dict[str, Any]]:
+        return [{"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in files]
+
     return {
         **describe_machine(),
         "command": command_line("ks", options),
@@ -194,11 +227,11 @@ def _provenance(
         "seed": options["seed"],
         "options": plain(options),
         "data": {
-            "query": describe_examples(query),
-            "calibration": describe_examples(calibration),
+            **{name: describe_examples(examples) for name, examples in sets.items()},
             "target_data": [describe_examples(examples) for examples in others],
         },
-        "targets": [{"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in outputs],
+        "targets": described(outputs),
+        "holdout_targets": described(on_holdout),
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.time() - started, 1),
     }

@@ -19,7 +19,11 @@ MIN_REACH = 0.1
 MAX_NOISE_SHARE = 0.5
 MAX_TIED_SHARE = 0.5
 MIN_CLASS_RECORDS = 10
+SHADOW_ACCURACY = "shadow accuracy"
+CALIBRATION_LIKE_QUERY = "calibration like query"
+CLASS_COVERAGE = "class coverage"
 POSITIVE_CONTROL = "positive control"
+TARGET_OUTPUTS = "target outputs"
 
 
 class Check(NamedTuple):
@@ -49,7 +53,7 @@ def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = 
     message = f"the least accurate shadow model gets {worst:.1%} of its own training records right"
     advice = "; train longer (--epochs) or choose a design that fits the data (--model)"
     return Check(
-        "shadow accuracy",
+        SHADOW_ACCURACY,
         passed,
         worst,
         minimum,
@@ -74,7 +78,7 @@ def calibration_reach(
         "; the calibration set does not look like the query set's domain: use one that does, and check that classes "
         "and preprocessing agree"
     )
-    return Check("calibration like query", passed, reach, minimum, True, message + ("" if passed else advice))
+    return Check(CALIBRATION_LIKE_QUERY, passed, reach, minimum, True, message + ("" if passed else advice))
 
 
 def distances_apart(
@@ -147,7 +151,7 @@ def class_coverage(
     where = ("query", "calibration")[side]
     message = f"the rarest class is {class_names[scarcest]!r}, with {fewest} records in the {where} set"
     advice = f"; with under {minimum} the models cannot learn it: add records or drop the class from both sets"
-    return Check("class coverage", passed, fewest, minimum, False, message + ("" if passed else advice))
+    return Check(CLASS_COVERAGE, passed, fewest, minimum, False, message + ("" if passed else advice))
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:
@@ -178,4 +182,4 @@ def target_accuracy(accuracy: float, labels: Int[np.ndarray, " n"], name: str, m
         "; its rows may not be in the order of the query set, or its columns not in the order of the classes; if the "
         "target truly cannot classify this set, pass --allow-unrelated-target"
     )
-    return Check("target outputs", passed, reach, minimum, True, message + ("" if passed else advice))
+    return Check(TARGET_OUTPUTS, passed, reach, minimum, True, message + ("" if passed else advice))

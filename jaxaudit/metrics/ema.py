@@ -25,6 +25,20 @@ class Thresholds(NamedTuple):
     negative_entropy: Float[np.ndarray, " classes"]
 
 
+class Signals(NamedTuple):
+    """What EMA asks of a model's output on records, each larger for a member.
+
+    Attributes:
+        correct: whether the record's class is predicted.
+        confidence: the probability of the record's class.
+        negative_entropy: sum_y p_y log p_y, in nats.
+    """
+
+    correct: Bool[np.ndarray, "*models n"]
+    confidence: Float[np.ndarray, "*models n"]
+    negative_entropy: Float[np.ndarray, "*models n"]
+
+
 class EMA(NamedTuple):
     """What ensembled membership auditing says of one target.
 
@@ -51,7 +65,7 @@ def ema(
     """The paper's p-value; near 1 means that the target was trained on all of the query set, near 0 that it was not.
 
     Three signals call a query record a member: its class is predicted; the probability of its class reaches that
-    class's threshold; the negative entropy of the output, sum_y p_y log p_y, reaches that class's threshold. The
+    class's threshold; the negative entropy of the output reaches that class's threshold. The
     thresholds are those that part a calibration model's members from non-members best (`member_thresholds`). A record
     is a member if any signal says so (section 2.2 of the paper), and the flags are held against as many ones
     (`all_members_p_value`).
@@ -79,23 +93,55 @@ def ema(
     >>> answer.flags, answer.member_share
     (array([ True, False,  True, False]), 0.5)
     """
-    probabilities, calibration = np.asarray(probabilities, np.float64), np.asarray(calibration, np.float64)
+    probabilities, calibration = np.asarray(probabilities), np.asarray(calibration)
     labels, calibration_labels, members = np.asarray(labels), np.asarray(calibration_labels), np.asarray(members)
     _check(probabilities, labels, calibration, calibration_labels, members)
-    classes = probabilities.shape[1]
-    confidence, negative_entropy = _signals(probabilities, labels)
-    thresholds = Thresholds(
-        *(
-            member_thresholds(signal, calibration_labels, members, classes)
-            for signal in _signals(calibration, calibration_labels)
+    theirs = signals(calibration, calibration_labels)
+    return ema_of_signals(
+        signals(probabilities, labels), labels, theirs, calibration_labels, members, probabilities.shape[1]
+    )
+
+
+def ema_of_signals(
+    target: Signals,
+    labels: Int[np.ndarray, " n"],
+    calibration: Signals,
+    calibration_labels: Int[np.ndarray, " m"],
+    members: Bool[np.ndarray, " m"],
+    classes: int,
+) -> EMA:
+    """`ema`, of outputs that were brought down to their signals before.
+
+    Raises:
+        InputError: where there are no members or no others.
+    """
+    if members.all() or not members.any():
+        raise InputError(
+            f"{int(members.sum())} of {len(members)} calibration records are members: EMA learns its thresholds from "
+            "members and others; train the calibration model on a part of the set only (--subsample below 1)."
         )
+    thresholds = Thresholds(
+        member_thresholds(calibration.confidence, calibration_labels, members, classes),
+        member_thresholds(calibration.negative_entropy, calibration_labels, members, classes),
     )
     flags = (
-        (probabilities.argmax(axis=1) == labels)
-        | (confidence >= thresholds.confidence[labels])
-        | (negative_entropy >= thresholds.negative_entropy[labels])
+        target.correct
+        | (target.confidence >= thresholds.confidence[labels])
+        | (target.negative_entropy >= thresholds.negative_entropy[labels])
     )
     return EMA(all_members_p_value(flags), float(flags.mean()), flags, thresholds)
+
+
+def signals(probabilities: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]) -> Signals:
+    """The three signals of every record.
+
+    >>> answer = signals(np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([1, 1]))
+    >>> answer.correct, answer.confidence, answer.negative_entropy.round(3)
+    (array([False,  True]), array([0.5, 0.9]), array([-0.693, -0.325]))
+    """
+    probabilities, labels = np.asarray(probabilities, np.float64), np.asarray(labels)
+    confidence = np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
+    return Signals(probabilities.argmax(axis=1) == labels, confidence, -special.entr(probabilities).sum(axis=1))
 
 
 def member_thresholds(
@@ -154,12 +200,6 @@ def ema_rule(p_value: float, level: float = 0.05) -> Literal["forgotten", "not f
     return "not forgotten" if p_value > level else "forgotten"
 
 
-def _signals(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The probability of each record's own class, and the negative entropy of its output."""
-    confidence = np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0]
-    return confidence, -special.entr(probabilities).sum(axis=1)
-
-
 def _check(
     probabilities: np.ndarray,
     labels: np.ndarray,
@@ -182,8 +222,3 @@ def _check(
     for each in (labels, calibration_labels):
         if len(each) and not 0 <= each.min() <= each.max() < classes:
             raise InputError(f"EMA found label {each.min() if each.min() < 0 else each.max()} with {classes} classes.")
-    if members.all() or not members.any():
-        raise InputError(
-            f"{int(members.sum())} of {len(members)} calibration records are members: EMA learns its thresholds from "
-            "members and others; train the calibration model on a part of the set only (--subsample below 1)."
-        )

@@ -8,7 +8,9 @@ import numpy as np
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ema import EMA, ema_rule
 from jaxaudit.metrics.ks import Rho
+from jaxaudit.metrics.usage import Usage
 
 SCHEMA = "jaxaudit.ks/1"
 
@@ -45,6 +47,29 @@ def _target(target: TargetResult) -> dict[str, Any]:
         "paper_rule": target.paper_rule,
         "checks": [_check(check) for check in target.checks],
         "controls": [_rho(control) for control in target.controls],
+        "method": target.method,
+        "rho_verdict": target.rho_verdict,
+        "usage": [_usage(usage) for usage in target.usage],
+        "ema": _ema(target.ema),
+    }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    numbers = {name: _number(getattr(usage, name)) for name in ("fraction", "fraction_low", "fraction_high")}
+    return {**usage._asdict(), **numbers, "reasons": list(usage.reasons)}
+
+
+def _ema(emas: tuple[EMA, ...]) -> dict[str, Any] | None:
+    if not emas:
+        return None
+    p_values = np.array([each.p_value for each in emas])
+    shares = np.array([each.member_share for each in emas])
+    return {
+        "p_value": _number(np.median(p_values)),
+        "member_share": _number(np.median(shares)),
+        "p_values": _numbers(p_values),
+        "member_shares": _numbers(shares),
+        "rule": ema_rule(float(np.median(p_values))),
     }
 
 

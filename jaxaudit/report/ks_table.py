@@ -11,14 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
+from jaxaudit.audits.ks_settle import percent, rests_on
 from jaxaudit.metrics.checks import Check
+from jaxaudit.report.ks_usage_table import ASSUMPTIONS, MEANING, STYLE, truth_text, usage_table
 from jaxaudit.report.visible import visible
-
-_STYLE = {"forgotten": "bold green", "not forgotten": "bold red", "inconclusive": "bold yellow"}
 
 
 def ks_table(audit: KSAudit, level: float) -> RenderableType:
-    """A row a target with rho and its interval at this level, why it is inconclusive, and what the checks found."""
+    """A row a target, with intervals at this level, why it is inconclusive, and what the checks found."""
+    if not all(target.usage for target in audit.targets):
+        return Group(_rho_table(audit, level), *_emas(audit), *_reasons(audit), *_checks(audit))
+    return Group(usage_table(audit, level), *_reasons(audit), *_assumptions(audit), *_checks(audit))
+
+
+def _rho_table(audit: KSAudit, level: float) -> Table:
     table = Table(
         title="Has the target forgotten the query set?",
         title_justify="left",
@@ -37,23 +43,42 @@ def ks_table(audit: KSAudit, level: float) -> RenderableType:
     table.add_column("verdict", no_wrap=True)
     table.add_column("paper's rule", no_wrap=True)
     for target in audit.targets:
-        truth = [_truth(target)] if known else []
+        truth = [truth_text(target)] if known else []
         table.add_row(
             Text(visible(target.name)),
             *truth,
             _decimal(target.rho.median),
             f"{target.rho.low:.2f}-{target.rho.high:.2f}" if math.isfinite(target.rho.low) else "none",
-            Text(target.verdict, _STYLE[target.verdict]),
+            Text(target.verdict, STYLE[target.verdict]),
             target.paper_rule,
         )
-    return Group(table, *_reasons(audit), *_checks(audit))
+    return table
 
 
-def _truth(target: TargetResult) -> str:
-    if target.truth is None:
-        return "unknown"
-    used = target.truth.used_fraction
-    return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"
+def _emas(audit: KSAudit) -> list[RenderableType]:
+    """EMA's numbers, where its verdict does not say them below."""
+    return [
+        _line((f"{visible(target.name)}: ", "bold"), target.because)
+        for target in audit.targets
+        if target.method == "ema" and target.verdict != "inconclusive"
+    ]
+
+
+def _assumptions(audit: KSAudit) -> list[RenderableType]:
+    """What the tests take for granted, and what the other columns mean."""
+    methods = dict.fromkeys(usage.method for target in audit.targets for usage in target.usage)
+    lines = [_line(ASSUMPTIONS[method]) for method in methods]
+    forgotten = [target for target in audit.targets if target.verdict == "forgotten" and target.usage]
+    if forgotten:
+        most = max(target.usage[0].detectable or 1.0 for target in forgotten)
+        lines.append(
+            _line(
+                ("`forgotten` ", "bold"),
+                f"is said of used shares from the least seen up (at most {percent(most)} here): the use of less cannot "
+                "be excluded",
+            )
+        )
+    return [*lines, _line((MEANING, "dim"))]
 
 
 def _reasons(audit: KSAudit) -> list[RenderableType]:
@@ -76,7 +101,8 @@ def _checks(audit: KSAudit) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for check, targets in held_by.items():
         if not check.passed and f"{check.name}: {check.message}" not in reasons:
-            label = "FAILED " if check.decisive else "warning "
+            rests = any(rests_on(target.method, check) for target in targets)
+            label = "warning " if not check.decisive else "FAILED " if rests else "for rho alone, failed "
             whose = "" if len(targets) == len(audit.targets) else f" ({_names(targets, audit)})"
             lines.append(_line((label, "bold red"), (f"{check.name}{whose}: ", "bold"), check.message))
     failed = {check.name for check in held_by if not check.passed}

@@ -1,0 +1,155 @@
+"""How likely the holdout test notices the use of a part of a query set, before there is a target.
+
+A normal approximation. Its numbers are measured on models of known truth; sizes may then be other than theirs, as far
+as a record gives away as much of itself in a set of another size. Arrays in, numbers out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.scores import scores_among
+from jaxaudit.metrics.usage import ALPHA, POWER, Effect, detectable_fraction
+
+MOST_RECORDS = 10_000_000
+
+
+class Separation(NamedTuple):
+    """How far membership scores tell records in training from others.
+
+    Attributes:
+        difference: the mean score of a model's own records less that of others, averaged over models.
+        inside, outside: variance of the scores within a model, of its own records and of others.
+        between: variance of the difference between models, beyond what the choice of records explains.
+        models: how many models this was measured on.
+    """
+
+    difference: float
+    inside: float
+    outside: float
+    between: float
+    models: int
+
+
+def separation(
+    log_odds: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
+) -> Separation:
+    """Measures it on models that were each trained on a random choice of the records; each is judged by the others.
+
+    Args:
+        log_odds: each model's log-odds of each record's own class (`log_odds`).
+        membership: which records each was trained on.
+
+    Raises:
+        InputError: as `scores_among`, and where a model has fewer than two records in or out.
+
+    >>> random = np.random.default_rng(1)
+    >>> membership = random.random((20, 400)) < 0.5
+    >>> told = separation(random.normal(size=(20, 400)) + 2 * membership, membership)
+    >>> bool(0.3 < told.difference < 0.7), bool(told.between < 0.001)
+    (True, True)
+    """
+    membership = np.asarray(membership)
+    fewest = int(min(membership.sum(axis=1).min(), (~membership).sum(axis=1).min()))
+    if fewest < 2:
+        raise InputError(f"a model has {fewest} records in or out of its training set: the spread takes at least 2.")
+    scores = scores_among(log_odds, membership)
+    inside, outside = _moments(scores, membership), _moments(scores, ~membership)
+    differences = inside.mean - outside.mean
+    of_records = inside.variance / inside.count + outside.variance / outside.count
+    return Separation(
+        float(differences.mean()),
+        float(inside.variance.mean()),
+        float(outside.variance.mean()),
+        max(float(differences.var(ddof=1) - of_records.mean()), 0.0),
+        len(scores),
+    )
+
+
+def chance_noticed(told: Separation, query: int, holdout: int, fraction: float, alpha: float = ALPHA) -> float:
+    """The probability that the holdout test at `alpha` notices the use of this fraction of the query set.
+
+    The difference of mean scores is taken as normal with mean f d, d the measured difference, and variance
+
+        (f inside + (1 - f) outside + f (1 - f) d^2) / n + outside / m + f^2 between
+
+    for n query and m holdout records; the permutation test's critical value as the normal quantile of 1 - alpha times
+    the standard error that all n + m scores have when mixed.
+
+    >>> told = Separation(0.5, 0.04, 0.04, 0.0, 31)
+    >>> [round(chance_noticed(told, 100, 100, f), 3) for f in (0.0, 0.1, 0.25, 1.0)]
+    [0.05, 0.463, 0.965, 1.0]
+    """
+    within = fraction * told.inside + (1 - fraction) * told.outside + fraction * (1 - fraction) * told.difference**2
+    expected = fraction * told.difference
+    own = within / query + told.outside / holdout
+    records = query + holdout
+    mixed = (query * within + holdout * told.outside) / records + query * holdout / records**2 * expected**2
+    critical = stats.norm.ppf(1 - alpha) * np.sqrt(mixed * (1 / query + 1 / holdout))
+    spread = np.sqrt(own + fraction**2 * told.between)
+    if spread == 0:
+        return float(expected > critical)
+    return float(stats.norm.sf((critical - expected) / spread))
+
+
+def least_noticed(
+    told: Separation, query: int, holdout: int, models: int, alpha: float = ALPHA, power: float = POWER
+) -> float | None:
+    """The smallest used fraction that an audit with so many shadow models would call detectable; None where none is.
+
+    The formula of `detectable_fraction`, that the audit itself prints: fewer shadow models know the effect of full use
+    less well, and promise less.
+
+    >>> told = Separation(0.5, 0.04, 0.04, 0.0, 31)
+    >>> [round(least_noticed(told, n, n, 31), 3) for n in (100, 1000, 10000)]
+    [0.189, 0.06, 0.019]
+    """
+    variance = told.outside * (1 / query + 1 / holdout)
+    # Any numbers with this mean and variance: the formula asks for no more of them.
+    shape = np.linspace(-1, 1, models)
+    full = told.difference + np.sqrt(told.between) * shape / shape.std(ddof=1)
+    critical = float(stats.norm.ppf(1 - alpha) * np.sqrt(variance))
+    return detectable_fraction(Effect(0.0, variance, full, 0.0, critical), power)
+
+
+def records_needed(
+    told: Separation, fraction: float, alpha: float = ALPHA, power: float = POWER, most: int = MOST_RECORDS
+) -> int | None:
+    """The fewest query records, with as many in the holdout, for this chance to notice; None where `most` do not do.
+
+    None also where models differ so much in what they give away that no number of records helps.
+
+    >>> records_needed(Separation(0.5, 0.04, 0.04, 0.0, 31), 0.1)
+    447
+    """
+
+    def enough(records: int) -> bool:
+        return chance_noticed(told, records, records, fraction, alpha) >= power
+
+    high = 2
+    while not enough(high):
+        if high >= most:
+            return None
+        high = min(2 * high, most)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+class _Moments(NamedTuple):
+    mean: Float[np.ndarray, " models"]
+    variance: Float[np.ndarray, " models"]
+    count: Float[np.ndarray, " models"]
+
+
+def _moments(scores: np.ndarray, chosen: np.ndarray) -> _Moments:
+    """Of every model's chosen scores."""
+    count = chosen.sum(axis=1).astype(float)
+    mean = (scores * chosen).sum(axis=1) / count
+    squares = ((scores - mean[:, None]) ** 2 * chosen).sum(axis=1)
+    return _Moments(mean, squares / (count - 1), count)

@@ -1,0 +1,122 @@
+"""`jaxaudit ks` with a holdout and with the shadow test, from its options to its result."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from cli_runs import RECORDS, SETS, jaxaudit, records
+
+from jaxaudit.audits.ks_models import Shadows
+from jaxaudit.cli.ks_run import identity
+from jaxaudit.data import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.report.ks_json import ks_schema
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
+RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2", "--width", "16")
+HELD = (*SETS, *RECIPE, "--holdout", "holdout.npz")
+
+
+@pytest.fixture
+def with_holdout(sets: Path) -> Path:
+    inputs, labels = records(5, 0.0)
+    np.savez("holdout.npz", x=inputs, y=labels)
+    np.save("t.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.9 + 0.1 / 3)
+    np.save("t_h.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.6 + 0.4 / 3)
+    return sets
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the audit would have been asked for, where it stops at once."""
+    seen: dict[str, Any] = {}
+
+    def stop(key: Any, query: Any, calibration: Any, learner: Any, **options: Any) -> None:
+        seen.clear()
+        seen.update(options)
+        raise InputError("enough")
+
+    monkeypatch.setattr("jaxaudit.cli.ks_run.audit_ks", stop)
+    return seen
+
+
+def test_all_methods_in_one_result(with_holdout: Path):
+    words = (*HELD, "--epochs", "25", "--method", "all", "--shadows", "19", "--holdout-shadows", "19")
+    files = ("--target", "t.npy", "--holdout-target", "t_h.npy")
+    done = jaxaudit("ks", *words, *files, "--target-data", "query.npz", "--json", "--out", "run")
+    jsonschema.validate(done.result, json.loads(ks_schema()))
+    file, simulated = done.result["targets"]
+    assert [usage["method"] for usage in file["usage"]] == ["holdout", "shadow"]
+    assert file["method"] == simulated["method"] == "holdout"
+    # The file is surer of every query record than of any holdout record.
+    assert file["verdict"] == "not forgotten"
+    assert file["usage"][0]["p_never"] == 0.0005
+    assert file["ema"]["p_value"] == 1
+    assert file["paper_rule"] in ("forgotten", "not forgotten")
+    provenance = done.result["provenance"]
+    assert provenance["data"]["holdout"]["records"] == RECORDS
+    assert [target["name"] for target in provenance["holdout_targets"]] == ["t_h.npy"]
+    assert "--holdout-target" in provenance["command"]
+    assert json.loads(Path("run/result.json").read_text()) == done.result
+    with np.load("run/confidences.npz", allow_pickle=False) as arrays:
+        assert arrays["log_odds_mixed"].shape == (19, 2 * RECORDS)
+
+
+def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
+    def of(*words: str) -> tuple[Shadows, bool, bool, str]:
+        done = jaxaudit("ks", *SETS, *RECIPE, *words)
+        assert done.err.endswith("Error: enough\n")
+        return asked["shadows"], asked["ema"], asked["holdout"] is not None, done.err.split()[1]
+
+    held = ("--holdout", "holdout.npz")
+    assert of() == (Shadows(39, 19, 19, 0), False, False, "85")
+    assert of("--method", "shadow", "--shadows", "60") == (Shadows(60, 30, 30, 0), False, False, "128")
+    assert of(*held) == (Shadows(mixed=31), False, True, "39")
+    assert of("--method", "rho") == (Shadows(), False, False, "8")
+    assert of("--method", "ema") == (Shadows(), True, False, "8")
+    assert of("--method", "all")[:2] == (Shadows(39, 19, 19, 0), True)
+    assert of("--method", "all", *held, "--holdout-shadows", "20")[:2] == (Shadows(39, 19, 19, 20), True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--method", "holdout"), "--method holdout needs --holdout: records of the query set's provider"),
+        (("--target", "t.npy", "--holdout-target", "t_h.npy"), "--holdout-target needs --holdout: the records"),
+        (("--holdout", "holdout.npz", "--method", "rho"), "--method rho has no use for --holdout; leave one out"),
+        (("--holdout", "holdout.npz", "--target", "t.npy"), "--target was given 1 times and --holdout-target 0 times"),
+        (
+            ("--holdout", "holdout.npz", "--target-data", "query.npz", "--holdout-target", "t_h.npy"),
+            "--target was given 0 times and --holdout-target 1 times",
+        ),
+        (("--method", "ema", "--subsample", "1"), "--method ema learns from calibration records that"),
+        (("--holdout", "query.npz"), "300 of the 300 records of --holdout query.npz are also in the query set"),
+        (("--holdout", "calibration.npz"), "300 records of --holdout calibration.npz are also in the calibration set"),
+        (("--holdout", "nowhere.npz"), "`nowhere.npz` is no file or folder here"),
+        (
+            ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "short.npy"),
+            "short.npy: has 5 rows",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], message: str):
+    np.save("short.npy", np.full((5, 3), 1 / 3))
+    done = jaxaudit("ks", *SETS, *RECIPE, *words)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_another_holdout_is_another_run():
+    def of(seed: int, options: dict[str, Any]) -> Any:
+        inputs, labels = records(seed, 0.0, 6)
+        sets = {"query": Examples(inputs, labels, ("a", "b", "c"), "same name")}
+        return identity({"model": "mlp", **options}, sets, [], [], [])
+
+    assert of(1, {"shadows": 39}) == of(1, {"shadows": 39})
+    assert of(1, {"shadows": 39}) != of(2, {"shadows": 39})
+    assert of(1, {"shadows": 39}) != of(1, {"shadows": 40})

@@ -114,7 +114,7 @@ def test_a_run_directory_holds_result_and_records():
 
 
 def test_the_recorded_command_repeats_the_run():
-    first = jaxaudit("pdtp", *NETWORK[:-2], "--records", "10", "--json").result
+    first = jaxaudit("pdtp", *NETWORK[:-2], "--records", "4", "--json").result
     second = jaxaudit(*first["provenance"]["command"][1:], "--json").result
     assert second["records"] == first["records"]
     assert second["provenance"]["command"] == first["provenance"]["command"]
@@ -141,7 +141,9 @@ def test_what_moves_on_any_input_is_bounded_where_that_is_proven():
     assert result["because"].endswith("nor a DTP: none moves an output that far on any input")
     rows = pyarrow.parquet.read_table("trees/records.parquet").to_pylist()
     assert [row["dtp_bound"] for row in rows] == [record["dtp_bound"] for record in result["records"]]
-    assert "on any input (DTP): no record moves an output by more than 0." in jaxaudit(*trees).out
+    shown = jaxaudit(*trees).out
+    assert "on any input (DTP): no record moves an output by more than 0." in shown
+    assert "attack the classifier (jaxaudit attack) before it is published" in " ".join(shown.split())
     bayes = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--out", "bayes")
     assert "no bound is worked out for this learner and columns" in bayes.out
     assert pyarrow.parquet.read_table("bayes/records.parquet")["dtp_bound"].null_count == 60
@@ -269,3 +271,5 @@ def test_a_class_with_one_member_is_measured_and_said():
     shown = jaxaudit("pdtp", *words, "--learner", "nb", "--bins", "0")
     assert "infinite" in shown.out
     assert "1 record is the only one of a class" in shown.out
+    coded = jaxaudit("pdtp", *words[:4], "--learner", "nb")
+    assert "on any input (DTP): no bound, as a class vanishes with its only member" in coded.out

@@ -52,12 +52,17 @@ def _verdict(audit: PDTPAudit) -> RenderableType:
             f"  largest PDTP {_nats(audit.max_pdtp)}, median {_nats(float(np.median(audit.values)))}; "
             f"{audit.above_floor:,} of {len(audit.records):,} records above their seed floor"
         ),
-        Text(
-            "  on other inputs (DTP): no bound is worked out for this learner and columns"
-            if audit.dtp_bound is None
-            else f"  on any input (DTP): no record moves an output by more than {_nats(float(audit.dtp_bound.max()))}"
-        ),
+        Text(f"  {_on_any_input(audit)}"),
     )
+
+
+def _on_any_input(audit: PDTPAudit) -> str:
+    if audit.dtp_bound is None:
+        return "on other inputs (DTP): no bound is worked out for this learner and columns"
+    most = float(audit.dtp_bound.max())
+    if math.isinf(most):
+        return "on any input (DTP): no bound, as a class vanishes with its only member"
+    return f"on any input (DTP): no record moves an output by more than {_nats(most)}"
 
 
 def _distribution(audit: PDTPAudit) -> RenderableType:
@@ -134,6 +139,8 @@ def _notes(audit: PDTPAudit, bound: float | None) -> list[RenderableType]:
     if alone:
         plural = "record is" if alone == 1 else "records are"
         notes.append(f"{alone} {plural} the only one of a class, which vanishes with it")
+    if audit.publish:
+        notes.append("a rule of thumb, no guarantee: attack the classifier (jaxaudit attack) before it is published")
     notes.append(f"accuracy on the measured records: {audit.train_accuracy:.1%}")
     return [Padding(Text(note, "dim"), (0, 0, 0, 1)) for note in notes]
 

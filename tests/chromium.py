@@ -123,7 +123,11 @@ def chromium(program: str, profile: Path) -> Iterator[Browser]:
     try:
         yield Browser(commands, answers)
     finally:
+        # It leaves when nobody is left to command it.
         os.close(commands)
-        process.kill()
-        process.wait(30)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
         os.close(answers)

@@ -198,6 +198,29 @@ def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str
     assert content(folder) == before
 
 
+def test_without_data_it_takes_the_digits_that_come_with_the_package():
+    words = ("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--method", "retraining", "--width", "2")
+    result = jaxaudit("unlearn", *words, "--json").result
+    assert result["forgotten"] == "50 of the 100 records of class 3"
+    assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 797)
+    options = result["provenance"]["options"]
+    assert (options["hidden"], options["attack_epochs"], options["class"]) == ("128,64", 20, "3")
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("JAXAUDIT_DATA", "/nonexistent")) / "mnist").is_dir(),
+    reason="needs the original MNIST files in $JAXAUDIT_DATA/mnist",
+)
+def test_mnist_as_in_the_paper():
+    words = ("--data", "mnist", "--class", "3", "--fraction", "0.25", "--hidden", "8", "--epochs", "1", "--seeds", "2")
+    quick = ("--nonmembers", "0", "--method", "retraining", "--width", "2")
+    result = jaxaudit("unlearn", *words, *quick, "--json").result
+    assert result["forgotten"] == "25 of the 100 records of class 3"
+    assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 10_000)
+    assert result["provenance"]["data"]["test"]["name"] == "mnist@test"
+    assert result["provenance"]["options"]["attack_epochs"] == 100
+
+
 def test_a_class_must_be_named_for_data_of_ones_own():
     done = jaxaudit("unlearn", "--data", "query.npz")
     assert (done.code, done.out) == (2, "")

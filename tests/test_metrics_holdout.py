@@ -18,19 +18,21 @@ SIZE = 24
 TRIALS = 60
 
 
-def audit(trial: int, fraction: float, *, models: int = 11, gap: float = 4.0, strange: bool = False) -> Usage:
+def audit(
+    trial: int, fraction: float, *, models: int = 11, gap: float = 4.0, strange: bool = False, size: int = SIZE
+) -> Usage:
     """One audit of a target that used a fraction; a strange one is like no shadow model."""
     generator = np.random.default_rng([9, trial])
-    records = provider(generator, 2 * SIZE, gap)
-    membership = halves(generator, models, 2 * SIZE, SIZE)
-    used = np.arange(2 * SIZE) < round(fraction * SIZE)
+    records = provider(generator, 2 * size, gap)
+    membership = halves(generator, models, 2 * size, size)
+    used = np.arange(2 * size) < round(fraction * size)
     target = records.outputs(generator, used)
     if strange:
         target = 5 - 0.2 * target**2
     return holdout_test(
         jax.random.key(trial),
-        target[:SIZE],
-        target[SIZE:],
+        target[:size],
+        target[size:],
         records.outputs(generator, membership),
         membership,
         permutations=199,
@@ -96,7 +98,7 @@ def test_the_interval_covers_the_used_fraction() -> None:
 
 
 def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown() -> None:
-    usage = audit(7, 0.0, models=40, gap=12.0)
+    usage = audit(7, 0.0, models=40, gap=12.0, size=80)
     assert usage.verdict == "forgotten"
     assert usage.detectable is not None
     assert usage.detectable <= 0.25

@@ -32,14 +32,14 @@ def audit(trial: int, fraction: float, *, gap: float = 3.0, share: float = 0.0) 
 
 @pytest.mark.parametrize(("fraction", "which"), [(0.0, "p_never"), (1.0, "p_fully")])
 def test_p_values_are_uniform_where_the_target_is_one_of_the_shadow_models(fraction: float, which: str) -> None:
-    trials = 50
+    trials = 25
     p_values = np.array([getattr(audit(trial, fraction), which) for trial in range(trials)])
     for u in (0.05, 0.25):
         assert stats.binom.ppf(SURE, trials, u) <= (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, trials, u)
 
 
 def test_the_preflight_p_value_is_small_no_more_often_than_stated() -> None:
-    trials = 100
+    trials = 50
     p_values = np.array([likeness(*shadows_and_target(trial, trial % 2, 3.0)) for trial in range(trials)])
     assert (p_values <= 0.05).sum() <= stats.binom.ppf(1 - SURE, trials, 0.05)
 

@@ -113,8 +113,8 @@ def holdout_test(
     - `p_never`: the permutation test of the mean membership score of query against holdout records. Exact: under "the
       target never used the query set" it is at most u with a probability of at most u, whatever the target is.
     - `p_fully`: supposing that the target used all of the query set, it is one more row of `shadows`; the rank of its
-      difference of mean scores (records it has less records it has not) among theirs. Exact where the target's other
-      data, design and training are like theirs.
+      difference of mean scores (records it has less records it has not) among theirs. Exact where the target is made
+      like them, other data included; too often small where they share calibration data and the target has its own.
     - `fraction`: the target's difference over the shadow models' mean difference, with an interval by inverting a
       t-test whose variance is that of the scores and of the shadow models' differences (`Effect`). Needs the same.
     - `detectable`: from the same numbers and the permutation test's own critical value.

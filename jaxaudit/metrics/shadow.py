@@ -5,7 +5,8 @@ come from where the calibration data come from, and it is designed and trained l
 the query set is one more model of the first kind, and one that used all of it one more of the last: ranks among them
 are p-values. That is an assumption about data nobody has seen, and membership in the query set and mere likeness to it
 look alike: a target trained on *other* records of the query set's provider fits the query set better, too. So the
-test first asks whether the target is like any of the shadow models, and says nothing where it is not.
+test first asks whether the target is like any of the shadow models, and says nothing where it is not. That does not
+save it: on targets of known truth it does not keep its level (`experiments/results`). Prefer a holdout.
 """
 
 import numpy as np
@@ -104,7 +105,7 @@ def misfit(outputs: Float[np.ndarray, " n"], shadows: Profile) -> float:
     [0, 1] where it is least.
 
     >>> flat = np.ones(3)
-    >>> misfit(np.array([1.0, 1.0, 4.0]), Profile(0 * flat, 2 * flat, flat, flat))
+    >>> misfit(np.array([1.0, 1.0, 4.0]), Profile(0 * flat, 2 * flat, flat, flat, flat))
     2.0
     """
     gap, distance = shadows.inside - shadows.outside, outputs - shadows.outside

@@ -23,7 +23,8 @@ MEANING = (
 ASSUMPTIONS = {
     "holdout": (
         "holdout test: p never is exact if the provider drew query set and holdout alike and kept the holdout to "
-        "itself; the other numbers suppose shadow models built and trained like the target, too"
+        "itself; the other numbers suppose shadow models built and trained like the target, too, and where its other "
+        "data are not the calibration set, p all comes out too small"
     ),
     "shadow": (
         "shadow test: all numbers suppose that shadow models are built and trained like the target, and that its other "

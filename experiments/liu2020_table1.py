@@ -22,6 +22,7 @@ import numpy as np
 import optax
 
 from experiments.record import RESULTS, describe_run, device_slug
+from experiments.summary import Row
 from jaxaudit import Part, SimulatedTarget, audit_ks, load, models, network, prepare_images
 from jaxaudit.data import Examples, concatenate
 
@@ -160,6 +161,25 @@ def sentence(columns: list[dict]) -> str:
         + f"; the verdict is right for {right}, inconclusive for {undecided} and wrong for "
         + f"{len(columns) - right - undecided}."
     )
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """The row of `experiments/README.md`."""
+    reduced = result["size"] == "reduced"
+    instead = (
+        f"Other digits stand in for SVHN, the query set has {result['records']['query']:,} records: " if reduced else ""
+    )
+    return [
+        Row(
+            "liu2020",
+            "Table 1",
+            f"rho of a target trained on {', '.join(column['paper_name'] for column in result['columns'])}",
+            ", ".join(f"{column['paper_rho']:.2f}" for column in result["columns"]),
+            ", ".join(f"{column['rho']:.2f}" for column in result["columns"]),
+            instead + result["sentence"].removeprefix("Table 1 again: "),
+            "" if reduced else f"--size {result['size']}",
+        )
+    ]
 
 
 def table(record: dict) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import CANDIDATES, DATA, Case, classifier
 from experiments.record import RESULTS, describe_run
+from experiments.summary import Row
 from jaxaudit.audits.attack import audit_attack
 from jaxaudit.data import Examples, Table, binary, candidates, category_counts, coded, load_table
 from jaxaudit.learners import Learner, nearest_neighbours, random_trees
@@ -166,6 +167,24 @@ def sentences(cases: list[dict[str, Any]]) -> list[str]:
         else "No target with PDTP of at most 1 is attacked with an accuracy above 0.8."
     )
     return found
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """The row of `experiments/README.md`: the paper's case."""
+    case = next(one for one in result["cases"] if (one["learner"], one["data"]) == ("NN", "Location"))
+    size = case["protocol"]
+    return [
+        Row(
+            "long2017",
+            "Figure 2",
+            "correlation of the best accuracy with PDTP; share of it above 0.8 and 0.6 where PDTP is above 1",
+            f"{PAPER['correlation']:.2f}; {PAPER['above_0.8']:.0%}, {PAPER['above_0.6']:.0%}",
+            f"{case['correlation']:.2f}; {case['above_0.8']:.0%}, {case['above_0.6']:.0%}",
+            f"Location stands in for Purchase, with {size['targets']} targets and {size['iterations']} iterations for "
+            f"100 and 100; {len(result['cases']) - 1} other classifiers are on the page.",
+            "" if result["size"] == "reduced" else f"--size {result['size']}",
+        )
+    ]
 
 
 def lines(record: dict[str, Any]) -> list[str]:

@@ -27,6 +27,7 @@ import optax
 
 from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, describe_run
+from experiments.summary import Row
 from jaxaudit import models, network
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples, binary, candidates, load_table
@@ -151,6 +152,30 @@ def sentence(one: dict[str, Any], cause: str) -> str:
             f"{mean:.2f} on average and {largest:.2f} at most: {verdict}"
         )
     return f"{one['data']}: {words[0]}; {words[1]}."
+
+
+def summary(result: dict[str, Any]) -> list[Row]:
+    """The row of `experiments/README.md`."""
+    hides = ", ".join(
+        f"{sum(a <= b for a, b in zip(one['pdtp_in_bins'], one['pdtp_of_another_in_bins']['mean'], strict=True))} of "
+        f"{len(one['own'])} people of {one['data']}"
+        for one in result["sets"]
+    )
+    spread = "; ".join(
+        f"{one['data']} {', '.join(f'{value:.3f}' for value in one['log_probability_deviation'])}"
+        for one in result["sets"]
+    )
+    return [
+        Row(
+            "long2017",
+            result["experiment"].replace("long2017_fig", "Figure "),
+            f"standard deviation over {result['cause']} of a person's log-probability, two people each",
+            "histograms for Adult, no numbers",
+            spread,
+            f"Leaving a person out moves the outputs less than other {result['cause']} do for {hides}; the paper shows "
+            "Adult only.",
+        )
+    ]
 
 
 def lines(record: dict[str, Any], number: int) -> list[str]:

@@ -1,0 +1,1 @@
+"""The product's numbers against other programs', where these exist."""

@@ -1,0 +1,60 @@
+"""`experiments/README.md` holds what the committed results say, and its cross-checks still hold."""
+
+import json
+from importlib import import_module
+
+import pytest
+
+from experiments import readme
+from experiments.crosscheck.record import run
+from experiments.papers import ITEMS, PAPERS
+
+QUICK = ("ks", "ks_bootstrap", "leave_one_out", "permutation", "ranking")
+
+
+def test_page_is_up_to_date():
+    assert readme.README.read_text(encoding="utf-8") == readme.page(), "run python -m experiments.readme"
+
+
+def test_every_table_and_figure_has_a_row():
+    page = readme.page()
+    for paper, items in ITEMS.items():
+        for item in items:
+            assert f"| {PAPERS[paper]} | {item.name}: " in page
+
+
+def test_rows_are_of_known_papers_and_fit_the_table():
+    for row, cells in readme.rows():
+        assert row.paper in PAPERS
+        assert all(cells[i] for i in range(len(cells)))
+        assert not any("|" in cell or "\n" in cell for cell in cells)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_crosscheck_holds(name):
+    checks = import_module(f"experiments.crosscheck.{name}").check(full=False)
+    assert checks
+    assert [one.what for one in checks if not one.holds] == []
+
+
+@pytest.mark.parametrize("name", ["pdtp", "untargeted_attack"])
+def test_crosscheck_with_the_toolbox_holds(name):
+    pytest.importorskip("art", reason="IBM's Adversarial Robustness Toolbox is not installed")
+    checks = import_module(f"experiments.crosscheck.{name}").check(full=False)
+    assert checks
+    assert [one.what for one in checks if not one.holds] == []
+
+
+def test_committed_crosschecks_hold():
+    cells = [line.split(" | ") for line in readme.crosschecks()[2:]]
+    assert cells
+    assert [row[0] for row in cells if row[6] != "yes"] == []
+
+
+def test_a_crosscheck_that_fails_says_so(tmp_path, capsys):
+    check = import_module("experiments.crosscheck.record").Check("ours", "theirs", "apples", 2.0, 1.0, "")
+    with pytest.raises(SystemExit) as stopped:
+        run("apples", lambda: [check], (), tmp_path)
+    assert stopped.value.code == 1
+    assert capsys.readouterr().out == "NOT 2 (at most 1): apples\n"
+    assert not json.loads((tmp_path / "apples.json").read_text())["checks"][0]["holds"]

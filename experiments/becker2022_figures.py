@@ -11,7 +11,7 @@ SHOWN = {
     "original": "pre-trained",
     "retraining": "retraining",
     "amnesiac": "amnesiac",
-    "fisher": "Fisher (becker-code)",
+    "fisher": "Fisher",
 }
 SHADES = ("#b8892b", "#9ecae1", "#6baed6", "#3182bd", "#08519c", "#1b1f3b")
 
@@ -23,7 +23,7 @@ def drawing(record: dict[str, Any]) -> Any:
     for column, (name, title) in enumerate(SHOWN.items()):
         scores = record["methods"][name]
         distributions(rows[0][column], record["counts"], scores["efficacy"], scores["bound"])
-        rows[0][column].set_title(f"{title}: efficacy (solid), bound (dashed)")
+        rows[0][column].set_title(f"{title}: efficacy, bound dashed")
         distributions(rows[2][column], record["counts"], scores["attack"], None)
         rows[2][column].set_title(f"{title}: mean attack probability")
         scatter(rows[3][column], record["counts"], scores)

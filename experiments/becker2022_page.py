@@ -21,9 +21,9 @@ def lines(record: dict[str, Any]) -> list[str]:
         f"# Becker & Liebig (2022), table {number} and figures {figures}: {title}",
         "",
         f"{options['seeds']} seeds; {', '.join(map(str, record['counts']))} of the 100 images of class "
-        f"{record['class']} forgotten; {record['device']}, {record['seconds']:.0f} s of wall time, restarts "
-        "included, on a machine that other work shared. In the pictures rows 1 to 4 are the paper's four figures, drawn as distribution functions "
-        "over seeds.",
+        f"{record['class']} forgotten; {record['device']}, {record['seconds']:.0f} s of wall time, restarts included, "
+        "on a machine that other work shared. In the pictures rows 1 to 4 are the paper's four figures, drawn as "
+        "distribution functions over seeds.",
         "",
         "## Accuracy: mean and standard deviation over seeds, and the paper's",
         "",

@@ -32,7 +32,7 @@ def session_section(*words: str) -> str:
 
 def headline_section() -> str:
     """The promised ratios of every bench, and what the paper's table came to, from the committed results."""
-    lines = ["| claim | measured: median (lowest to highest round) | promised | device |", "|---|---|---|---|"]
+    lines = ["| `bench`: claim | measured: median (lowest to highest round) | promised | device |", "|---|---|---|---|"]
     for path in sorted((ROOT / "bench" / "results").glob("*.json")):
         bench = json.loads(path.read_text())
         device = bench["machine"]["cpu"] + f", {bench['machine']['cores']} cores"
@@ -40,9 +40,9 @@ def headline_section() -> str:
             device = bench["machine"]["device"]
         for claim in bench["claims"]:
             ratio = claim["ratio"]
-            spread = f"{ratio['median']:.2g} ({ratio['low']:.2g} to {ratio['high']:.2g})"
+            spread = f"{ratio['median']:.3g} ({ratio['low']:.3g} to {ratio['high']:.3g})"
             short = "" if claim["holds"] else ", **not reached**"
-            lines.append(f"| {claim['claim']} | {spread} | {claim['promised']}{short} | {device} |")
+            lines.append(f"| `{bench['bench']}`: {claim['claim']} | {spread} | {claim['promised']}{short} | {device} |")
     for path in sorted((ROOT / "experiments" / "results").glob("liu2020_table1-*.json")):
         lines += ["", json.loads(path.read_text())["sentence"]]
     return "\n".join(lines)

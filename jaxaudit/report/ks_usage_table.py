@@ -29,7 +29,9 @@ ASSUMPTIONS = {
     "shadow": (
         "shadow test: all numbers suppose that shadow models are built and trained like the target, and that its other "
         "data are like the calibration set. Training on other records just like the query set looks like use of it, "
-        "and where a part was used the rest of it can look used too: the share may be overstated"
+        "and where a part was used the rest of it can look used too: the share may be overstated. Where these "
+        "assumptions nearly hold it still errs more often than its p-values say (README, `How often is it wrong?`): "
+        "use a holdout where you can"
     ),
 }
 

@@ -106,10 +106,10 @@ def test_every_help_has_an_example_that_parses(name: str):
     shown = jaxaudit(name, "--help")
     assert shown.code == 0
     examples = re.findall(r"`jaxaudit ([^`]+)`", COMMANDS[name].__doc__ or "")
-    assert examples
+    assert name in {example.split()[0] for example in examples}
     for example in examples:
         command, *words = example.split()
-        assert command == name
-        assert f"jaxaudit {command}" in shown.out
+        known = shown.out if command == name else jaxaudit(command, "--help").out
+        assert f"jaxaudit {command}" in known
         flags = {word for word in words if word.startswith("-")}
-        assert flags <= set(re.findall(r"--[a-z][a-z-]*", shown.out)), example
+        assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example

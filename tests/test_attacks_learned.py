@@ -43,27 +43,31 @@ def by_hand(key: Any, outputs: np.ndarray, labels: np.ndarray, member: np.ndarra
     standard = jnp.asarray((outputs - outputs.mean(axis=0)) / outputs.std(axis=0))
     one_hot, truths = jnp.eye(CLASSES)[labels], jnp.asarray(member, jnp.float32)
     net = learned._init(init_key(key), outputs.shape[1], CLASSES)
+    optimizer = optax.adam(1e-4, b1=0.9, b2=0.999, eps=1e-8)
+    state = optimizer.init(net)
+    for epoch in range(epochs):
+        bits = np.asarray(epoch_bits(key, epoch, len(labels)))
+        for chosen, real in zip(*own_batches(bits, np.arange(len(labels)), 100), strict=True):
+            mine = chosen[real > 0]
+            updates, state = optimizer.update(gradient(net, standard[mine], one_hot[mine], truths[mine]), state)
+            net = optax.apply_updates(net, updates)
+    return net
 
-    def loss(net: Any, chosen: np.ndarray) -> Any:
-        hidden, label = standard[chosen], one_hot[chosen]
+
+@jax.jit
+def gradient(net: Any, hidden: jax.Array, label: jax.Array, truth: jax.Array) -> Any:
+    """The gradient of the mean loss of one minibatch."""
+
+    def loss(net: Any, hidden: jax.Array, label: jax.Array) -> Any:
         for layer in net.outputs:
             hidden = jnp.maximum(hidden @ layer.kernel + layer.bias, 0)
         for layer in net.labels:
             label = jnp.maximum(label @ layer.kernel + layer.bias, 0)
         joined = jnp.concatenate([hidden, label], axis=1)
         p = jax.nn.sigmoid(joined @ net.combine.kernel + net.combine.bias)[:, 0]
-        truth = truths[chosen]
         return -jnp.mean(truth * jnp.log(p) + (1 - truth) * jnp.log(1 - p))
 
-    optimizer = optax.adam(1e-4, b1=0.9, b2=0.999, eps=1e-8)
-    state = optimizer.init(net)
-    gradient = jax.jit(jax.grad(loss))
-    for epoch in range(epochs):
-        bits = np.asarray(epoch_bits(key, epoch, len(labels)))
-        for chosen, real in zip(*own_batches(bits, np.arange(len(labels)), 100), strict=True):
-            updates, state = optimizer.update(gradient(net, chosen[real > 0]), state)
-            net = optax.apply_updates(net, updates)
-    return net
+    return jax.grad(loss)(net, hidden, label)
 
 
 def test_it_is_the_network_trained_a_step_at_a_time():

@@ -128,7 +128,7 @@ def fixed(width: int, classes: int):
         (LiuCNN, (784,), r"LiuCNN could not build a network: ValueError: .*input_shape=\(784,\).*shape\?$"),
         (LiuCNN, (1, 1, 1), "LiuCNN could not build a network: ZeroDivisionError"),
         (lambda input_shape, classes, *, rngs: {}["x"], (4,), "could not build a network: KeyError"),
-        (lambda input_shape, classes, *, rngs: 3, (4,), r"returned a int, not a flax\.nnx\.Module or flax\.linen\.Module"),
+        (lambda input_shape, classes, *, rngs: 3, (4,), r"a int, not a flax\.nnx\.Module or flax\.linen\.Module"),
         (fixed(7, 3), (4,), r"does not accept records of shape \(4,\): TypeError: dot_general"),
         (MedicalCNN, (5,), r"MedicalCNN does not accept records of shape \(5,\)"),
         (fixed(4, 7), (4,), r"maps 2 records to outputs of shape \(2, 7\); .* \(2, 3\), one column a class"),

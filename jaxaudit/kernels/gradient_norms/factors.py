@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 GRAM_SAVES = 4
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["left", "right"], meta_fields=["assemble"])
+@partial(jax.tree_util.register_dataclass, data_fields=["left", "right"], meta_fields=["assemble", "rows_first"])
 @dataclass(frozen=True)
 class Factors:
     """The gradient of one array is `assemble(sum_t left[:, t, :, None] * right[:, t, None, :])`.
@@ -24,11 +24,19 @@ class Factors:
     Attributes:
         left, right: `[groups, positions, rows]` and `[groups, positions, columns]`, multiplied at every position t.
         assemble: from `[groups, rows, columns]` to the array's own shape; it only moves entries.
+        rows_first: `left` is `[groups, rows, positions]`, because it was made so: XLA would copy it to turn it.
     """
 
     left: Any
     right: Any
     assemble: Callable[[Array], Array]
+    rows_first: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Positions, rows and columns."""
+        positions, columns = self.right.shape[-2:]
+        return positions, self.left.shape[-2 if self.rows_first else -1], columns
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["indices", "values"], meta_fields=["shape"])
@@ -62,12 +70,14 @@ def joined(parts: Sequence[Factors]) -> Factors:
     if len(parts) == 1:
         return parts[0]
     lefts, rights = [part.left for part in parts], [part.right for part in parts]
-    return Factors(jnp.concatenate(lefts, axis=1), jnp.concatenate(rights, axis=1), parts[0].assemble)
+    first = parts[0].rows_first
+    left = jnp.concatenate(lefts, axis=2 if first else 1)
+    return Factors(left, jnp.concatenate(rights, axis=1), parts[0].assemble, first)
 
 
 def is_thin(gradient: Gradient) -> bool:
     """Whether it is one outer product a group."""
-    return isinstance(gradient, Factors) and gradient.left.shape[-2] == 1
+    return isinstance(gradient, Factors) and gradient.sizes[0] == 1
 
 
 def is_made(gradient: Gradient) -> bool:
@@ -76,7 +86,7 @@ def is_made(gradient: Gradient) -> bool:
         positions = gradient.indices.shape[-1]
         return positions > 1 and positions**2 > gradient.shape[0]
     if isinstance(gradient, Factors):
-        _, positions, rows, columns = *gradient.left.shape[-3:], gradient.right.shape[-1]
+        positions, rows, columns = gradient.sizes
         return positions > 1 and GRAM_SAVES * positions * (rows + columns) >= rows * columns
     return True
 
@@ -97,14 +107,15 @@ def squared_norm(gradient: Gradient) -> Float[Array, ""]:
     left, right = gradient.left, gradient.right
     if is_thin(gradient):
         return jnp.sum(jnp.sum(jnp.square(left), axis=(1, 2)) * jnp.sum(jnp.square(right), axis=(1, 2)))
-    grams = [jnp.einsum("gsi,gti->gst", side, side) for side in (left, right)]
-    return jnp.maximum(jnp.sum(grams[0] * grams[1]), 0)
+    of_left = jnp.einsum("gis,git->gst" if gradient.rows_first else "gsi,gti->gst", left, left)
+    return jnp.maximum(jnp.sum(of_left * jnp.einsum("gsi,gti->gst", right, right)), 0)
 
 
 def made(gradient: Gradient) -> Array:
     """The gradient of one example itself."""
     if isinstance(gradient, Factors):
-        return gradient.assemble(jnp.einsum("gti,gto->gio", gradient.left, gradient.right))
+        sides = "git,gto->gio" if gradient.rows_first else "gti,gto->gio"
+        return gradient.assemble(jnp.einsum(sides, gradient.left, gradient.right))
     if isinstance(gradient, Rows):
         table = jnp.zeros((gradient.shape[0], prod(gradient.shape[1:])), gradient.values.dtype)
         return table.at[gradient.indices].add(gradient.values).reshape(gradient.shape)

@@ -108,22 +108,23 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
     numbers, groups = params["dimension_numbers"], params["feature_group_count"]
     image, kernel = operands
     window = [kernel.shape[axis] for axis in numbers.rhs_spec[2:]]
-    # [n, *space, channels]
-    image = wide(image).transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
+    # Space last, and unfolded to the front: whole rows of the image are copied, several times as fast as pixels.
+    image = wide(image).transpose(numbers.lhs_spec)
     output = wide(cotangent).transpose(numbers.out_spec[0], *numbers.out_spec[2:], numbers.out_spec[1])
     edges = [(low, high, step - 1) for (low, high), step in zip(params["padding"], params["lhs_dilation"], strict=True)]
-    patches = jax.lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
-    for axis, (size, stride, step) in enumerate(
-        zip(window, params["window_strides"], params["rhs_dilation"], strict=True), start=1
-    ):
-        reach = (output.shape[axis] - 1) * stride + 1
-        parts = [jax.lax.slice_in_dim(patches, at * step, at * step + reach, stride, axis) for at in range(size)]
-        # Each unfolded axis of the window goes right before the channels.
-        patches = jnp.stack(parts, axis=-2)
-    channels, features = image.shape[-1], output.shape[-1]
-    positions = prod(output.shape[:-1])
-    patches = patches.reshape(positions, prod(window), groups, channels // groups)
-    left = patches.transpose(2, 0, 1, 3).reshape(groups, positions, prod(window) * (channels // groups))
+    patches = jax.lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *edges])
+    steps = zip(window, params["window_strides"], params["rhs_dilation"], output.shape[1:-1], strict=True)
+    for size, stride, step, length in reversed(list(steps)):
+        reach = (length - 1) * stride + 1
+        # Counted from the front, this axis of space stays where it was: one is unfolded for each that is done.
+        parts = [
+            jax.lax.slice_in_dim(patches, at * step, at * step + reach, stride, 1 + len(window)) for at in range(size)
+        ]
+        patches = jnp.stack(parts)
+    n, channels = image.shape[:2]
+    features, positions = output.shape[-1], prod(output.shape[:-1])
+    patches = patches.reshape(prod(window), n, groups, channels // groups, positions // n)
+    left = patches.transpose(2, 0, 3, 1, 4).reshape(groups, prod(window) * (channels // groups), positions)
     right = output.reshape(positions, groups, features // groups).transpose(1, 0, 2)
 
     def assemble(gradient: Array) -> Array:
@@ -132,7 +133,7 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
         by_feature = apart.transpose(0, -1, -2, *space).reshape(features, channels // groups, *window)
         return by_feature.transpose(np.argsort(numbers.rhs_spec))
 
-    return Factors(left, right, assemble)
+    return Factors(left, right, assemble, rows_first=True)
 
 
 def _takes_rows(params: dict[str, Any], shape: tuple[int, ...]) -> bool:

@@ -66,6 +66,17 @@ def gradients(params: NetworkParams, row: np.ndarray) -> np.ndarray:
     return np.stack([flat(gradient(INPUTS[i], LABELS[i])) for i in np.flatnonzero(row)])
 
 
+def test_its_figure_shows_every_model_and_the_band(audit):
+    efficacies, bounds, attacks = audit.plot(forget_set=1).axes
+    assert [label.get_text() for label in efficacies.get_yticklabels()] == [method.name for method in audit.methods]
+    drawn = [place for line in efficacies.lines if line.get_marker() == "o" for place in line.get_xdata()]
+    assert set(drawn) <= set(np.concatenate([method.scores.efficacy[1] for method in audit.methods]))
+    assert len(drawn) == audit.seeds * len(audit.methods)
+    assert len(bounds.get_legend().get_texts()) == len(audit.methods)
+    attacked = [text.get_text() for text in attacks.get_legend().get_texts()]
+    assert "untrained" not in attacked and len(attacked) == len(audit.methods) - 1
+
+
 @pytest.mark.parametrize("name", ["untrained", "original", "retraining", "amnesiac", "fisher", "zeroed"])
 def test_scores_are_those_of_each_model_alone(audit, name):
     scores = audit[name].scores

@@ -28,6 +28,13 @@ def audit(*models: JudgedWeights, draws: bool = False) -> EfficacyAudit:
     return EfficacyAudit(models[0], tuple(models[1:]), np.arange(len(models[0].measured.per_example)), 3, draws)
 
 
+def test_its_figure_has_a_row_for_each_weights_and_infinite_ones_too():
+    efficacies, bounds = audit(judged("mine", [0.0, 0.0]), judged("retrained", [1.0, 4.0])).plot().axes
+    assert [label.get_text() for label in efficacies.get_yticklabels()] == ["mine", "retrained"]
+    assert [line.get_xdata().tolist() for line in efficacies.lines if line.get_marker() == "o"] == [[], [0.4]]
+    assert [text.get_text() for text in bounds.get_legend().get_texts()] == ["mine", "retrained"]
+
+
 def shown(found: EfficacyAudit, top: int = 5) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(efficacy_table(found, ("a", "b", "c[red]\x1b[2J"), (), top))

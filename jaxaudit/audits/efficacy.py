@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.metrics.efficacy import MeasuredEfficacy, measure_efficacy
 from jaxaudit.models import PureModule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CHUNK = 1024
 
@@ -66,6 +69,12 @@ class EfficacyAudit:
     labels: Int[np.ndarray, " n"]
     classes: int
     draws: bool
+
+    def plot(self) -> "Figure":
+        """Efficacy of all weights, alone and against its bound, as a Matplotlib figure."""
+        from jaxaudit.plots.audits import plot_efficacy
+
+        return plot_efficacy(self)
 
     @property
     def models(self) -> tuple[JudgedWeights, ...]:

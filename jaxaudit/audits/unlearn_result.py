@@ -1,12 +1,15 @@
 """What the `unlearn` audit found."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.metrics.retrained_band import Place
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
 RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
@@ -89,6 +92,12 @@ class UnlearnAudit:
     def __getitem__(self, name: str) -> MethodResult:
         """The method of this name."""
         return next(method for method in self.methods if method.name == name)
+
+    def plot(self, forget_set: int = 0) -> "Figure":
+        """What is left of one set to forget, method by method, as a Matplotlib figure."""
+        from jaxaudit.plots.audits import plot_unlearn
+
+        return plot_unlearn(self, forget_set)
 
     @property
     def threshold(self) -> float:

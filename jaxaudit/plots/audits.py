@@ -8,12 +8,15 @@ from matplotlib.figure import Figure
 from jaxaudit.plots import attack as attack_plot
 from jaxaudit.plots import ks as ks_plot
 from jaxaudit.plots import pdtp as pdtp_plot
+from jaxaudit.plots import unlearn as unlearn_plot
 from jaxaudit.plots.style import panels
 
 if TYPE_CHECKING:
     from jaxaudit.audits.attack_result import AttackAudit
+    from jaxaudit.audits.efficacy import EfficacyAudit
     from jaxaudit.audits.ks_result import KSAudit
     from jaxaudit.audits.pdtp import PDTPAudit
+    from jaxaudit.audits.unlearn_result import UnlearnAudit
 
 MOST_RISKY = 10
 
@@ -61,4 +64,33 @@ def plot_attack(audit: "AttackAudit") -> Figure:
     curves = [(each.name, attack_plot.operating_curve(each.scores, audit.truth)) for each in audit.attacks]
     for axes in (linear, logarithmic):
         attack_plot.draw_curves(axes, curves, logarithmic=axes is logarithmic)
+    return figure
+
+
+def plot_efficacy(audit: "EfficacyAudit") -> Figure:
+    """Efficacy of the weights in question and of their references, and against its bound."""
+    figure, (efficacies, bounds) = panels(2)
+    drawn = []
+    for each in audit.models:
+        efficacy, bound = np.array([each.measured.whole.efficacy]), np.array([each.measured.whole.bound])
+        drawn.append(unlearn_plot.Method(each.name, efficacy, bound, None))
+    unlearn_plot.draw_efficacies(efficacies, drawn, None)
+    unlearn_plot.draw_bounds(bounds, drawn)
+    return figure
+
+
+def plot_unlearn(audit: "UnlearnAudit", forget_set: int = 0) -> Figure:
+    """Efficacy beside the band of retrained models, against its bound, and the attack where one was made."""
+    drawn = []
+    for method in audit.methods:
+        efficacy, bound, attack = (getattr(method.scores, name)[forget_set] for name in ("efficacy", "bound", "attack"))
+        drawn.append(unlearn_plot.Method(method.name, efficacy, bound, None if np.isnan(attack).all() else attack))
+    retrained = audit["retraining"].scores.efficacy[forget_set]
+    attacked = any(method.attack is not None for method in drawn)
+    figure, (efficacies, bounds, *attacks) = panels(3 if attacked else 2)
+    unlearn_plot.draw_efficacies(efficacies, drawn, (float(retrained.min()), float(retrained.max())))
+    unlearn_plot.draw_bounds(bounds, drawn)
+    if attacked:
+        guess = audit.members_share
+        unlearn_plot.draw_attacks(attacks[0], drawn, None if np.isnan(guess) else guess)
     return figure

@@ -79,8 +79,8 @@ def squared_grad_norms(
         params: a pytree of real float arrays.
         inputs: the examples, along the first axis.
         labels: their labels, along the first axis.
-        chunk: examples at a time; by default as many as take about 60 MiB on a CPU and 256 MiB elsewhere. Inside `vmap`,
-            each model takes that much.
+        chunk: examples at a time; by default as many as take about 60 MiB on a CPU and 256 MiB elsewhere. Inside
+            `vmap`, each model takes that much.
 
     Raises:
         InputError: no examples, as many inputs as labels are not given, parameters that are not real floats or of

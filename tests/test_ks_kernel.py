@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from references import ks_by_scipy, ks_gap_by_definition
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import kolmogorov_smirnov, ks_distance, ks_gap
+from jaxaudit.kernels import kolmogorov_smirnov, ks_distance, ks_gap, ks_host
 from jaxaudit.kernels.ks_device import ks_gap_by_sort, widest
 from jaxaudit.kernels.ks_host import _by_sorting, _by_splitting, ks_gap_rows, widest_gap
 from jaxaudit.kernels.ordered_keys import device_keys, device_values, host_keys, host_values
@@ -70,6 +70,30 @@ def test_splitting_equals_sorting(first, second):
     first, second = host_keys(first), host_keys(second)
     split = _by_splitting(first, second, second.size, first.size)
     assert split is None or split == _by_sorting(first, second, second.size, first.size)
+
+
+@pytest.mark.parametrize("values", [3, 200, 100_000])
+def test_sorting_with_bounds_is_the_textbook_way_whatever_the_ties(values: int):
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        n, m = random.integers(1, 2_000, 2)
+        first = random.integers(0, values, n).astype(np.uint32)
+        second = (random.integers(0, values, m) * random.uniform(0.9, 1)).astype(np.uint32)
+        keys = np.unique(np.concatenate([first, second]))
+        gap = (first[:, None] <= keys).sum(axis=0) * m - (second[:, None] <= keys).sum(axis=0) * n
+        place = int(np.argmax(np.abs(gap)))
+        assert _by_sorting(first, second, int(m), int(n)) == (gap[place], keys[place])
+        split = _by_splitting(first, second, int(m), int(n))
+        assert split is None or split == (gap[place], keys[place])
+
+
+@pytest.mark.parametrize("sorting", [False, True])
+def test_both_ways_to_the_gap_give_the_same(sorting: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ks_host, "sorting_pays", lambda: sorting)
+    for first, second in shapes_of_confidences(np.random.default_rng(1), 5_000, 7_001):
+        first, second = first.astype(np.float32), second.astype(np.float32)
+        gap = widest_gap(first, second)
+        assert abs(gap.numerator) / gap.denominator == pytest.approx(ks_by_scipy(first, second), abs=1e-12)
 
 
 @settings(deadline=None)

@@ -73,14 +73,22 @@ class Bench:
     notes: list[str] = field(default_factory=list)
 
 
-def interleave(case: str, contenders: Mapping[str, Callable[[], Any]], rounds: int) -> Timings:
-    """Run every contender once to warm up (compilation is not timed), then once in each round, in turn."""
+def interleave(
+    case: str, contenders: Mapping[str, Callable[[], Any]], rounds: int, *, untimed_before: bool = False
+) -> Timings:
+    """Run every contender once to warm up (compilation is not timed), then once in each round, in turn.
+
+    With `untimed_before` an untimed call comes right before every timed one: for calls of some milliseconds on virtual
+    machines that take away memory which was idle for a tenth of a second, and take long to give it back.
+    """
     for contend in contenders.values():
         jax.block_until_ready(contend())
     names = list(contenders)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            if untimed_before:
+                jax.block_until_ready(contenders[name]())
             start = time.perf_counter()
             jax.block_until_ready(contenders[name]())
             seconds[name].append(time.perf_counter() - start)

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int, UInt
 
 from jaxaudit.kernels.ordered_keys import host_keys, host_values
 
-STRIDE = 64
+STRIDE = 128
 """Of the sorted samples, every so many keys are looked at first."""
 
 SORT_TO_COUNT = 8
@@ -45,14 +45,9 @@ def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) 
     common = math.gcd(first.size, second.size)
     up, down = second.size // common, first.size // common  # steps of the gap, in units of 1 / denominator
     first_keys, second_keys = host_keys(first), host_keys(second)
-    lowest = min(first_keys.min(), second_keys.min())
-    first_keys -= lowest
-    second_keys -= lowest
-    gap = None if sorting_pays() else _by_splitting(first_keys, second_keys, up, down)
-    if gap is None:
-        gap = _by_sorting(first_keys, second_keys, up, down)
-    numerator, key = gap
-    return HostGap(numerator, up * first.size, lowest + key)
+    found = None if sorting_pays() else _by_splitting(first_keys, second_keys, up, down)
+    numerator, key = _by_sorting(first_keys, second_keys, up, down) if found is None else found
+    return HostGap(numerator, up * first.size, key)
 
 
 def ks_gap_rows(
@@ -78,6 +73,8 @@ def _by_splitting(
 ) -> tuple[int, np.unsignedinteger] | None:
     """Branch and bound over key intervals; None when the bounds exclude too little to be worth it."""
     unsigned = first.dtype.type
+    lowest = min(first.min(), second.min())
+    first, second = first - lowest, second - lowest
     work, limit = 0, 5 * (first.size + second.size) // 2
     # Each round, a value's code is the rank of the interval that holds its key, then `width` bits of place in it.
     width = int(max(first.max(), second.max())).bit_length()
@@ -98,7 +95,7 @@ def _by_splitting(
         best = max(int(after.max()), -int(after.min()))
         if width == 0:
             place = int(np.flatnonzero(((after == best) | (after == -best)) & ((rises > 0) | (falls > 0)))[0])
-            return int(after[place]), floor[place >> bits] | unsigned(place & ((1 << bits) - 1))
+            return int(after[place]), lowest + (floor[place >> bits] | unsigned(place & ((1 << bits) - 1)))
         before = after - change
         open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
         first_open, second_open = open_.take(first_bucket), open_.take(second_bucket)
@@ -131,8 +128,9 @@ def _bits_to_split(size: int, intervals: int, width: int) -> int:
 def _by_sorting(
     first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
 ) -> tuple[int, np.unsignedinteger]:
-    """Both functions at some keys of the sorted samples, then at every key between those where the gap may be wider."""
-    first, second = np.sort(first), np.sort(second)
+    """Both functions at some keys, then at every key between those where the gap may be wider; sorts in place."""
+    first.sort()
+    second.sort()
     cuts = np.sort(np.concatenate([first[::STRIDE], first[-1:], second[::STRIDE], second[-1:]]))
     first_at, second_at = _counts(first, cuts), _counts(second, cuts)
     at_cuts = first_at * up - second_at * down

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
-from jaxaudit.plots import attack, ks, pdtp, style
+from jaxaudit.plots import attack, ks, pdtp, style, unlearn
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
+from jaxaudit.report.html.build import MOST_RUNS
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
 
@@ -101,3 +102,22 @@ def test_long_names_keep_their_ends():
     assert style.short("short.csv") == "short.csv"
     assert style.short("x" * 100 + "end.csv").endswith("xxxxend.csv")
     assert len(style.short("x" * 100)) == style.LONGEST_NAME
+
+
+def test_no_two_series_of_a_page_look_alike() -> None:
+    places = range(MOST_RUNS)
+    for shapes in (style.MARKERS, style.DASHES):
+        looks = {(style.SERIES[place % len(style.SERIES)], shapes[place % len(shapes)]) for place in places}
+        assert len(looks) == MOST_RUNS
+
+
+def test_a_seventh_method_has_a_look_of_its_own() -> None:
+    one = np.array([1.0, 2.0])
+    methods = [
+        unlearn.Method(f"method {place}", one * (place + 1), 2 * one * (place + 1), one / 4) for place in range(9)
+    ]
+    for draw in (unlearn.draw_bounds, lambda axes, drawn: unlearn.draw_attacks(axes, drawn, None)):
+        _, axes = style.canvas()
+        draw(axes, methods)
+        marks = [line for line in axes.lines if line.get_label() in {method.name for method in methods}]
+        assert len({(line.get_color(), line.get_marker()) for line in marks}) == len(marks) == len(methods)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import struct
 import zipfile
@@ -150,6 +151,14 @@ def test_a_pickle_is_never_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not Path("exploded").exists()
 
 
+@pytest.mark.parametrize("length", [0x0280, 0x4B50])
+def test_a_header_as_long_as_the_first_bytes_of_a_pickle_or_an_archive_are_high(tmp_path: Path, length: int):
+    """640 and 19,280: their bytes are those that a pickle of protocol 2 and a zip archive begin with."""
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode().ljust(length)
+    (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", length) + header + struct.pack("<f", 2.5))
+    assert same(read_weights(tmp_path / "w.safetensors"), {"a": np.array([2.5], np.float32)})
+
+
 def packed(value: object) -> bytes:
     data = msgpack.packb(value)
     assert data is not None
@@ -226,3 +235,6 @@ def test_paths_that_are_no_weights(tmp_path: Path):
     (tmp_path / "folder" / "inside").mkdir(parents=True)
     with pytest.raises(InputError, match="is a folder but no Orbax checkpoint"):
         read_weights(tmp_path / "folder")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is neither a file nor a folder; weights are"):
+        read_weights(tmp_path / "pipe")

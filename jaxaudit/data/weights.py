@@ -61,6 +61,8 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
         from jaxaudit.data.orbax_weights import read_orbax
 
         return _finite(read_orbax(path, max_bytes), path)
+    if not path.is_file():
+        raise InputError(f"{path}: is neither a file nor a folder; weights are {KINDS}.")
     return _finite(_read_file(path, max_bytes), path)
 
 
@@ -113,10 +115,11 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
 
 def _content(data: bytes) -> str | None:
     """What the first bytes say a file is."""
-    if (data[0] == 0x80 and data[1:2] in (b"\2", b"\3", b"\4", b"\5")) or data[:2] == b"PK":
-        return "pickle"
+    # First of all, because the length of a header may have the first two bytes of a pickle, and is never read as one.
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= len(data) - 8:
         return "safetensors"
+    if (data[0] == 0x80 and data[1:2] in (b"\2", b"\3", b"\4", b"\5")) or data[:2] == b"PK":
+        return "pickle"
     return "msgpack" if looks_like_msgpack(data) else None
 
 

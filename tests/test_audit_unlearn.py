@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_learners import NearestCentroid, Normed, flat, learner, records, small_mlp
+from flax import nnx
+from tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
 
 from jaxaudit.attacks.learned import fit_learned, learned_probabilities
 from jaxaudit.audits import unlearn
@@ -41,6 +42,7 @@ def zeroed(key, log_probs, params, inputs, labels, forget):
 
 METHODS = {"fisher": partial(forget_by_noise, noise=golatkar), "untouched": untouched, "zeroed": zeroed}
 CALL: dict[str, Any] = {"seeds": SEEDS, "attack_epochs": 2, "width": 3}
+FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "width": 2}
 
 
 @pytest.fixture(scope="module")
@@ -201,15 +203,33 @@ def test_a_stopped_audit_goes_on(audit, tmp_path):
     assert seen[-1] == 1
 
 
+def coarse(input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> nnx.Module:
+    """Parameters and arithmetic of 16 bits."""
+    return nnx.Linear(input_shape[0], classes, dtype=jnp.bfloat16, param_dtype=jnp.bfloat16, rngs=rngs)
+
+
+@pytest.mark.parametrize("module", [Dropped, coarse])
+def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path, module):
+    call: dict[str, Any] = {**FEW, "amnesiac": True, "methods": {"untouched": untouched}}
+    network = learner(module, (4,), "sgd", epochs=1, batch_size=20)
+    first, again, free = (
+        audit_unlearn(KEY, TRAIN, TEST, network, FORGET[:1], **call, checkpoints=place)
+        for place in (tmp_path, tmp_path, None)
+    )
+    for mine, kept, unkept in zip(first.methods, again.methods, free.methods, strict=True):
+        assert jax.tree.map(lambda leaf: leaf.dtype, mine.params) == jax.tree.map(
+            lambda leaf: leaf.dtype, unkept.params
+        )
+        np.testing.assert_array_equal(flat(mine.params), flat(kept.params))
+        np.testing.assert_array_equal(flat(mine.params), flat(unkept.params))
+
+
 def reshaped(key, log_probs, params, inputs, labels, forget):
     return jax.tree.map(lambda leaf: leaf[None], params)
 
 
 def broken(key, log_probs, params, inputs, labels, forget):
     return jax.tree.map(lambda leaf: leaf * jnp.nan, params)
-
-
-FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "width": 2}
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,40 @@ from jaxaudit.learners import SteppedLearner
 
 
 def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
-    """All leaves of a chunk's parameters in order, random keys as their words: a `then` of `fit_many`."""
-    return tuple(np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(params))
+    """All leaves of a chunk's parameters in order, random keys as their words: a `then` of `fit_many`.
+
+    Numbers that NumPy has no type for (bfloat16) are given as the bytes they are made of, read as whole numbers.
+    """
+    return tuple(_plain(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(params))
 
 
 def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
     """The parameters again, of models that `learner` trained."""
+    kinds: list[Any] = []
 
     def made(key: Any) -> Any:
-        return learner.finish(learner.init(key))
+        params = learner.finish(learner.init(key))
+        # The kind of a random key is known of the key, not of its shape.
+        kinds.extend(jax.random.key_impl(leaf) if _is_key(leaf) else None for leaf in jax.tree.leaves(params))
+        return params
 
     like, structure = jax.tree.flatten(jax.eval_shape(made, jax.eval_shape(jax.random.key, 1)))
-    return structure.unflatten(
-        jax.random.wrap_key_data(jnp.asarray(leaf), impl=jax.random.key_impl(shape)) if _is_key(shape) else leaf
-        for leaf, shape in zip(leaves, like, strict=True)
-    )
+
+    def restored(leaf: np.ndarray, shape: Any, kind: Any) -> Any:
+        if kind is not None:
+            return jax.random.wrap_key_data(jnp.asarray(leaf), impl=kind)
+        return leaf.view(shape.dtype) if _is_foreign(shape.dtype) else leaf
+
+    return structure.unflatten(restored(*each) for each in zip(leaves, like, kinds, strict=True))
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    array = np.asarray(leaf)
+    return array.view(f"u{array.dtype.itemsize}") if _is_foreign(array.dtype) else array
+
+
+def _is_foreign(dtype: Any) -> bool:
+    return np.dtype(dtype).kind == "V"
 
 
 def _is_key(leaf: Any) -> bool:

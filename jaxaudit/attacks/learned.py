@@ -20,6 +20,7 @@ from jaxaudit.ensemble.streams import Stop, run_at_once, streams
 from jaxaudit.ensemble.train import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
+from jaxaudit.models import RUN_ONCE
 
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
@@ -174,7 +175,7 @@ def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nda
     return mean, np.where(constant, 1.0, scale)
 
 
-@partial(jax.jit, static_argnames=("features", "classes"))
+@partial(jax.jit, static_argnames=("features", "classes"), compiler_options=RUN_ONCE)
 def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[Any, Any]:
     params = jax.vmap(lambda key: _init(init_key(key), features, classes))(keys)
     return params, jax.vmap(_optimizer().init)(params)

@@ -31,6 +31,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.walk import init_key
 from jaxaudit.metrics.retrained_band import place
+from jaxaudit.models import RUN_ONCE
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 
 
@@ -212,7 +213,7 @@ def _scored(
     return scores
 
 
-@partial(jax.jit, static_argnames="learner")
+@partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
 def _untrained(learner: NetworkLearner, keys: Key[Array, " seeds"]) -> Any:
     return jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))(keys)
 

@@ -13,7 +13,7 @@ from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.ensemble import fit_many
 from jaxaudit.learners import network
 from jaxaudit.learners.walk import init_key
-from jaxaudit.models import MLP, PureModule
+from jaxaudit.models import MLP, RUN_ONCE, PureModule
 
 RECORDS, CLASS = 1000, 3
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
@@ -49,7 +49,7 @@ def demonstration(key: Any) -> Demonstration:
         NamedWeights("original", *original),
         (
             NamedWeights("retrained", *retrained),
-            NamedWeights("untrained", *jax.jit(learner.net.init)(init_key(key))),
+            NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
         ),
         digits.take(forget, f"{len(forget)} of the digits {CLASS}"),
         ("original was trained on all records, retrained without these; all three began with the same weights",),

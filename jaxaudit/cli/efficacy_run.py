@@ -18,7 +18,7 @@ from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.data import Examples
 from jaxaudit.data.weights import Weights, read_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models import PureModule, pure_module
+from jaxaudit.models import RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.restore import fit_weights, name_weights
 from jaxaudit.report.efficacy_json import efficacy_json
 from jaxaudit.report.efficacy_records import write_csv, write_parquet
@@ -114,7 +114,9 @@ def _given(options: Options) -> Any:
 
     judged = restore(options["params"].name, options["params"])
     references = [
-        restore(name, path) if path else NamedWeights(name, *jax.jit(net.init)(jax.random.key(options["seed"])))
+        restore(name, path)
+        if path
+        else NamedWeights(name, *jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(options["seed"])))
         for name, path in sources
     ]
     if any(path is None for _, path in sources):

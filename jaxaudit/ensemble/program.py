@@ -10,12 +10,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.learners.walk import epoch_bits, init_key
+from jaxaudit.models import RUN_ONCE
 
 DISPATCH = Lock()
 """Held while a program is handed to the device (not while it runs): two threads must not compile the same one."""
 
 
-@partial(jax.jit, static_argnames="learner")
+@partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
 def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
     """Training states of a chunk, with a leading `models` axis."""
     return jax.vmap(lambda key: learner.init(init_key(key)))(keys)

@@ -15,6 +15,11 @@ ModuleFactory = Callable[..., nnx.Module | linen.Module]
 """`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`."""
 
 
+RUN_ONCE = {"xla_backend_optimization_level": 1}
+"""Compiler options for drawing initial weights. XLA takes half a second or more for every array of random numbers, and
+half of that with these options, to the same bits; how fast such a program runs does not matter."""
+
+
 UNFIT = (
     *(TypeError, ValueError, LookupError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError),

@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.bridge import PureModule
+from jaxaudit.models.bridge import RUN_ONCE, PureModule
 from jaxaudit.models.linen import PARAMS, LinenState
 
 SHOWN = 3
@@ -82,7 +82,7 @@ def fit_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str,
         raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.")
     cast = {name: _cast(found[name], leaf, name, source) for name, leaf in both.items()}
     # Random layers keep what they were initialised with; everything else comes from the weights.
-    own_params, own_state = jax.jit(net.init)(jax.random.key(0))
+    own_params, own_state = jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(0))
     converted = sorted({str(found[name].dtype) for name in both if found[name].dtype != both[name].dtype})
     kinds = sorted({str(leaf.dtype) for leaf in both.values()})
     notes = (f"{source}: converted from {', '.join(converted)} to {', '.join(kinds)}",) if converted else ()

@@ -1,5 +1,6 @@
 """The permutation test and the holdout test: error rates as stated."""
 
+from collections.abc import Callable
 from itertools import combinations
 
 import jax
@@ -120,6 +121,41 @@ def test_swapped_sets_are_noticed() -> None:
     usage = holdout_test(jax.random.key(1), target[:SIZE], target[SIZE:], shadows, membership)
     assert usage.verdict == "inconclusive"
     assert any("swapped" in reason for reason in usage.reasons)
+
+
+def settled(seed: int, target_of: Callable[[np.ndarray], np.ndarray], used: tuple[bool, bool]) -> Usage:
+    """An audit that would notice little use, of a target that used all or nothing of the query set and the holdout."""
+    generator, size = np.random.default_rng(seed), 80
+    records, membership = provider(generator, 2 * size, 12.0), halves(generator, 40, 2 * size, size)
+    target = target_of(records.outputs(generator, np.repeat(used, size)))
+    shadows = records.outputs(generator, membership)
+    return holdout_test(jax.random.key(1), target[:size], target[size:], shadows, membership)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_target_trained_on_both_sets_is_not_called_forgotten(used: bool) -> None:
+    usage = settled(12, lambda outputs: outputs, (used, used))
+    assert usage.p_never > 0.05
+    assert usage.verdict == ("inconclusive" if used else "forgotten")
+    assert used == any("trained on the holdout" in reason for reason in usage.reasons)
+
+
+def test_outputs_that_are_one_value_hide_use() -> None:
+    usage = settled(13, lambda outputs: np.where(outputs > -5, 15.0, outputs), (True, False))
+    assert usage.p_never > 0.05
+    assert usage.verdict == "inconclusive"
+    assert any("one and the same value" in reason for reason in usage.reasons)
+
+
+def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
+    usual = settled(14, lambda outputs: outputs, (False, False))
+    flat = settled(14, lambda outputs: -12 + 0.1 * outputs, (False, False))
+    assert usual.detectable is not None
+    assert flat.detectable is not None
+    assert flat.detectable >= 0.8 * usual.detectable
+    # Less than one record of 80.
+    assert flat.detectable > 1 / 80
+    assert flat.fraction_high > 1 / 80
 
 
 def test_refusals() -> None:

@@ -16,13 +16,16 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
+from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import membership_scores, scores_among
+from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
 
 PERMUTATIONS = 1999
 CHUNK = 1 << 22
+MOST_TIED = 0.5
+"""Share of a model's outputs that may be one value."""
 
 
 class Permuted(NamedTuple):
@@ -117,7 +120,11 @@ def holdout_test(
       like them, other data included; too often small where they share calibration data and the target has its own.
     - `fraction`: the target's difference over the shadow models' mean difference, with an interval by inverting a
       t-test whose variance is that of the scores and of the shadow models' differences (`Effect`). Needs the same.
-    - `detectable`: from the same numbers and the permutation test's own critical value.
+    - `detectable`: from the same numbers and the permutation test's own critical value. For both the target's scores
+      count as varying at least as much as the shadow models' do: outputs that hardly vary tell less, not more.
+
+    `forgotten` is not said where the target gives holdout records outputs as if they, too, had been used (a target
+    trained on both sets shows no difference), or most of its outputs are one value.
 
     Args:
         key: random key of the permutations.
@@ -147,20 +154,25 @@ def holdout_test(
     scores = _adjusted(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
     mine, others = scores[0, :size], scores[0, size:]
     test = permutation_test(key, mine, others, permutations=permutations, alpha=alpha)
+    unseen = np.mean([_variance(s[~m]) for s, m in zip(scores[1:], membership, strict=True)])
+    least = float(unseen * (1 / size + 1 / len(others)))
     effect = Effect(
         difference=test.difference,
-        variance=_variance(mine) / size + _variance(others) / len(others),
+        variance=max(_variance(mine) / size + _variance(others) / len(others), least),
         full=_differences(scores[1:], membership),
         noise=float(np.mean(_sampling_variances(scores[1:], membership))),
-        critical=test.critical,
+        critical=max(test.critical, float(stats.norm.isf(alpha)) * np.sqrt(least)),
+    )
+    doubts = (
+        *_swapped(test, alpha),
+        *_holdout_used(found, membership, size, stated),
+        *_one_value(cut(target), cut(shadows)),
     )
     supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
     among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
     full = _differences(_adjusted(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
-    return conclude(
-        "holdout", test.p_larger, p_fully, effect, _doubts(test, alpha), alpha=alpha, level=level, stated=stated
-    )
+    return conclude("holdout", test.p_larger, p_fully, effect, doubts, alpha=alpha, level=level, stated=stated)
 
 
 def _adjusted(
@@ -197,7 +209,7 @@ def _sampling_variances(scores: np.ndarray, membership: np.ndarray) -> Float[np.
     )
 
 
-def _doubts(test: Permuted, alpha: float) -> tuple[str, ...]:
+def _swapped(test: Permuted, alpha: float) -> tuple[str, ...]:
     """Why a large p-value is no evidence of no use."""
     if test.p_smaller > alpha / 2:
         return ()
@@ -205,3 +217,35 @@ def _doubts(test: Permuted, alpha: float) -> tuple[str, ...]:
         f"the holdout looks more used than the query set (p = {test.p_smaller:.3g}): were the two swapped, or does the "
         "holdout come from elsewhere?",
     )
+
+
+def _holdout_used(
+    found: MembershipScores, membership: Bool[np.ndarray, "models n"], size: int, stated: float
+) -> tuple[str, ...]:
+    """A doubt where the target's mean score of holdout records lies `stated` of the way from those the shadow models
+    give records they have not to those they give records they have."""
+    inside, outside = (
+        float(np.mean([scores[row].mean() for scores, row in zip(found.shadows, rows, strict=True)]))
+        for rows in (membership, ~membership)
+    )
+    if not float(found.target[size:].mean()) - outside >= stated * (inside - outside) > 0:
+        return ()
+    return (
+        "the target's outputs on the holdout, too, are like those of models trained on it: was it trained on the "
+        "holdout, or on other records much like it? Then a used query set does not stand out",
+    )
+
+
+def _one_value(target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"]) -> tuple[str, ...]:
+    """A doubt where most of the target's outputs are one value, and no shadow model's are."""
+    most, theirs = _tied(target), max(_tied(each) for each in shadows)
+    if most <= MOST_TIED or theirs > MOST_TIED:
+        return ()
+    return (
+        f"{most:.0%} of the target's outputs are one and the same value, and at most {theirs:.0%} of a shadow model's: "
+        "rounded or sharpened outputs hide use; ask for logits or more decimals",
+    )
+
+
+def _tied(outputs: Float[np.ndarray, " n"]) -> float:
+    return float(np.unique(outputs, return_counts=True)[1].max() / len(outputs))

@@ -63,10 +63,10 @@ class Effect(NamedTuple):
 
     Attributes:
         difference: the target's statistic; 0 on average where nothing was used.
-        variance: what chance adds to it.
+        variance: what chance adds to it, at the least.
         full: the statistic of models that used all of the query set, each its own.
         noise: the part of the variance of `full` that chance adds.
-        critical: the test calls the query set used where `difference` is above this.
+        critical: where `difference` is above this, the test calls the query set used.
     """
 
     difference: float

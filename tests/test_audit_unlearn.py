@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
@@ -17,7 +18,7 @@ from jaxaudit.audits.unlearn_result import COMPARED, UnlearnAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import fit_many, log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkParams
+from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.walk import init_key
 from jaxaudit.metrics.retrained_band import Place
 from jaxaudit.unlearning import forget_by_noise, golatkar
@@ -42,6 +43,7 @@ def zeroed(key, log_probs, params, inputs, labels, forget):
 
 METHODS = {"fisher": partial(forget_by_noise, noise=golatkar), "untouched": untouched, "zeroed": zeroed}
 CALL: dict[str, Any] = {"seeds": SEEDS, "attack_epochs": 2, "width": 3}
+DIVERGING = network(small_mlp, (4,), len(NAMES), optimizer=optax.scale(np.nan), epochs=1, batch_size=20)
 FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "width": 2}
 
 
@@ -211,15 +213,14 @@ def coarse(input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> nnx
 @pytest.mark.parametrize("module", [Dropped, coarse])
 def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path, module):
     call: dict[str, Any] = {**FEW, "amnesiac": True, "methods": {"untouched": untouched}}
-    network = learner(module, (4,), "sgd", epochs=1, batch_size=20)
+    learned = learner(module, (4,), "sgd", epochs=1, batch_size=20)
     first, again, free = (
-        audit_unlearn(KEY, TRAIN, TEST, network, FORGET[:1], **call, checkpoints=place)
+        audit_unlearn(KEY, TRAIN, TEST, learned, FORGET[:1], **call, checkpoints=place)
         for place in (tmp_path, tmp_path, None)
     )
     for mine, kept, unkept in zip(first.methods, again.methods, free.methods, strict=True):
-        assert jax.tree.map(lambda leaf: leaf.dtype, mine.params) == jax.tree.map(
-            lambda leaf: leaf.dtype, unkept.params
-        )
+        dtypes = [[leaf.dtype for leaf in jax.tree.leaves(each.params)] for each in (mine, unkept)]
+        assert dtypes[0] == dtypes[1]
         np.testing.assert_array_equal(flat(mine.params), flat(kept.params))
         np.testing.assert_array_equal(flat(mine.params), flat(unkept.params))
 
@@ -247,7 +248,11 @@ def broken(key, log_probs, params, inputs, labels, forget):
         ({"nonmembers": 21}, "21 test records cannot be drawn: test has 20"),
         ({"methods": {"amnesiac": zeroed}}, "a method cannot be called `amnesiac`, which the audit itself uses"),
         ({"methods": {"odd": reshaped}}, "the method `odd` returned parameters that do not fit the model"),
-        ({"methods": {"odd": broken}}, "model 0 of `odd` has gradients that are not finite"),
+        ({"methods": {"odd": broken}}, "model 0 of `odd` has outputs that are not finite: did"),
+        (
+            {"learner": DIVERGING, "nonmembers": 5},
+            "model 0 of `original` has outputs that are not finite",
+        ),
         (
             {"train": Examples(INPUTS[:40], LABELS[:40] + 1, (*NAMES, "d"), "train")},
             "has label 3, but the network only 3",

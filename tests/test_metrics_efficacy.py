@@ -95,6 +95,36 @@ def test_a_perfect_fit_tells_nothing():
     assert found.whole == Efficacy(np.inf, 0.0, np.inf)
 
 
+@pytest.mark.parametrize("of_parameters", [jnp.float32, jnp.bfloat16])
+def test_a_model_of_short_floats_is_measured_and_said_to_be_one(of_parameters: Any):
+    """Of equal records the mean gradient is no longer than they are but for rounding, here that of 16 bits."""
+    how: dict[str, Any] = {"dtype": jnp.bfloat16, "param_dtype": of_parameters, "rngs": nnx.Rngs(3)}
+    log_prob, params = nnx_log_prob(nnx.Sequential(nnx.Linear(4, 16, **how), nnx.relu, nnx.Linear(16, CLASSES, **how)))
+    wide, params_wide = nnx_log_prob(MLP((4,), CLASSES, hidden=(16,), rngs=nnx.Rngs(3)))
+    as_wide = jax.tree.unflatten(jax.tree.structure(params_wide), jax.tree.leaves(params))
+    for count in (1, 3, 40):
+        x, y = np.repeat(X[:1], count, axis=0), np.repeat(Y[:1], count)
+        found = measure_efficacy(log_prob, params, x, y)
+        assert found.short
+        assert found.whole.efficacy <= found.whole.bound
+        widened = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), as_wide)
+        exact = measure_efficacy(wide, widened, x, y)
+        assert not exact.short
+        np.testing.assert_allclose(found.whole, exact.whole, rtol=0.1)
+
+
+def test_products_are_computed_in_full_float32():
+    """Some devices would round them to fewer bits, and then no gradient could be told from another to 1e-5."""
+    seen = set()
+
+    def log_prob(params: Any, x: Any, y: Any) -> Any:
+        seen.add(jax.config.values["jax_default_matmul_precision"])
+        return of_label(x @ params, y)
+
+    measure_efficacy(log_prob, jnp.ones((4, 3)), X, Y)
+    assert seen == {"highest"}
+
+
 class Normed(nnx.Module):
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.dense = nnx.Linear(4, 3, rngs=rngs)

@@ -183,22 +183,23 @@ def _scored(
     @cache
     def of_originals() -> LearnedAttack:
         return train_attack(
-            learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), share.of(ORIGINAL)
+            *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), share.of(ORIGINAL)),
+            name=ORIGINAL,
         )
 
     def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
         if name == UNTRAINED or attacker is None:
-            return look_at(learner, models, train, test, None)
+            return look_at(learner, models, train, test, None, name=name)
         attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
         if attack_each and name != ORIGINAL:
             attack, attacked = (
-                partial(train_attack, learner, models, train, test, members, attacker, share.of(part)),
+                partial(train_attack, learner, models, train, test, members, attacker, share.of(part), name=name),
                 (),
             )
         elif name != ORIGINAL:
             members = everything
         file = checkpoints and judged_file(checkpoints, models, train, test, members, attacker, attacked)
-        return look_at(learner, models, train, test, attack, file)
+        return look_at(learner, models, train, test, attack, file, name=name)
 
     scores: dict[str, Scores] = {}
     for name, models in params.items():

@@ -20,7 +20,7 @@ from jaxaudit.ensemble.checkpoint import read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
-from jaxaudit.metrics.efficacy import efficacy
+from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy
 
 
 class Attacker(NamedTuple):
@@ -63,6 +63,8 @@ def train_attack(
     members: Bool[np.ndarray, " n"],
     attacker: Attacker,
     progress: Progress | None = None,
+    *,
+    name: str,
 ) -> LearnedAttack:
     """An attack network for every model, from its outputs (log-probabilities) for members and for some test records.
 
@@ -74,10 +76,15 @@ def train_attack(
         members: the training records that count as members; the others are not shown.
         attacker: the recipe.
         progress: called as attack networks are finished.
+        name: what messages call the models.
+
+    Raises:
+        InputError: an output is not finite.
     """
     records = np.concatenate([train.inputs, test.inputs[attacker.nonmembers]])
     labels = np.concatenate([train.labels, test.labels[attacker.nonmembers]])
     outputs = log_probs_many(learner, params, records)
+    _check_finite(_all_finite(outputs), name, "outputs")
     models, count = outputs.shape[:2]
     used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
     return fit_learned(
@@ -95,6 +102,8 @@ def look_at(
     test: Examples,
     attack: Trained | None,
     kept: Path | None = None,
+    *,
+    name: str,
 ) -> Judged:
     """What models say of the training and test records, and what attack networks make of that.
 
@@ -105,11 +114,16 @@ def look_at(
         test: the test set.
         attack: gives an attack network for each model; None attacks nothing.
         kept: a file to keep the answer in, from where a later call takes it; see `judged_file`.
+        name: what messages call the models.
+
+    Raises:
+        InputError: an output is not finite.
     """
     rows = np.arange(len(jax.tree.leaves(params)[0]))
     if kept is not None and (known := read_chunk(kept, rows)) is not None:
         return known
     on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
+    _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
     membership = np.full((len(rows), len(train)), np.nan)
     if attack is not None:
         membership = learned_probabilities(attack(), on_train, train.labels)
@@ -155,15 +169,13 @@ def score(
         InputError: a model's gradients are not finite; the message calls it `name`.
     """
     inputs, labels = jnp.asarray(train.inputs[forget], jnp.float32), jnp.asarray(train.labels[forget])
-    information = []
-    for model in range(len(judged.hits)):
-        squares, of_mean = _gradients(learner, jax.tree.map(lambda leaf, m=model: leaf[m], params), inputs, labels)
-        if not (np.isfinite(squares).all() and np.isfinite(of_mean)):
-            raise InputError(
-                f"model {model} of `{name}` has gradients that are not finite: did its training diverge? Lower the "
-                "learning rate, or the strength of the method."
-            )
-        information.append(efficacy(np.asarray(squares), float(of_mean)))
+    models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
+    short = computes_short(_log_prob_of(learner, models[0].state), models[0].params, inputs, labels)
+    found = [tuple(map(np.asarray, _gradients(learner, model, inputs, labels))) for model in models]
+    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean in found]
+    _check_finite(np.array(finite), name, "gradients")
+    rounding = float("inf") if short else ROUNDING
+    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in found]
     attack = judged.membership[:, forget].mean(axis=1)
     return [
         *(np.array(column) for column in zip(*information, strict=True)),
@@ -185,10 +197,28 @@ def _gradients(
 ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
     """Squared gradient norms of the log-probability of each label, and that of their mean gradient."""
 
-    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
-        log_probs = learner.log_probs(NetworkParams(params, model.state), inputs)
+    log_prob = _log_prob_of(learner, model.state)
+    with jax.default_matmul_precision("highest"):
+        squares = squared_grad_norms(log_prob, model.params, inputs, labels).total
+        mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
+    return squares, sum((jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
+
+
+def _log_prob_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any, Any], Array]:
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
+        log_probs = learner.log_probs(NetworkParams(params, state), inputs)
         return jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
 
-    squares = squared_grad_norms(log_prob, model.params, inputs, labels).total
-    mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
-    return squares, sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
+    return log_prob
+
+
+def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarray, " models"]:
+    return np.all(np.isfinite(outputs), axis=(1, 2))
+
+
+def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what: str) -> None:
+    if not finite.all():
+        raise InputError(
+            f"model {int(finite.argmin())} of `{name}` has {what} that are not finite: did its training diverge? Lower "
+            "the learning rate, or the strength of the method."
+        )

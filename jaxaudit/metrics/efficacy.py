@@ -4,6 +4,7 @@ Becker & Liebig (2022), "Evaluating machine unlearning via epistemic uncertainty
 out: nothing here trains a model or reads a file.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ from jaxaudit.kernels.gradient_norms import squared_grad_norms
 
 # float32: a sum of some thousand squares is off by less than 1e-5 of itself, a norm of a mean by somewhat more.
 ROUNDING = 1e-3
+
+SHORT = re.compile(r"\b(bf16|f16|f8\w*)\[")
+"""How a program of JAX, printed, names arrays of floats of fewer than 32 bits."""
 
 CHECKED = 8
 CHUNK = 256
@@ -48,16 +52,21 @@ class MeasuredEfficacy(NamedTuple):
             that of the whole; their efficacies do not.
         whole: efficacy of all parameters.
         paths: how the gradient of each parameter was computed, by name; see `squared_grad_norms`.
+        short: whether the model computes with floats of fewer than 32 bits; see `computes_short`.
     """
 
     per_example: Float[np.ndarray, " n"]
     layers: dict[str, Efficacy]
     whole: Efficacy
     paths: dict[str, str]
+    short: bool = False
 
 
 def efficacy(
-    squared_norms: Float[Array | np.ndarray, " n"], mean_gradient_squared_norm: float | Float[Array | np.ndarray, ""]
+    squared_norms: Float[Array | np.ndarray, " n"],
+    mean_gradient_squared_norm: float | Float[Array | np.ndarray, ""],
+    *,
+    rounding: float = ROUNDING,
 ) -> Efficacy:
     """Efficacy, information and bound from squared gradient norms; a smaller efficacy exposes less information.
 
@@ -72,6 +81,8 @@ def efficacy(
     Args:
         squared_norms: |g_i|^2 of each example.
         mean_gradient_squared_norm: |mean_i g_i|^2 of the same examples and parameters.
+        rounding: how far it may be above the information, as a share of it; more is no rounding but a mistake.
+            Infinite for gradients of fewer than 32 bits.
 
     Raises:
         InputError: no examples, numbers that are negative or not finite, or a mean gradient larger than the gradients.
@@ -93,7 +104,8 @@ def efficacy(
     if (norms < 0).any() or of_mean < 0:
         raise InputError("a squared gradient norm is negative; did you pass gradients instead of their squared norms?")
     information = float(np.mean(norms))
-    if of_mean > information * (1 + ROUNDING) + np.finfo(np.float32).tiny:
+    least = float(np.finfo(np.float32).tiny)
+    if of_mean > information + max(rounding * max(information, least), least):
         raise InputError(
             f"the mean gradient's squared norm {of_mean:.4g} is above the mean squared norm {information:.4g}, which "
             "no set of gradients allows; are both of the same examples and parameters, the mean taken before squaring?"
@@ -118,7 +130,8 @@ def measure_efficacy(
 
     The squared norms are exact up to float32 (see `squared_grad_norms`, and take `precise_log_softmax` in `log_prob`:
     a confident model's information is lost in the rounding of `jax.nn.log_softmax`), their means are taken in float64.
-    The bound costs one ordinary gradient of the mean log-probability more.
+    The bound costs one ordinary gradient of the mean log-probability more. Products are computed in full float32 on
+    every device; where the model itself asks for fewer bits (bfloat16), all of this is good to some percent.
 
     A lone efficacy is no verdict: a model that fits the examples perfectly has gradients of 0. Compare it with that of
     the untrained, the original and retrained models.
@@ -145,7 +158,23 @@ def measure_efficacy(
     >>> found.layers["dense"] == found.whole, found.per_example
     (True, array([0.5, 0.5]))
     """
-    _check_apart(log_prob, params, inputs, labels)
+    with jax.default_matmul_precision("highest"):
+        return _measure(log_prob, params, inputs, labels, chunk)
+
+
+def computes_short(log_prob: Callable[[Any, Any, Any], Array], params: Any, inputs: Any, labels: Any) -> bool:
+    """Whether some of it is computed, or kept, in floats of fewer than 32 bits (bfloat16, float16).
+
+    >>> computes_short(lambda p, x, y: (x @ p)[:, 0], jnp.ones((2, 1)), np.ones((3, 2), np.float32), np.zeros(3))
+    False
+    """
+    program = jax.make_jaxpr(log_prob)(params, jnp.asarray(inputs[:1]), jnp.asarray(labels[:1]))
+    return SHORT.search(str(program)) is not None
+
+
+def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | None) -> MeasuredEfficacy:
+    short = bool(len(labels)) and computes_short(log_prob, params, inputs, labels)
+    _check_apart(log_prob, params, inputs, labels, tolerance=0.1 if short else 1e-3)
     found = squared_grad_norms(log_prob, params, inputs, labels, chunk=chunk)
     named, _ = jax.tree_util.tree_flatten_with_path(params)
     names = [leaf_name(path) for path, _ in named]
@@ -156,13 +185,16 @@ def measure_efficacy(
         layers.setdefault(name.rpartition("/")[0] or name, []).append(index)
 
     def together(members: Sequence[int]) -> Efficacy:
-        return efficacy(sum((norms[m] for m in members), np.zeros(len(labels))), sum(of_mean[m] for m in members))
+        of_each = sum((norms[m] for m in members), np.zeros(len(labels)))
+        rounding = float("inf") if short else ROUNDING
+        return efficacy(of_each, sum(of_mean[m] for m in members), rounding=rounding)
 
     return MeasuredEfficacy(
         sum(norms, np.zeros(len(labels))),
         {name: together(members) for name, members in layers.items()},
         together(range(len(names))),
         dict(zip(names, found.paths_of_leaves, strict=True)),
+        short,
     )
 
 
@@ -178,7 +210,7 @@ def leaf_name(path: Sequence[Any]) -> str:
     return jax.tree_util.keystr(tuple(path[:-1] if wrapped else path), simple=True, separator="/")
 
 
-def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any) -> None:
+def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any, tolerance: float) -> None:
     """One log-probability an example, the same whatever else is in the batch."""
     if not len(labels) or len(inputs) != len(labels):
         raise InputError(
@@ -192,7 +224,7 @@ def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any) -> None:
             f"one log-probability an example, shape ({len(y)},): did it return all classes, or the mean?"
         )
     together, alone = map(np.asarray, _together_and_alone(log_prob, params, x, y))
-    if not np.allclose(alone, together, rtol=1e-3, atol=1e-3, equal_nan=True):
+    if not np.allclose(alone, together, rtol=tolerance, atol=tolerance, equal_nan=True):
         raise InputError(
             "an example's log-probability changes with the others in its batch, so it has no gradient of its own; is "
             "the model in training mode (batch normalisation, dropout)? Put it in evaluation mode."

@@ -26,6 +26,21 @@ FILES = [f"{method}-0{seed}.safetensors" for method in ("amnesiac", "fisher") fo
 FILES += ["forget.npz", *(f"original-0{seed}.safetensors" for seed in range(3)), "result.json"]
 FILES += [f"retraining-0{seed}.safetensors" for seed in range(3)]
 
+OURS = """
+from flax import nnx
+
+
+class Net(nnx.Module):
+    def __init__(self, input_shape, classes, *, rngs):
+        self.first = nnx.Linear(input_shape[0], 4, rngs=rngs)
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.last = nnx.Linear(4, classes, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(self.drop(nnx.relu(self.norm(self.first(x)))))
+"""
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -61,7 +76,7 @@ def test_the_answer_by_its_schema_and_the_whole_run_directory():
     assert any("3 seeds can show no difference from retraining" in said for said in result["caveats"])
     assert sorted(os.listdir("run")) == sorted(FILES)
     assert json.loads(Path("run/result.json").read_text()) == result
-    assert "unlearning 10 of the 20 records of class 1 among 60: 6 mlp models and 12 attack networks on cpu" in done.err
+    assert "unlearning 10 of the 20 records of class 1 among 60: 6 mlp models and 3 attack networks on cpu" in done.err
     forget, (inputs, labels) = np.load("run/forget.npz"), records(2, 0.0)
     np.testing.assert_array_equal(forget["x"], inputs[labels == 1][:10])
     assert set(forget["y"]) == {1}
@@ -175,11 +190,18 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
         (("--fraction", "nan"), "--fraction must be above 0 and at most 1, got nan."),
         (("--fraction", "0.01"), "--fraction 0.01 of the 20 training records of class 1 is none; there would be noth"),
         (("--class", "9"), "--class: query.npz has no class '9'; it has 0, 1, 2."),
-        (("--data", "one.npz", "--fraction", "1"), "--fraction 1 of class 1 is all of the training set; nothing would"),
+        (("--data", "one.npz", "--fraction", "1"), "one.npz has records of one class only"),
         (("--per-class", "0"), "query.npz has no split test and all of it is trained on; name test records by --test-"),
         (("--test-data", "gone.npz"), "`gone.npz` is no file or folder here"),
-        (("--level", "1"), "level between 0 and 1 (got 1)"),
-        (("--nonmembers", "1000"), "1000 test records cannot be drawn"),
+        (("--level", "1"), "--level must be between 0 and 1, such as 0.95, got 1."),
+        (("--nonmembers", "1000"), "--nonmembers 1000 is more than the 240 test records there are."),
+        (("--data", "one.npz"), "one.npz has records of one class only, which a network need not look at to tell"),
+        (("--test-data", "same.npz"), "all 60 records of same.npz are training records, too; name others by --test-"),
+        (
+            ("--test-data", "narrow.npz"),
+            "narrow.npz has records of shape (3,), but those trained on are of (12,); give",
+        ),
+        (("--test-data", "strange.npz"), "strange.npz has records of class '7', which query.npz does not have; name"),
         (("--learning-rate", "0"), "--learning-rate must be above 0, got 0."),
         (("--hidden", "x"), "--hidden x must be whole numbers"),
         (("--model", "liu-cnn"), "LiuCNN could not build a network"),
@@ -189,6 +211,10 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
 def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], message: str):
     inputs, labels = records(2, 0.0)
     np.savez("one.npz", x=inputs[labels == 1], y=np.zeros(100, int), class_names=np.array(["1"]))
+    first = np.concatenate([np.flatnonzero(labels == label)[:20] for label in range(3)])
+    np.savez("same.npz", x=inputs[first], y=labels[first])
+    np.savez("narrow.npz", x=inputs[:, :3], y=labels)
+    np.savez("strange.npz", x=inputs + 1, y=np.where(labels == 2, 7, labels))
     before = content(folder)
     done = jaxaudit("unlearn", *QUICK, *words, "--out", "run")
     assert (done.code, done.out) == (2, ""), done
@@ -219,6 +245,37 @@ def test_mnist_as_in_the_paper():
     assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 10_000)
     assert result["provenance"]["data"]["test"]["name"] == "mnist@test"
     assert result["provenance"]["options"]["attack_epochs"] == 100
+
+
+def test_records_that_were_trained_on_are_no_test_records():
+    """Half of them here: what is left is of two classes, which may be."""
+    inputs, labels = records(2, 0.0)
+    chosen = np.flatnonzero(labels != 2)
+    np.savez("half.npz", x=inputs[chosen], y=labels[chosen])
+    words = ("--seeds", "2", "--epochs", "1", "--method", "retraining", "--test-data", "half.npz")
+    done = jaxaudit("unlearn", *QUICK, *words, "--json")
+    assert done.result["protocol"]["test_records"] == 160
+    assert (
+        "40 of the 200 records of half.npz equal training records and were left out of the test"
+        in (done.result["caveats"])
+    )
+
+
+def test_a_network_of_ones_own_with_dropout_and_batch_normalisation(folder: Path):
+    """Its random keys and running statistics are trained, kept and saved; amnesiac unlearning is refused at once."""
+    Path("ours.py").write_text(OURS)
+    words = (*QUICK, "--seeds", "2", "--epochs", "1", "--model", "ours:Net")
+    refused = jaxaudit("unlearn", *words)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("Error: --method amnesiac takes back updates of parameters, but ours:Net also keeps ")
+    assert refused.err.endswith("leave it out: --method retraining,fisher.\n")
+    done = jaxaudit("unlearn", *words, "--method", "retraining", "--out", "run", "--json")
+    assert any("it was judged in evaluation mode" in said for said in done.result["caveats"])
+    params = ("--model", "ours:Net", "--params", "run/retraining-01.safetensors", "--data", "run/forget.npz")
+    found = jaxaudit("efficacy", *params, "--json").result["models"][0]
+    wanted = method(done.result, "retraining")["scores"]["efficacy"]["values"][1]
+    assert found["efficacy"] == pytest.approx(wanted, rel=1e-3)
+    sys.modules.pop("ours")
 
 
 def test_a_class_must_be_named_for_data_of_ones_own():

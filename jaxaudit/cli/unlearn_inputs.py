@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from jaxaudit.audits.unlearn_result import AMNESIAC, RETRAINING
 from jaxaudit.cli.network_inputs import read_inputs
-from jaxaudit.data import Examples, align_classes
+from jaxaudit.data import Examples
+from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError
 from jaxaudit.unlearning import Unlearn, becker_code, forget_by_noise, golatkar, paper
 
@@ -28,6 +30,7 @@ class Parts(NamedTuple):
         forget: which training records are to be forgotten.
         of_class: how many training records their class has.
         described: the training records in words.
+        notes: what else a reader should know of them.
     """
 
     train: Examples
@@ -35,6 +38,7 @@ class Parts(NamedTuple):
     forget: np.ndarray
     of_class: int
     described: str
+    notes: tuple[str, ...]
 
 
 def parse_methods(text: str) -> tuple[str, ...]:
@@ -71,8 +75,11 @@ def make_method(variant: str, alpha: float) -> Unlearn:
 def read_parts(options: dict[str, Any]) -> Parts:
     """The training and test records, and which are to be forgotten.
 
+    Test records that equal a training record are left out: they were trained on.
+
     Raises:
-        InputError: the class or the fraction names no record, or there are no test records.
+        InputError: the class or the fraction names no record, there is but one class, there are no test records, or
+            fewer than `--nonmembers`.
     """
     if not 0 < options["fraction"] <= 1:
         raise InputError(f"--fraction must be above 0 and at most 1, got {options['fraction']:g}.")
@@ -83,10 +90,17 @@ def read_parts(options: dict[str, Any]) -> Parts:
         raise InputError(
             f"--class: {whole.name} has no class {options['class_name']!r}; it has {_some(whole.class_names)}."
         )
+    if len(np.unique(whole.labels)) < 2:
+        raise InputError(
+            f"{whole.name} has records of one class only, which a network need not look at to tell; give data of at "
+            "least two."
+        )
     chosen = _first_of_each(whole.labels, options["per_class"])
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
-    test = _test_records(whole, rest, options)
+    test, notes = _unseen(train, _test_records(whole, rest, options))
+    if options["nonmembers"] is not None and options["nonmembers"] > len(test):
+        raise InputError(f"--nonmembers {options['nonmembers']} is more than the {len(test):,} test records there are.")
     label = train.class_names.index(options["class_name"])
     members = np.flatnonzero(train.labels == label)
     count = round(options["fraction"] * len(members))
@@ -103,15 +117,34 @@ def read_parts(options: dict[str, Any]) -> Parts:
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
     first = f"the first {options['per_class']} of each class, " if train is not whole else ""
-    return Parts(train, test, forget, len(members), f"{whole.name} ({first}{len(train):,} records)")
+    return Parts(train, test, forget, len(members), f"{whole.name} ({first}{len(train):,} records)", notes)
+
+
+def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
+    """The test records that are no training records, and what to say of the others."""
+    if test.inputs.shape[1:] != train.inputs.shape[1:]:
+        raise InputError(
+            f"{test.name} has records of shape {test.inputs.shape[1:]}, but those trained on are of "
+            f"{train.inputs.shape[1:]}; give test records of the same kind (--image-size resizes images)."
+        )
+    seen = find_overlap(train, test).calibration_indices
+    if not len(seen):
+        return test, ()
+    if len(seen) == len(test):
+        raise InputError(
+            f"all {len(test):,} records of {test.name} are training records, too; name others by --test-data."
+        )
+    left = np.setdiff1d(np.arange(len(test)), seen)
+    are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
+    return test.take(left), (f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test",)
 
 
 def _test_records(whole: Examples, rest: np.ndarray, options: dict[str, Any]) -> Examples:
     if options["test_data"] is not None:
-        return align_classes(whole, read_inputs(options["test_data"], options))
+        return _aligned(whole, read_inputs(options["test_data"], options))
     if "@" not in options["data"]:
         try:
-            return align_classes(whole, read_inputs(f"{options['data']}{TEST}", options))
+            return _aligned(whole, read_inputs(f"{options['data']}{TEST}", options))
         except InputError:
             pass  # it has no such split
     if not len(rest):
@@ -120,6 +153,19 @@ def _test_records(whole: Examples, rest: np.ndarray, options: dict[str, Any]) ->
             "on fewer by --per-class."
         )
     return whole.take(rest, f"the other records of {whole.name}")
+
+
+def _aligned(whole: Examples, test: Examples) -> Examples:
+    """The test records with the training set's labels; a class may be missing from them."""
+    outputs = {name: label for label, name in enumerate(whole.class_names)}
+    strange = [test.class_names[label] for label in np.unique(test.labels) if test.class_names[label] not in outputs]
+    if strange:
+        raise InputError(
+            f"{test.name} has records of class {_some(tuple(map(repr, strange)))}, which {whole.name} does not have; "
+            "name the classes alike in both, or leave those records out."
+        )
+    table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
+    return replace(test, labels=table[test.labels], class_names=whole.class_names)
 
 
 def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:

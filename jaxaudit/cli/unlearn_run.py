@@ -21,6 +21,7 @@ from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import measure_width
+from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.identity import run_identity
@@ -63,6 +64,8 @@ def run(options: Options, begin: Begin) -> Answer:
     # What can be refused without reading data is refused first.
     names, hidden = parse_methods(options["method"]), parse_hidden(options["hidden"])
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
+    if not 0 < options["level"] < 1:
+        raise InputError(f"--level must be between 0 and 1, such as 0.95, got {options['level']:g}.")
     methods = {FISHER: make_method(options["fisher_variant"], options["alpha"])} if FISHER in names else {}
     parts = read_parts(options)
     train, test = parts.train, parts.test
@@ -74,6 +77,12 @@ def run(options: Options, begin: Begin) -> Answer:
         epochs=options["epochs"],
         batch_size=options["batch_size"],
     )
+    if learner.batch_coupled and AMNESIAC in names:
+        others = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
+        raise InputError(
+            f"--method amnesiac takes back updates of parameters, but {options['model']} also keeps running statistics "
+            f"(batch normalisation), in which forgotten records would stay; leave it out: --method {others}."
+        )
     if not learner.batch_coupled:
         learner = replace(learner, batch_size=min(learner.batch_size, len(train)))
     key, seeds = jax.random.key(options["seed"]), options["seeds"]
@@ -83,11 +92,10 @@ def run(options: Options, begin: Begin) -> Answer:
         if options["width"] is None:
             options["width"] = _settle_width(key, parts, learner, seeds)
             remember_width(work, options["width"])
-    attacked = 0 if options["nonmembers"] == 0 else 2 + (AMNESIAC in names) + len(methods)
     forgotten = f"{int(parts.forget.sum()):,} of the {int(parts.of_class):,} records of class {options['class_name']}"
     line = (
         f"unlearning {forgotten} among {len(train):,}: {2 * seeds} {options['model']} models"
-        f"{f' and {attacked * seeds} attack networks' if attacked else ''} on {jax.default_backend()}"
+        f"{f' and {seeds} attack networks' if options['nonmembers'] != 0 else ''} on {jax.default_backend()}"
     )
     identity = run_identity(
         "unlearn",
@@ -95,7 +103,7 @@ def run(options: Options, begin: Begin) -> Answer:
         {"training set": train.content_hash, "test set": test.content_hash},
         {"model": source_hash(options["model"])},
     )
-    checkpoints = begin(identity, (2 + attacked) * seeds, line)
+    checkpoints = begin(identity, 2 * seeds, line)
     with progress_on_stderr("unlearning") as progress:
         audit = audit_unlearn(
             key,
@@ -113,12 +121,14 @@ def run(options: Options, begin: Begin) -> Answer:
             progress=progress,
             checkpoints=checkpoints,
         )
-    notes = [f"trained on {parts.described}, tested on {test.name} ({len(test):,} records)"]
+    notes = [f"trained on {parts.described}, tested on {test.name} ({len(test):,} records)", *parts.notes]
     if methods:
         notes.append(
             f"fisher: {options['fisher_variant']} noise of strength alpha {options['alpha']:g}; too weak a noise "
             "forgets nothing, too strong a one everything"
         )
+    if methods and learner.batch_coupled:
+        notes.append("fisher: running statistics of batch normalisation are as they were, with the forgotten records")
     if learner.net.draws:
         notes.append("the network is random in training (dropout or the like); it was judged in evaluation mode")
     return Answer(audit, forgotten, tuple(notes), _provenance(options, parts, started), parts)

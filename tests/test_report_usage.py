@@ -62,6 +62,35 @@ def test_a_check_that_the_test_does_not_rest_on_is_a_warning():
     assert "failed noise floor" in Parsed(report_html([because])).text
 
 
+def test_forgotten_is_said_with_the_least_share():
+    made = run(method="holdout", verdict="forgotten", usage=[usage("holdout", "forgotten")])
+    text = Parsed(report_html([made])).text
+    assert "No use of the query set shows; the use of 8.0% of it, or more, would have, 19 times of 20." in text
+    several = Parsed(report_html([made, made])).text
+    assert several.count("forgotten (of 8.0% or more)") == 2
+
+
+def test_confidence_is_not_taken_away_by_checks_of_rho():
+    checks = [{**each, "passed": False} for each in ks_run().result["targets"][0]["checks"]]
+    made = run(method="holdout", verdict="not forgotten", usage=[usage("holdout", "not forgotten")], checks=checks)
+    text = Parsed(report_html([made])).text
+    assert "Confidence it deserves strong" in text
+    assert "warning noise floor, for rho alone" in text
+    theirs = [{**checks[0], "name": "holdout like query"}]
+    made = run(method="holdout", verdict="not forgotten", usage=[usage("holdout", "not forgotten")], checks=theirs)
+    assert "weak so it is. But not every check that it rests on passed: holdout like query." in (
+        " ".join(Parsed(report_html([made])).text.split())
+    )
+
+
+def test_what_the_verdict_rests_on_is_drawn():
+    tests = [usage("holdout", "not forgotten"), usage("shadow", "inconclusive", detectable=None, fraction=None)]
+    page = Parsed(report_html([run(method="holdout", usage=tests)]))
+    assert "How much of the query set looks used" in page.text
+    assert "outputs.csv (holdout): 0.42, from 0.3 to 0.55, least 0.08" in page.text
+    assert "outputs.csv (shadow): none, from 0.3 to 0.55, least none" in page.text
+
+
 def test_ema():
     text = Parsed(report_html([run(method="ema", ema=EMA)])).text
     assert "share of query records that look used (EMA) 3.1%" in text

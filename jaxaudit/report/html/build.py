@@ -69,7 +69,7 @@ def _together(parts: Sequence[Part]) -> Cells:
                 part.name,
                 part.question,
                 answer.about,
-                answer.verdict,
+                answer.alone or answer.verdict,
                 answer.measure,
                 answer.number,
                 answer.interval or "none",

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxaudit.audits.ks_settle import rests_on
+from jaxaudit.metrics.checks import Check
 from jaxaudit.report.html.ks_pictures import confidence_pictures, distances_picture, own_rho_picture
 from jaxaudit.report.html.numbers import level_of, number, precise, share, span
 from jaxaudit.report.html.page import Answer, Cells, Checked, Confidence, Part, State, Tone
 from jaxaudit.report.html.repeat import repeat
-from jaxaudit.report.html.usage import TESTS, measured, usage_cells, usage_facts
+from jaxaudit.report.html.usage import TESTS, least_noticed, measured, usage_cells, usage_facts
+from jaxaudit.report.html.usage_pictures import shares_pictures
 from jaxaudit.report.run import Run, named
 from jaxaudit.report.visible import visible
 
@@ -36,6 +39,7 @@ def ks_part(run: Run) -> Part:
         tuple(_answer(target, run.result["provenance"]) for target in targets),
         _checks(targets),
         (
+            *shares_pictures(targets, level_of(run.result["provenance"])),
             *(picture for place in range(len(targets)) for picture in confidence_pictures(run, place)),
             own_rho_picture(run),
             distances_picture(run),
@@ -75,8 +79,9 @@ def _notes(targets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 def _answer(target: Mapping[str, Any], provenance: Mapping[str, Any]) -> Answer:
     verdict = target["verdict"]
     tested = target.get("method", "rho") in TESTS
+    least = least_noticed(target)
     words = {
-        "forgotten": "No use of the query set shows."
+        "forgotten": f"No use of the query set shows; the use of {least} of it, or more, would have, 19 times of 20."
         if tested
         else "It does not resemble models that were trained on the query set.",
         "not forgotten": "The query set, or a part of it, was used."
@@ -99,30 +104,45 @@ def _answer(target: Mapping[str, Any], provenance: Mapping[str, Any]) -> Answer:
         f"{found.between} ({level_of(provenance)} interval)" if found.between else "",
         _confidence(target),
         tuple(facts),
+        f"{verdict} (of {least} or more)" if tested and verdict == "forgotten" else "",
     )
 
 
 def _confidence(target: Mapping[str, Any]) -> Confidence:
     because = visible(target["because"])
-    warnings = [visible(check["name"]) for check in target["checks"] if not check["passed"]]
+    warnings = [visible(check["name"]) for check in target["checks"] if not check["passed"] and _rests(target, check)]
     if target["verdict"] == "inconclusive":
         return Confidence("none", f"{because}.")
     if warnings:
-        return Confidence("weak", f"{because}. But not every check passed: {', '.join(warnings)}.")
+        return Confidence("weak", f"{because}. But not every check that it rests on passed: {', '.join(warnings)}.")
     if target.get("method") == "holdout" and target["verdict"] == "not forgotten":
         return Confidence("strong", f"{because}. The test is exact if the provider drew query set and holdout alike.")
-    return Confidence("fair", f"{because}. Every check passed, and no check guards against everything: see below.")
+    return Confidence(
+        "fair", f"{because}. Every check that it rests on passed, and no check guards against everything: see below."
+    )
+
+
+def _rests(target: Mapping[str, Any], check: Mapping[str, Any]) -> bool:
+    """Whether the target's verdict rests on this check, or was taken away by it."""
+    made = Check(check["name"], check["passed"], 0.0, 0.0, check["decisive"], "")
+    return rests_on(target.get("method", "rho"), made) or target["because"].startswith(f"{check['name']}:")
 
 
 def _checks(targets: Sequence[Mapping[str, Any]]) -> tuple[Checked, ...]:
-    """Every check once: where all targets had the same outcome, without their names."""
+    """Every check once: where all targets had the same outcome, without their names.
+
+    Of one that failed and that no verdict rests on, the first outcome stands for all.
+    """
     said: dict[tuple[str, State, str], list[str]] = {}
+    aside: dict[str, str] = {}
     for target in targets:
         for check in target["checks"]:
-            decides = check["decisive"] and (
-                target.get("method", "rho") == "rho" or target["because"].startswith(f"{check['name']}:")
-            )
-            state: State = "passed" if check["passed"] else "failed" if decides else "warning"
+            if not check["passed"] and not _rests(target, check):
+                message = aside.setdefault(check["name"], visible(check["message"]))
+                name = f"{visible(check['name'])}, for rho alone"
+                said.setdefault((name, "warning", message), []).append(target["name"])
+                continue
+            state: State = "passed" if check["passed"] else "failed" if check["decisive"] else "warning"
             said.setdefault((visible(check["name"]), state, visible(check["message"])), []).append(target["name"])
     found = []
     for (name, state, message), whose in said.items():

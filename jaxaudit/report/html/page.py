@@ -66,6 +66,7 @@ class Answer(NamedTuple):
         interval: as shown, with its level; empty where there is none.
         confidence: it deserves.
         facts: name and value of what else belongs beside it.
+        alone: the verdict where nothing else of this stands beside it; empty where it is the same.
     """
 
     about: str
@@ -77,6 +78,7 @@ class Answer(NamedTuple):
     interval: str
     confidence: Confidence
     facts: tuple[tuple[str, str], ...] = ()
+    alone: str = ""
 
 
 class Checked(NamedTuple):

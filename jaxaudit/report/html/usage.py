@@ -31,6 +31,12 @@ def measured(target: Mapping[str, Any]) -> Measured:
     return Measured("rho", number(target["rho"]["median"], 2), span(target["rho"]))
 
 
+def least_noticed(target: Mapping[str, Any]) -> str:
+    """The least share of the query set whose use the verdict's own test would have noticed, in percent."""
+    usage = target.get("usage") or ()
+    return _percent(usage[0]["detectable"]) if usage else NONE
+
+
 def usage_facts(target: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Name and value of what belongs beside the verdict."""
     facts = []

@@ -1,0 +1,50 @@
+"""The chart of what the tests of use say."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.plots.usage import Row, draw_shares
+from jaxaudit.report.html.numbers import nats, precise
+from jaxaudit.report.html.page import Cells, Picture
+from jaxaudit.report.visible import visible
+
+
+def shares_pictures(targets: Sequence[Mapping[str, Any]], level: str) -> tuple[Picture, ...]:
+    """The used share of every target by every test of use; none where there is no such test."""
+    tests = [(target, usage) for target in targets for usage in target.get("usage") or ()]
+    if not tests:
+        return ()
+    several = max(len(target.get("usage") or ()) for target in targets) > 1
+    numbers = ("fraction", "fraction_low", "fraction_high", "detectable")
+    rows = [
+        Row(
+            visible(target["name"]) + (f" ({usage['method']})" if several else ""),
+            *(nats(usage[name]) for name in numbers),
+        )
+        for target, usage in tests
+    ]
+
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(rows)) + 0.3)
+        draw_shares(axes, rows)
+        return figure
+
+    cells = tuple(
+        (row.name, *(precise(usage[name]) for name in numbers)) for row, (_, usage) in zip(rows, tests, strict=True)
+    )
+    seen = (f"{name}: {share}, from {low} to {high}, least {least}" for name, share, low, high, least in cells)
+    columns = ("looks used", "at least", "at most", "least that would have shown")
+    return (
+        Picture(
+            "used",
+            "How much of the query set looks used",
+            f"Shares of the query set. {'; '.join(seen)}.",
+            f"The diamond is the estimate, the bar its {level} interval; the use of the share at the upright line, or "
+            "of more, would have shown 19 times of 20. Without such a line not even the use of all would have.",
+            draw,
+            Cells("Shares of the query set", ("target", *columns), cells, columns, folded=True),
+        ),
+    )

@@ -17,6 +17,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.models import MLP
 
 KEY = jax.random.key(5)
@@ -78,6 +79,25 @@ def test_use_is_found_and_no_use_is_not(audit):
     assert both.usage[0].fraction > 0.25
     assert never.verdict != "not forgotten"
     assert never.usage[0].fraction_low == 0
+
+
+def test_a_holdout_from_elsewhere_is_noticed(audit):
+    (passed,) = (check for check in audit.targets[0].checks if check.name == HOLDOUT_LIKE_QUERY)
+    assert passed.passed
+    elsewhere = audit_ks(
+        KEY,
+        QUERY,
+        CALIBRATION,
+        replace(LEARNER, epochs=3),
+        holdout=examples(6, 0.3, "elsewhere"),
+        simulated=[SimulatedTarget("never", (Part(CALIBRATION, 0.67),))],
+        replicates=1,
+        controls=0,
+        shadows=Shadows(mixed=19),
+        width=16,
+    ).targets[0]
+    assert elsewhere.verdict == "inconclusive"
+    assert elsewhere.because.startswith("holdout like query: query set and holdout were not dealt at random")
 
 
 def test_every_shadow_model_is_kept(audit):

@@ -11,12 +11,14 @@ from jaxaudit.metrics.checks import (
     calibration_reach,
     class_coverage,
     distances_apart,
+    holdout_like_query,
     positive_control,
     query_size,
     shadow_accuracy,
     target_accuracy,
     tied_confidences,
 )
+from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho
 
 LABELS = np.repeat([0, 1, 2, 3], [40, 20, 20, 20])  # guessing the commonest class: 40%
@@ -80,6 +82,12 @@ CASES = [
         target_accuracy(0.459, LABELS, "mine.npz"),
         (0.1016667, 0.0983333), True, "mine.npz gets 45.9% of the query set right (guessing: 40.0%)",
         "rows may not be in the order of the query set",
+    ),
+    (
+        holdout_like_query(Alike(0.0026, 0.5, 0.5, 1.0)),
+        holdout_like_query(Alike(0.5, 0.0025, 0.001, 1.0)),
+        (0.0104, 0.004), True, "(p 0.004): their inputs differ in mean or spread, and one of them is easier for models",
+        "Deal the provider's records at random, one copy of each",
     ),
 ]  # fmt: skip
 

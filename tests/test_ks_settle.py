@@ -68,6 +68,7 @@ def test_not_forgotten_and_inconclusive_give_their_reasons():
         (preflight.SHADOW_ACCURACY, {"rho", "ema"}),
         ("noise floor", {"rho"}),
         (preflight.POSITIVE_CONTROL, {"rho"}),
+        (preflight.HOLDOUT_LIKE_QUERY, {"holdout"}),
     ],
 )
 def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name, takes_away):
@@ -78,6 +79,13 @@ def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name, takes_away
         settled = settle(result(check), (USED._replace(method=method),), ())
         assert (settled.verdict == "inconclusive") == (method in takes_away)
     assert (settle(result(check), (), (ema(1.0),)).verdict == "inconclusive") == ("ema" in takes_away)
+
+
+def test_checks_that_rho_does_not_rest_on_are_added():
+    settled = settle(result(failed("noise floor")), (USED,), (), (failed(preflight.HOLDOUT_LIKE_QUERY),))
+    assert [check.name for check in settled.checks] == ["noise floor", preflight.HOLDOUT_LIKE_QUERY]
+    assert (settled.verdict, settled.because) == ("inconclusive", "holdout like query: does not hold")
+    assert settled.rho_verdict == "not forgotten"
 
 
 def test_a_warning_takes_nothing_away():

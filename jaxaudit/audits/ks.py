@@ -11,7 +11,7 @@ from jaxaudit.audits.ks_judge import Compared, judge
 from jaxaudit.audits.ks_models import Shadows, Trained, draw_roles, train_roles
 from jaxaudit.audits.ks_result import KSAudit, Truth
 from jaxaudit.audits.ks_settle import settle
-from jaxaudit.audits.ks_usage import Lessons, check_tests, emas, of_files, shadow_outputs, usages
+from jaxaudit.audits.ks_usage import Lessons, ShadowOutputs, check_tests, emas, of_files, shadow_outputs, usages
 from jaxaudit.audits.pool import Pool, SimulatedTarget, make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
@@ -22,7 +22,9 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import Signals, signals
+from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.metrics.ks import noise_floor
+from jaxaudit.metrics.scores import cut, profile
 
 NO_SHADOWS = Shadows()
 
@@ -115,6 +117,7 @@ def audit_ks(
     members = np.concatenate(roles["calibration"])[:, pool.calibration]
     lessons = Lessons(trained["calibration"].signals, calibration.labels, members) if ema else None
     evidence = shadow_outputs(trained, roles, pool)
+    dealt = () if holdout is None else (_dealt(jax.random.fold_in(key, 3), evidence, pool),)
     keys = jax.random.split(jax.random.fold_in(key, 2), len(outputs) + len(simulated))
     results = []
     for index, file in enumerate(outputs):
@@ -127,7 +130,7 @@ def audit_ks(
         held = (None, None) if holdout is None else (holdout_outputs[index], holdout.labels)
         of_use = usages(jax.random.fold_in(keys[index], 1), *of_files(evidence, file, query.labels, *held), level)
         said = signals(file.probabilities, query.labels)
-        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else ()))
+        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), dealt))
     for index, target in enumerate(simulated):
         own, one_key = trained[f"target {index}"], keys[len(outputs) + index]
         truth = _truth(roles[f"target {index}"][0][0], pool)
@@ -135,7 +138,7 @@ def audit_ks(
         result = judge(one_key, target.name, truth, compared, query.labels, standing, level)
         of_use = usages(jax.random.fold_in(one_key, 1), own.log_odds[0], evidence, level)
         said = Signals(*(each[0, : len(query)] for each in own.signals))
-        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else ()))
+        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), dealt))
     odds = {role: trained[role].log_odds for role in Shadows._fields if roles[role]}
     return KSAudit(tuple(results), noise_floor(models[0]), *models, query.labels, width, odds)
 
@@ -150,6 +153,22 @@ def _standing_checks(
         preflight.calibration_reach(trained["calibration"].query_accuracy, query.labels),
         preflight.class_coverage(query.labels, calibration.labels, query.class_names),
     )
+
+
+def _dealt(key: Key[Array, ""], evidence: ShadowOutputs, pool: Pool) -> Check:
+    """Whether query set and holdout look dealt from one pile: rho does not rest on it."""
+    both = np.r_[pool.query, pool.holdout]
+    unseen = profile(cut(evidence.mixed), evidence.mixed_members).outside
+    examples = pool.examples
+    found = alike(
+        key,
+        examples.inputs[both],
+        examples.labels[both],
+        unseen,
+        examples.record_hashes[both].view("S16"),
+        evidence.queries,
+    )
+    return preflight.holdout_like_query(found)
 
 
 def _truth(row: Bool[np.ndarray, " examples"], pool: Pool) -> Truth:

@@ -14,12 +14,22 @@ from jaxaudit.metrics.usage import Usage
 Ruling = tuple[Verdict, str]
 
 
-def settle(result: TargetResult, usage: tuple[Usage, ...], emas: tuple[EMA, ...]) -> TargetResult:
+def settle(
+    result: TargetResult, usage: tuple[Usage, ...], emas: tuple[EMA, ...], checks: tuple[Check, ...] = ()
+) -> TargetResult:
     """The result with its verdict by the holdout test, else the shadow test, else EMA, else rho, as far as made.
 
-    A failed check takes away the verdict of a test that rests on it (`rests_on`), and of no other.
+    A failed check takes away the verdict of a test that rests on it (`rests_on`), and of no other; `checks` are those
+    that rho's verdict does not rest on.
     """
-    result = replace(result, rho_verdict=result.verdict, rho_because=result.because, usage=usage, ema=emas)
+    result = replace(
+        result,
+        rho_verdict=result.verdict,
+        rho_because=result.because,
+        usage=usage,
+        ema=emas,
+        checks=(*result.checks, *checks),
+    )
     if usage:
         verdict, because = _by_usage(usage[0], result.checks)
         return replace(result, verdict=verdict, because=because, method=usage[0].method)
@@ -32,10 +42,13 @@ def settle(result: TargetResult, usage: tuple[Usage, ...], emas: tuple[EMA, ...]
 def rests_on(method: Method, check: Check) -> bool:
     """Whether a verdict by this method rests on what was checked.
 
-    All rest on outputs that have to do with the labels. The holdout test rests on nothing else: it compares records of
-    one origin, and learns from its own shadow models how much they give away. The shadow test needs a calibration set
-    from the query set's domain, too. EMA needs shadow models that fit their data besides; rho needs everything.
+    All rest on outputs that have to do with the labels. The holdout test alone rests on a holdout like the query set,
+    and on nothing else: it compares records of one origin, and learns from its own shadow models how much they give
+    away. The shadow test needs a calibration set from the query set's domain. EMA needs shadow models that fit
+    their data besides; rho needs everything but the holdout.
     """
+    if check.name == preflight.HOLDOUT_LIKE_QUERY:
+        return method == "holdout"
     if check.name == preflight.TARGET_OUTPUTS or method == "rho":
         return True
     if check.name == preflight.CALIBRATION_LIKE_QUERY:

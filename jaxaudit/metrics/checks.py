@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
+from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho
 
 MIN_ACCURACY = 0.9
@@ -19,11 +20,13 @@ MIN_REACH = 0.1
 MAX_NOISE_SHARE = 0.5
 MAX_TIED_SHARE = 0.5
 MIN_CLASS_RECORDS = 10
+DEALT_LEVEL = 0.01
 SHADOW_ACCURACY = "shadow accuracy"
 CALIBRATION_LIKE_QUERY = "calibration like query"
 CLASS_COVERAGE = "class coverage"
 POSITIVE_CONTROL = "positive control"
 TARGET_OUTPUTS = "target outputs"
+HOLDOUT_LIKE_QUERY = "holdout like query"
 
 
 class Check(NamedTuple):
@@ -183,3 +186,29 @@ def target_accuracy(accuracy: float, labels: Int[np.ndarray, " n"], name: str, m
         "target truly cannot classify this set, pass --allow-unrelated-target"
     )
     return Check(TARGET_OUTPUTS, passed, reach, minimum, True, message + ("" if passed else advice))
+
+
+def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
+    """Nothing shows that query set and holdout were not dealt from one pile.
+
+    The smallest of four p-values, times four: where chance alone dealt them, this fails at most `level` of the time.
+    """
+    said = {
+        "labels": "their classes are not equally frequent",
+        "inputs": "their inputs differ in mean or spread",
+        "difficulty": "one of them is easier for models that never saw it",
+        "copies": "records that occur more than once have all their copies in one of them",
+    }
+    smallest = min(1.0, len(said) * min(found))
+    passed = smallest > level
+    if passed:
+        message = (
+            f"query set and holdout look dealt from one pile (classes, inputs, difficulty, copies: p {smallest:.2g})"
+        )
+    else:
+        wrong = [words for name, words in said.items() if len(said) * getattr(found, name) <= level]
+        message = (
+            f"query set and holdout were not dealt at random from one pile (p {smallest:.2g}): {', and '.join(wrong)}; "
+            "what tells them apart need not be use. Deal the provider's records at random, one copy of each"
+        )
+    return Check(HOLDOUT_LIKE_QUERY, passed, smallest, level, True, message)

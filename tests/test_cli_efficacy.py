@@ -202,6 +202,20 @@ def test_records_of_one_class_keep_their_label():
     assert found["information"] == pytest.approx(informations(0)[LABELS == 1].mean(), rel=1e-4)
 
 
+def test_it_says_which_output_a_name_is_taken_for():
+    """Names that are sorted need not be in the network's order, and numbers that are not counted from 0 either."""
+    for labels, said in (
+        (np.array(["bee", "ant", "cat", "dog"])[LABELS], "ant, bee, cat, dog"),
+        (LABELS + 1, "1, 2, 3, 4"),
+    ):
+        np.savez("named.npz", x=inputs(), y=labels)
+        words = [word.replace("forget", "named") for word in USUAL]
+        caveats = jaxaudit("efficacy", *words, "--classes", "4", "--json").result["caveats"]
+        assert f"outputs of the network are taken to be, in this order from 0: {said}" in caveats
+    usual = jaxaudit("efficacy", *USUAL, "--json").result["caveats"]
+    assert not any("taken to be" in said for said in usual)
+
+
 def examples(names: tuple[str, ...], labels: list[int]) -> Examples:
     return Examples(np.zeros((len(labels), 2), np.float32), np.array(labels), names, "set")
 

@@ -31,8 +31,13 @@ def audit(*models: JudgedWeights, draws: bool = False) -> EfficacyAudit:
 def test_its_figure_has_a_row_for_each_weights_and_infinite_ones_too():
     efficacies, bounds = audit(judged("mine", [0.0, 0.0]), judged("retrained", [1.0, 4.0])).plot().axes
     assert [label.get_text() for label in efficacies.get_yticklabels()] == ["mine", "retrained"]
-    assert [line.get_xdata().tolist() for line in efficacies.lines if line.get_marker() == "o"] == [[], [0.4]]
-    assert [text.get_text() for text in bounds.get_legend().get_texts()] == ["mine", "retrained"]
+    assert [np.asarray(line.get_xdata()).tolist() for line in efficacies.lines if line.get_marker() == "o"] == [
+        [],
+        [0.4],
+    ]
+    legend = bounds.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["mine", "retrained"]
 
 
 def shown(found: EfficacyAudit, top: int = 5) -> str:
@@ -86,3 +91,23 @@ def test_what_took_the_slow_path_and_randomness_are_said():
 )
 def test_a_median_of_infinities_is_no_nan(values: list[float], expected: float):
     assert median(np.array(values)) == expected
+
+
+def test_long_names_are_broken_and_not_cut():
+    names = ["retrained-without-them.safetensors", "original-of-march.safetensors", "another.safetensors", "untrained"]
+    found = audit(*(judged(name, [1.0, 2.0]) for name in names))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(efficacy_table(found, ("a", "b", "c"), (), 5))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert "2 most exposed records, by their information" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_short_floats_are_said():
+    model = judged("mine", [1.0, 2.0])
+    short = model._replace(measured=model.measured._replace(short=True))
+    said = "the network computes in floats of 16 bits or fewer"
+    assert not any(said in each for each in caveats(audit(model), ()))
+    assert any(said in each for each in caveats(audit(short), ()))

@@ -39,6 +39,9 @@ class Scores(NamedTuple):
     attack: Float[np.ndarray, "sets seeds"]
 
 
+FORGETTING = ("efficacy", "bound", "forgotten_accuracy", "attack")
+"""Those of them that are about the forgotten records."""
+
 COMPARED = ("efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack")
 """The scores that are placed among the retrained models' (information has the ranks of efficacy, reversed)."""
 
@@ -108,6 +111,30 @@ class UnlearnAudit:
     def enough_seeds(self) -> bool:
         """Whether so many seeds can show a difference at all: the smallest possible p-value is 2 / 2^seeds."""
         return 2.0 ** (1 - self.seeds) <= self.threshold
+
+    def blind(self, forget_set: int = 0) -> tuple[str, ...]:
+        """The scores about forgotten records by which not even the original, which forgot nothing, is told apart.
+
+        Of these, that a method is not told apart from retraining says nothing.
+        """
+        places = self[ORIGINAL].places
+        return tuple(
+            name
+            for name in FORGETTING
+            if name in places and self.verdict(places[name][forget_set]) not in ("above", "below")
+        )
+
+    def conclusion(self, name: str, forget_set: int = 0) -> str:
+        """What all scores of a method say together.
+
+        `differs` from the retrained models by a score or more; `not told apart`; or `inconclusive`: too few seeds, or
+        scores by which not even the original is told apart from them.
+        """
+        verdicts = [self.verdict(where[forget_set]) for where in self[name].places.values()]
+        if any(verdict in ("above", "below") for verdict in verdicts):
+            return "differs"
+        sighted = any(self.verdict(where[forget_set]) in ("above", "below") for where in self[ORIGINAL].places.values())
+        return "not told apart" if sighted else "inconclusive"
 
     def verdict(self, where: Place) -> str:
         """`above` or `below` the retrained models, `not told apart` from them, or `too few seeds` to tell."""

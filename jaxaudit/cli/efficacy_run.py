@@ -26,6 +26,7 @@ from jaxaudit.report.provenance import describe_examples, describe_machine
 from jaxaudit.report.run_directory import write
 
 UNTRAINED = "untrained"
+NAMES_SHOWN = 10
 
 
 class Answer(NamedTuple):
@@ -102,7 +103,7 @@ def _given(options: Options) -> Any:
     examples = label_outputs(read_inputs(options["data"], options), options["classes"])
     factory, classes = make_factory(options["model"], hidden), len(examples.class_names)
     net = pure_module(factory, examples.inputs.shape[1:], classes)
-    notes: list[str] = []
+    notes = outputs_note(examples)
 
     def restore(name: str, path: Path) -> NamedWeights:
         try:
@@ -112,7 +113,7 @@ def _given(options: Options) -> Any:
         notes.extend(restored.notes)
         return NamedWeights(name, restored.params, restored.state)
 
-    judged = restore(options["params"].name, options["params"])
+    judged = restore(options["params"].resolve().name, options["params"])
     references = [
         restore(name, path)
         if path
@@ -122,6 +123,21 @@ def _given(options: Options) -> Any:
     if any(path is None for _, path in sources):
         notes.append("untrained: new initial weights of this seed, not those the model began with")
     return net, judged, references, examples, tuple(notes)
+
+
+def outputs_note(examples: Examples) -> list[str]:
+    """Which output each class is taken for, where its name does not say so.
+
+    >>> outputs_note(Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "pets"))
+    ['outputs of the network are taken to be, in this order from 0: cat, dog']
+    >>> outputs_note(Examples(np.zeros((1, 1)), np.array([1]), ("0", "1"), "numbers"))
+    []
+    """
+    names = examples.class_names
+    if names == tuple(map(str, range(len(names)))):
+        return []
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return [f"outputs of the network are taken to be, in this order from 0: {', '.join(names[:NAMES_SHOWN])}{more}"]
 
 
 def _hint(options: Options, weights: Weights, classes: int) -> str:

@@ -70,6 +70,11 @@ def caveats(audit: EfficacyAudit, notes: tuple[str, ...]) -> tuple[str, ...]:
         )
     if audit.draws:
         said.append("the network is random in training (dropout or the like); it was judged in evaluation mode")
+    if any(model.measured.short for model in audit.models):
+        said.append(
+            "the network computes in floats of 16 bits or fewer: these numbers are good to some percent only, and "
+            "small gradients may be lost"
+        )
     slow = [name for name, path in audit.judged.measured.paths.items() if path != "contracted"]
     if slow:
         some = ", ".join(slow[:3]) + (f" and {len(slow) - 3} more" if len(slow) > 3 else "")

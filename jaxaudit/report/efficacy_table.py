@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from jaxaudit.audits.efficacy import EfficacyAudit
+from jaxaudit.audits.efficacy import EfficacyAudit, JudgedWeights
 from jaxaudit.report.efficacy_json import caveats
 from jaxaudit.report.visible import visible
 
@@ -36,14 +36,15 @@ def efficacy_table(
         lower,
         Text(),
         _models(audit),
+        Text("information by layer", "italic"),
         _layers(audit),
-        *([_records(audit, class_names, top)] if top else []),
+        *(_records(audit, class_names, top) if top else ()),
         *[Padding(Text(visible(note), "dim"), (0, 0, 0, 1)) for note in (_paths(audit), *caveats(audit, notes))],
     )
 
 
 def _models(audit: EfficacyAudit) -> RenderableType:
-    table = _table(None)
+    table = _table()
     table.add_column("weights")
     for name in ("efficacy", "information", "bound", "accuracy"):
         table.add_column(name, justify="right")
@@ -58,27 +59,32 @@ def _models(audit: EfficacyAudit) -> RenderableType:
 
 
 def _layers(audit: EfficacyAudit) -> RenderableType:
-    table = _table("information by layer")
+    table = _table()
     table.add_column("layer")
     for model in audit.models:
-        table.add_column(Text(visible(model.name)), justify="right")
+        table.add_column(_name(model), justify="right", overflow="fold")
     for name in audit.judged.measured.layers:
         layers = [model.measured.layers[name] for model in audit.models]
         table.add_row(Text(visible(name)), *(_number(layer.information) for layer in layers))
     return table
 
 
-def _records(audit: EfficacyAudit, class_names: tuple[str, ...], top: int) -> RenderableType:
+def _records(audit: EfficacyAudit, class_names: tuple[str, ...], top: int) -> tuple[RenderableType, ...]:
     shown = np.argsort(audit.judged.measured.per_example, kind="stable")[:top].tolist()
-    table = _table(f"{len(shown)} most exposed records, by their information")
+    table = _table()
     table.add_column("record", justify="right")
     table.add_column("class")
     for model in audit.models:
-        table.add_column(Text(visible(model.name)), justify="right")
+        table.add_column(_name(model), justify="right", overflow="fold")
     for place in shown:
         values = [float(model.measured.per_example[place]) for model in audit.models]
         table.add_row(f"{place}", Text(visible(class_names[audit.labels[place]])), *map(_number, values))
-    return table
+    title = f"{len(shown)} most exposed records" if len(shown) > 1 else "the most exposed record"
+    return Text(f"{title}, by {'their' if len(shown) > 1 else 'its'} information", "italic"), table
+
+
+def _name(model: JudgedWeights) -> Text:
+    return Text(visible(model.name), overflow="fold")
 
 
 def _paths(audit: EfficacyAudit) -> str:
@@ -86,8 +92,8 @@ def _paths(audit: EfficacyAudit) -> str:
     return f"{paths.count('contracted')} of {len(paths)} parameters contracted, without a gradient an example"
 
 
-def _table(title: str | None) -> Table:
-    return Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+def _table() -> Table:
+    return Table(box=SIMPLE, pad_edge=False)
 
 
 def _number(value: float) -> str:

@@ -59,6 +59,12 @@ def caveats(audit: UnlearnAudit, notes: tuple[str, ...]) -> tuple[str, ...]:
             f"{audit.seeds} seeds can show no difference from retraining: the smallest p-value there is, "
             f"{2.0 ** (1 - audit.seeds):.2g}, is above {audit.threshold:.2g}; it takes at least {least} seeds"
         )
+    blind = [name.replace("_", " ") for name in audit.blind()]
+    if blind and audit.enough_seeds:
+        said.append(
+            f"by {' and '.join(filter(None, (', '.join(blind[:-1]), blind[-1])))} not even the original, which forgot "
+            "nothing, is told apart from retraining: that a method is not, says nothing of it"
+        )
     if audit.nonmembers:
         said.append(
             f"attack: the mean probability of membership that a learned attack gives the forgotten records; one who "

@@ -22,6 +22,8 @@ TITLES = {
     "attack": "\nattack",
 }
 ALIKE = "~"
+WIDEST_RANGE = 11
+"""Characters: wider ones are broken, so that six columns fit a terminal."""
 STYLE = {"above": "red", "below": "red"}
 
 
@@ -34,14 +36,17 @@ def unlearn_table(audit: UnlearnAudit, forgotten: str, notes: tuple[str, ...]) -
         notes: further sentences.
     """
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("models", no_wrap=True)
+    table.add_column("models")
     for name in COMPARED:
         table.add_column(TITLES[name], justify="right", no_wrap=True)
     for method in audit.methods:
-        table.add_row(Text(visible(method.name)), *(_cell(audit, method, name) for name in COMPARED))
+        cells = [_cell(audit, method, name) for name in COMPARED]
+        table.add_row(Text(visible(method.name)), *(median for median, _, _ in cells))
+        table.add_row("", *(between for _, between, _ in cells))
+        table.add_row("", *(mark for _, _, mark in cells))
     below = [
         f"each number: the median of {audit.seeds} seeds, below it the smallest and largest, below that how it lies to "
-        f"the retrained models: above, below, or {ALIKE} where it is not told apart ({audit.level:.0%}, over all six)",
+        f"the retrained models: above, below, or {ALIKE} where it is not told apart ({audit.level:.0%}, over all)",
         "efficacy = 1 / information, never above its bound; the smaller, the less is exposed",
         *caveats(audit, notes),
     ]
@@ -54,9 +59,9 @@ def unlearn_table(audit: UnlearnAudit, forgotten: str, notes: tuple[str, ...]) -
     )
 
 
-def _summary(audit: UnlearnAudit) -> list[Text]:
+def _summary(audit: UnlearnAudit) -> list[RenderableType]:
     """What each method's scores say, in a sentence each."""
-    lines = []
+    lines: list[RenderableType] = []
     for method in audit.methods:
         if method.name in ("untrained", "original", "retraining"):
             continue
@@ -64,23 +69,28 @@ def _summary(audit: UnlearnAudit) -> list[Text]:
         apart = [f"{name.replace('_', ' ')} {verdict}" for name, verdict in said.items() if verdict in STYLE]
         if apart:
             line = f"differs from retraining: {', '.join(apart)}"
+        elif not audit.enough_seeds:
+            line = "inconclusive: too few seeds"
+        elif audit.conclusion(method.name) == "inconclusive":
+            line = "inconclusive: not even the original, which forgot nothing, is told apart from retraining"
         else:
-            line = "is not told apart from retraining" if audit.enough_seeds else "inconclusive: too few seeds"
-        lines.append(Text(visible(f"  {method.name} {line}"), STYLE["above"] if apart else ""))
+            line = "is not told apart from retraining"
+        said = Text(visible(f"{method.name} {line}"), STYLE["above"] if apart else "")
+        lines.append(Padding(said, (0, 0, 0, 2)))
     return lines
 
 
-def _cell(audit: UnlearnAudit, method: MethodResult, name: str) -> Text:
+def _cell(audit: UnlearnAudit, method: MethodResult, name: str) -> tuple[Text, Text, Text]:
+    """The median, the range, and where it lies."""
     values: np.ndarray = getattr(method.scores, name)[0]
     if np.isnan(values).any():
-        return Text("-\n\n")
-    shown = f"{_number(median(values), name)}\n{_number(values.min(), name)}-{_number(values.max(), name)}\n"
+        return Text("-"), Text(), Text()
+    low, high = _number(values.min(), name), _number(values.max(), name)
+    between = f"{low}-{high}" if len(low) + len(high) < WIDEST_RANGE else f"{low} -\n{high}"
     place = method.places.get(name)
-    if place is None:
-        return Text(shown)
-    verdict = audit.verdict(place[0])
-    mark = verdict if verdict in STYLE else "?" if verdict == "too few seeds" else ALIKE
-    return Text.assemble(shown, (mark, STYLE.get(verdict, "")))
+    verdict = "" if place is None else audit.verdict(place[0])
+    mark = verdict if verdict in (*STYLE, "") else "?" if verdict == "too few seeds" else ALIKE
+    return Text(_number(median(values), name)), Text(between), Text(mark, STYLE.get(verdict, ""))
 
 
 def _number(value: float, name: str) -> str:

@@ -77,7 +77,10 @@ def _verdict(result: Mapping[str, Any], method: Mapping[str, Any]) -> str:
     verdicts = [place["verdict"] for place in method["places"].values()]
     if any(verdict in ("above", "below") for verdict in verdicts):
         return "differs"
-    return "not told apart" if verdicts and result["protocol"]["enough_seeds"] else "inconclusive"
+    # Where not even the original differs, that a method does not says nothing.
+    original = next((each["places"] for each in result["methods"] if each["name"] == "original"), {})
+    blind = bool(original) and all(place["verdict"] not in ("above", "below") for place in original.values())
+    return "not told apart" if verdicts and result["protocol"]["enough_seeds"] and not blind else "inconclusive"
 
 
 def _answer(result: Mapping[str, Any], method: Mapping[str, Any]) -> Answer:
@@ -90,13 +93,20 @@ def _answer(result: Mapping[str, Any], method: Mapping[str, Any]) -> Answer:
     words = {
         "differs": f"It differs from retraining: {'; '.join(apart)}.",
         "not told apart": "It is not told apart from retraining by any of these scores.",
-        "inconclusive": "Too few seeds to tell it from retraining.",
+        "inconclusive": "Not even the original, which forgot nothing, is told apart from retraining."
+        if result["protocol"]["enough_seeds"]
+        else "Too few seeds to tell it from retraining.",
     }
     level = result["protocol"]["level"]
     confidence = {
         "differs": Confidence("strong", f"Ranks among retrained models, at {100 * level:g}% over all scores together."),
         "not told apart": Confidence("fair", "Not told apart is no proof of forgetting: another score may tell."),
-        "inconclusive": Confidence("none", f"{result['protocol']['seeds']} seeds cannot show a difference (--seeds)."),
+        "inconclusive": Confidence(
+            "none",
+            "These scores cannot show forgetting here."
+            if result["protocol"]["enough_seeds"]
+            else f"{result['protocol']['seeds']} seeds cannot show a difference (--seeds).",
+        ),
     }
     spread = method["scores"]["efficacy"]
     between = "" if spread is None else f"{precise(spread['low'])} to {precise(spread['high'])} (all seeds)"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
-from jaxaudit.plots import attack, ks, pdtp, style, unlearn
+from jaxaudit.plots import attack, ks, pdtp, style, unlearn, usage
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.html.build import MOST_RUNS
 
@@ -77,6 +77,25 @@ def test_rows_that_are_none_and_infinite_values_are_drawn():
     figure, other = settled(draw)
     assert b"a $x$ name" in as_svg(figure)
     assert b"infinite" in as_svg(other)
+
+
+def test_infinite_values_say_so_wherever_they_are_drawn():
+    def draw():
+        figure, axes = style.canvas()
+        pdtp.draw_reduction(axes, np.array([np.inf, 1.4, 0.6]))
+        assert all(not line.get_clip_on() for line in axes.lines if line.get_marker() == "D")
+        return figure
+
+    assert b"infinite" in as_svg(settled(draw))
+
+
+def test_used_shares_are_drawn_where_they_are():
+    _, axes = style.canvas()
+    usage.draw_shares(axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan)])
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
+    assert drawn[:3] == [[0.3, 0.5], [0.4], [0.1]]
+    assert drawn[3] == [0.0, 1.0]
+    assert np.isnan(drawn[4:]).all()
 
 
 def test_exports():

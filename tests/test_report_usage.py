@@ -91,6 +91,15 @@ def test_what_the_verdict_rests_on_is_drawn():
     assert "outputs.csv (shadow): none, from 0.3 to 0.55, least none" in page.text
 
 
+def test_the_page_says_what_was_asked():
+    made = run(method="holdout", usage=[usage("holdout", "not forgotten")])
+    data = made.result["provenance"]["data"]
+    data["holdout"] = {**data["query"], "name": "kept.npz", "records": 77}
+    assert "The holdout is kept.npz (77 records), which nobody was given." in Parsed(report_html([made])).text
+    shadow = run(method="shadow", usage=[usage("shadow", "not forgotten")])
+    assert "Among models that used none, half and all" in Parsed(report_html([shadow])).text
+
+
 def test_ema():
     text = Parsed(report_html([run(method="ema", ema=EMA)])).text
     assert "share of query records that look used (EMA) 3.1%" in text

@@ -112,9 +112,10 @@ def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
             color=VERMILION if above else BLUE,
             markersize=6,
             zorder=5,
+            clip_on=False,
         )
         if math.isinf(risk.pdtp):
-            say(axes, "infinite", (most * 0.97, place), ha="right", va="center", color=VERMILION)
+            say(axes, "infinite", (most * 0.96, place), ha="right", va="center", color=VERMILION)
     axes.axvline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1], label="DTP-1")
     dress(axes, "PDTP (nats)")
     name_rows(axes, [risk.name for risk in risks])
@@ -131,7 +132,9 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -
     axes.plot(steps, heights, color=BLUE, linewidth=1.6)
     above = largest > DTP_1
     axes.plot(steps[~above], heights[~above], "o", color=BLUE, markersize=4.5)
-    axes.plot(steps[above], heights[above], "D", color=VERMILION, markersize=5.5)
+    axes.plot(steps[above], heights[above], "D", color=VERMILION, markersize=5.5, clip_on=False, zorder=5)
+    for step in steps[np.isinf(largest)].tolist():
+        say(axes, "infinite", (step + 0.04 * len(largest), most), ha="left", va="center", color=VERMILION)
     axes.axhline(DTP_1, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
     dress(axes, "records removed", "largest PDTP (nats)")
     axes.set_ylim(0, most)

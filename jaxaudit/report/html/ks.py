@@ -34,8 +34,11 @@ def ks_part(run: Run) -> Part:
         run.kind,
         f"Has the {'model' if not several else 'target'} forgotten the query set?",
         f"The query set is {query} ({data['query']['records']:,} records). Models were trained here on it, and others "
-        f"on {calibration} ({data['calibration']['records']:,} records), which has no part in it. Which of the two "
-        "does the target resemble in its confidences on the query set?",
+        f"on {calibration} ({data['calibration']['records']:,} records), which has no part in it. "
+        + (
+            _asked(targets, data.get("holdout"))
+            or "Which of the two does the target resemble in its confidences on the query set?"
+        ),
         tuple(_answer(target, run.result["provenance"]) for target in targets),
         _checks(targets),
         (
@@ -49,6 +52,19 @@ def ks_part(run: Run) -> Part:
         repeat(run.result["provenance"]),
         TERMS + (("used fraction", "detectable fraction", "EMA") if used else ()),
     )
+
+
+def _asked(targets: Sequence[Mapping[str, Any]], holdout: Mapping[str, Any] | None) -> str:
+    """What the tests of use ask, where one decides."""
+    methods = {target.get("method", "rho") for target in targets}
+    if "holdout" in methods and holdout is not None:
+        return (
+            f"The holdout is {visible(holdout['name'])} ({holdout['records']:,} records), which nobody was given. Do "
+            "the target's outputs tell the query set from it, as those of models do that used the query set?"
+        )
+    if "shadow" in methods:
+        return "Among models that used none, half and all of the query set, which are the target's outputs like?"
+    return ""
 
 
 def _notes(targets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def distribution_picture(run: Run) -> Picture:
         "How many records have which PDTP",
         "; ".join(f"{name} nats: {count:,}" for name, count in zip(plot.NAMES, counts.tolist(), strict=True) if count),
         "Bars count records, on a logarithmic axis, so that single ones show. Right of the line DTP-1 is broken. "
-        + ("Black lines count the same records by what another seed alone moves." if seeded else "")
+        + ("Lines across count the same records by what another seed alone moves." if seeded else "")
         + part,
         draw,
         Cells(

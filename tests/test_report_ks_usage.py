@@ -53,6 +53,14 @@ def test_what_rho_alone_rests_on_is_called_so():
     assert "for rho alone, failed positive control: a control has rho 1.20" in table(target("a.csv", USED))
 
 
+def test_what_rho_alone_rests_on_is_said_once():
+    first, second = target("a.csv", USED), target("b.csv", USED)
+    second = replace(second, checks=(CONTROL._replace(message="a control has rho 1.21"),))
+    shown = table(first, second)
+    assert "for rho alone, failed positive control: a control has rho 1.20" in shown
+    assert "rho 1.21" not in shown
+
+
 def test_further_tests_stand_below():
     shown = table(target("a.csv", USED, NOTHING, emas=(FLAGGED,)))
     lines = [line.split() for line in shown.splitlines() if line.startswith(" ")]

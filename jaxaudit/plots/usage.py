@@ -30,7 +30,7 @@ def draw_shares(axes: Axes, rows: Sequence[Row]) -> None:
         axes.plot([row.low, row.high], [place, place], **bar)
         axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label="looks used" if not place else None)
         tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8, "linestyle": "none"}
-        axes.plot([row.least], [place], "|", label="least that would have shown" if not place else None, **tick)
+        axes.plot([row.least], [place], "|", label="least seen" if not place else None, **tick)
     dress(axes, "share of the query set")
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(-0.02, 1.02)

@@ -92,11 +92,16 @@ def _reasons(audit: KSAudit) -> list[RenderableType]:
 
 
 def _checks(audit: KSAudit) -> list[RenderableType]:
-    """Every check once, those that failed in full, unless they are a verdict's reason already."""
+    """Every check once, those that failed in full, unless they are a verdict's reason already.
+
+    Of one that failed for rho alone the first outcome stands for all.
+    """
     held_by: dict[Check, list[TargetResult]] = {}
+    aside: dict[str, Check] = {}
     for target in audit.targets:
         for check in target.checks:
-            held_by.setdefault(check, []).append(target)
+            alone = check.decisive and not check.passed and not rests_on(target.method, check)
+            held_by.setdefault(aside.setdefault(check.name, check) if alone else check, []).append(target)
     reasons = {target.because for target in audit.targets}
     lines: list[RenderableType] = []
     for check, targets in held_by.items():

@@ -139,7 +139,7 @@ class Recording:
     def init(self, key: Key[Array, ""]) -> TrainState:
         params, module, optimizer = self.learner.init(key)
         sums = jax.tree.map(lambda leaf: jnp.zeros((self.sets, *leaf.shape), leaf.dtype), params)
-        return TrainState(params, Running(module, sums, jnp.zeros(self.sets)), optimizer)
+        return TrainState(params, Running(module, sums, jnp.zeros(self.sets, jnp.float32)), optimizer)
 
     def gradient(
         self,

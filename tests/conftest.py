@@ -1,5 +1,6 @@
 """What holds for all tests: a cache of their own, never the user's."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from jax.experimental.compilation_cache import compilation_cache
 # On a busy machine a draw or a compilation takes long without being wrong; and whether a change lands is not luck.
 settings.register_profile("jaxaudit", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.load_profile("jaxaudit")
+
+# What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.bridge import RUN_ONCE, PureModule
+from jaxaudit.models.bridge import PureModule
 from jaxaudit.models.linen import PARAMS, LinenState
 
 SHOWN = 3
@@ -22,7 +22,7 @@ class Restored(NamedTuple):
 
     Attributes:
         params: as `PureModule.init` makes them.
-        state: the same; its random layers as `init` left them.
+        state: the same; keys and counters of its random layers are zeros: evaluation draws nothing.
         notes: what a reader of the result should know of the weights.
     """
 
@@ -81,12 +81,10 @@ def fit_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str,
     if faults:
         raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.")
     cast = {name: _cast(found[name], leaf, name, source) for name, leaf in both.items()}
-    # Random layers keep what they were initialised with; everything else comes from the weights.
-    own_params, own_state = jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(0))
     converted = sorted({str(found[name].dtype) for name in both if found[name].dtype != both[name].dtype})
     kinds = sorted({str(leaf.dtype) for leaf in both.values()})
     notes = (f"{source}: converted from {', '.join(converted)} to {', '.join(kinds)}",) if converted else ()
-    return Restored(_filled(own_params, cast), _filled(own_state, cast), notes)
+    return Restored(_filled(params, cast), _filled(state, cast), notes)
 
 
 def _is_variable(node: Any) -> bool:
@@ -181,11 +179,18 @@ def _cast(values: np.ndarray, leaf: Any, name: str, source: str) -> np.ndarray:
     return cast
 
 
+def _zeros(leaf: Any) -> Any:
+    """For the key or counter of a random layer, which evaluation does not use."""
+    of = leaf.get_value() if _is_variable(leaf) else leaf
+    if not jnp.issubdtype(of.dtype, jax.dtypes.prng_key):
+        return jnp.zeros(of.shape, of.dtype)
+    words = jax.eval_shape(jax.random.key_data, of)
+    return jax.random.wrap_key_data(jnp.zeros(words.shape, words.dtype))
+
+
 def _filled(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     def fill(path: Any, leaf: Any) -> Any:
-        if _is_random(leaf):
-            return leaf
-        values = jnp.asarray(arrays[_name(path)])
+        values = _zeros(leaf) if _is_random(leaf) else jnp.asarray(arrays[_name(path)])
         return leaf.replace(values) if _is_variable(leaf) else values
 
     return jax.tree_util.tree_map_with_path(fill, tree, is_leaf=_is_variable)

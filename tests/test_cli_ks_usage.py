@@ -99,7 +99,7 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
         (("--holdout", "nowhere.npz"), "`nowhere.npz` is no file or folder here"),
         (
             ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "short.npy"),
-            "short.npy: has 5 rows",
+            "short.npy: has 5 rows but the holdout 300 records; give one row for each, in the order of the holdout.",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """From the words on the command line to data, preprocessed and matched."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.repeat import Options
 from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
@@ -91,6 +93,27 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     if count:
         say(f"{count} query records are also in the calibration set; they were dropped from it")
     return drop_overlap(query, aligned)
+
+
+def reader(options: Options, size: tuple[int, int] | None) -> Callable[[str], Examples]:
+    """What reads a set by its name, as these options say."""
+
+    def read(name: str) -> Examples:
+        return read_examples(name, options["data_dir"], size, options["gray"], options["field_strength"])
+
+    return read
+
+
+def read_sets(options: Options, read: Callable[[str], Examples]) -> tuple[Examples, Examples]:
+    """The query set, and the calibration set matched to it."""
+    query = read(options["query"])
+    calibration = match(
+        query,
+        read(options["calibration"]),
+        drop_shared=options["drop_overlap"],
+        drop_classes=options["drop_unshared"],
+    )
+    return query, calibration
 
 
 def match_holdout(query: Examples, calibration: Examples, holdout: Examples) -> Examples:

@@ -14,12 +14,12 @@ from jaxaudit.audits.ks_result import KSAudit
 from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.inputs import (
     default_targets,
-    match,
     match_holdout,
     name_apart,
     parse_image_size,
     parse_target_data,
-    read_examples,
+    read_sets,
+    reader,
     simulate,
 )
 from jaxaudit.cli.ks_method import asked_of, named, settle_method
@@ -59,20 +59,11 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
     check_shares(options)
     settle_method(options)
     target_data = [parse_target_data(text) for text in options["target_data"]]
-
-    def read(name: str) -> Examples:
-        return read_examples(name, options["data_dir"], size, options["gray"], options["field_strength"])
-
-    query = read(options["query"])
-    calibration = match(
-        query,
-        read(options["calibration"]),
-        drop_shared=options["drop_overlap"],
-        drop_classes=options["drop_unshared"],
-    )
+    read = reader(options, size)
+    query, calibration = read_sets(options, read)
     holdout = match_holdout(query, calibration, read(options["holdout"])) if options["holdout"] else None
-    outputs = _outputs(options, "target", query)
-    on_holdout = [] if holdout is None else _outputs(options, "holdout_target", holdout)
+    outputs = _outputs(options, "target", query, "query set")
+    on_holdout = [] if holdout is None else _outputs(options, "holdout_target", holdout, "holdout")
     simulated = _simulated(options, target_data, query, calibration, read)
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
     most = len(query) + len(calibration) + sum(len(part.examples) for target in simulated for part in target.parts)
@@ -151,10 +142,10 @@ def with_defaults(options: Options) -> Options:
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
 
 
-def _outputs(options: Options, option: str, examples: Examples) -> list[Outputs]:
-    """The files that this option names, as outputs on these records."""
-    paths = options[option]
-    files = [load_outputs(path, examples.class_names, len(examples), options["target_kind"]) for path in paths]
+def _outputs(options: Options, option: str, examples: Examples, of: str) -> list[Outputs]:
+    """The files that this option names, as outputs on these records; messages call them `of`."""
+    paths, kind = options[option], options["target_kind"]
+    files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
     return name_apart(files, paths)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import jax
 
 from jaxaudit.audits.power import Power, audit_power
-from jaxaudit.cli.inputs import match, parse_image_size, read_examples
+from jaxaudit.cli.inputs import parse_image_size, read_sets, reader
 from jaxaudit.cli.ks_run import make_learner, with_defaults
 from jaxaudit.cli.progress import progress_on_stderr
 from jaxaudit.cli.recipe import make_optimizer, parse_hidden, source_hash
 from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
-from jaxaudit.data import Examples, is_image
+from jaxaudit.data import is_image
 from jaxaudit.errors import InputError
 from jaxaudit.report.identity import run_identity
 from jaxaudit.report.power_json import power_json
@@ -30,17 +30,7 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], Power]:
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
     if not 0 < options["fraction"] <= 1:
         raise InputError(f"--fraction must be above 0 and at most 1, such as 0.1, got {options['fraction']:g}.")
-
-    def read(name: str) -> Examples:
-        return read_examples(name, options["data_dir"], size, options["gray"], options["field_strength"])
-
-    query = read(options["query"])
-    calibration = match(
-        query,
-        read(options["calibration"]),
-        drop_shared=options["drop_overlap"],
-        drop_classes=options["drop_unshared"],
-    )
+    query, calibration = read_sets(options, reader(options, size))
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
     learner = make_learner(options, hidden, optimizer, query, len(query) + len(calibration))
     work = {**plain(options), "query": query.inputs.shape, "calibration": len(calibration), "command": "power"}

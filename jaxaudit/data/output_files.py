@@ -31,7 +31,7 @@ class RawOutputs(NamedTuple):
     dtype: str
 
 
-def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str] | None) -> RawOutputs:
+def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
     """The numbers in a .npz, .npy, .csv or .parquet file; in tables, the class columns in the order of `class_names`.
 
     Raises:
@@ -46,22 +46,21 @@ def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str]
         archive = NpzArrays(path)
         return _from_array(archive.read(_choose_array(archive.names, path)), path.name)
     if suffix == ".csv":
-        return _from_csv(path, rows, classes, class_names)
+        return _from_csv(path, rows, classes, class_names, of)
     if suffix == ".parquet":
-        return _from_parquet(path, rows, classes, class_names)
+        return _from_parquet(path, rows, classes, class_names, of)
     raise InputError(f"{path}: outputs are read from {', '.join(SUFFIXES)}; save them as one of these.")
 
 
-def check_rows(found: int, rows: int, source: str) -> None:
-    """Nothing when the file has as many rows as the query set.
+def check_rows(found: int, rows: int, source: str, of: str) -> None:
+    """Nothing when the file has as many rows as the set it is of.
 
     Raises:
         InputError: otherwise, with both numbers.
     """
     if found != rows:
         raise InputError(
-            f"{source}: has {found} rows but the query set {rows} records; give one row for each, in the order of the "
-            "query set."
+            f"{source}: has {found} rows but the {of} {rows} records; give one row for each, in the order of the {of}."
         )
 
 
@@ -87,7 +86,7 @@ def _from_array(array: np.ndarray, source: str) -> RawOutputs:
     return RawOutputs((array[:, None] if array.ndim == 1 else array).astype(np.float64), array.dtype.name)
 
 
-def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | None) -> RawOutputs:
+def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.tables import read_table
 
@@ -95,7 +94,7 @@ def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | 
     first = [column[0].as_py().strip() for column in table.columns]
     if _is_header(first, table.rows == rows + 1, classes, class_names):
         table = table.with_header()
-    check_rows(table.rows, rows, path.name)
+    check_rows(table.rows, rows, path.name, of)
     if len(table.columns) == 1 and not _are_numbers([str(table.columns[0][-1])]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
     columns: dict[int, np.ndarray] = {}
@@ -110,7 +109,7 @@ def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | 
     return RawOutputs(np.stack([numbers(column) for column in chosen], axis=1), "text")
 
 
-def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str] | None) -> RawOutputs:
+def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -119,7 +118,7 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
         if not file.metadata.num_columns:
             raise InputError(f"{path}: has no columns; did the model write its outputs?")
         # Before anything is unpacked.
-        check_rows(file.metadata.num_rows, rows, path.name)
+        check_rows(file.metadata.num_rows, rows, path.name, of)
         groups = range(file.metadata.num_row_groups)
         size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
         if size > MAX_BYTES:

@@ -45,7 +45,9 @@ class Outputs:
         self.probabilities.flags.writeable = False
 
 
-def load_outputs(path: str | Path, classes: int | Sequence[str], rows: int, kind: Kind = "auto") -> Outputs:
+def load_outputs(
+    path: str | Path, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, of: str = "query set"
+) -> Outputs:
     """The outputs in a .npz, .npy, .csv or .parquet file, as probabilities.
 
     | file | holds |
@@ -64,8 +66,9 @@ def load_outputs(path: str | Path, classes: int | Sequence[str], rows: int, kind
 
     Args:
         classes: how many, or their names in label order.
-        rows: how many records the query set has.
+        rows: how many records the set has that they are of.
         kind: what the file holds, where it should not be guessed.
+        of: what messages call that set.
 
     Raises:
         InputError: when the file cannot be read; has another number of rows or classes; holds NaN, infinity, text
@@ -74,8 +77,8 @@ def load_outputs(path: str | Path, classes: int | Sequence[str], rows: int, kind
     path = Path(path).expanduser()
     class_names = None if isinstance(classes, int) else [str(name) for name in classes]
     count = classes if isinstance(classes, int) else len(classes)
-    values, dtype = read_outputs(path, rows, count, class_names)
-    _check_shape(values, rows, count, path.name)
+    values, dtype = read_outputs(path, rows, count, class_names, of)
+    _check_shape(values, rows, count, path.name, of)
     broken = np.logical_not(np.isfinite(values).all(axis=1))
     if broken.any():
         raise InputError(
@@ -140,19 +143,18 @@ def _first(rows: np.ndarray) -> int:
     return int(np.flatnonzero(rows)[0]) + 1
 
 
-def _check_shape(values: np.ndarray, rows: int, classes: int, source: str) -> None:
+def _check_shape(values: np.ndarray, rows: int, classes: int, source: str, of: str) -> None:
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
     if values.shape == (classes, rows) and classes != rows:
         raise InputError(f"{source}: has shape {values.shape}, one row a class; transpose it to {rows} rows.")
-    check_rows(len(values), rows, source)
+    check_rows(len(values), rows, source, of)
     columns = values.shape[1]
     if columns == 1 and classes > 2 and (values == np.rint(values)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
     if columns != classes and not (columns == 1 and classes == 2):
         raise InputError(
-            f"{source}: has {columns} columns but the query set {classes} classes; give one column a class, in label "
-            "order."
+            f"{source}: has {columns} columns but the {of} {classes} classes; give one column a class, in label order."
         )
 
 

@@ -29,9 +29,11 @@ def log_probs_many(
     parts = []
     for start in range(0, len(inputs), size):
         batch = jnp.asarray(inputs[start : start + size])
-        # The last batch is filled up, so that there is one compilation and not two.
-        filled = jnp.concatenate([batch, jnp.repeat(batch[-1:], size - len(batch), axis=0)])
-        parts.append(np.asarray(_log_probs(learner, params, filled))[:, : len(batch)])
+        count = len(batch)
+        if count < size:
+            # The last batch is filled up, so that there is one compilation and not two.
+            batch = jnp.concatenate([batch, jnp.repeat(batch[-1:], size - count, axis=0)])
+        parts.append(np.asarray(_log_probs(learner, params, batch))[:, :count])
     return np.concatenate(parts, axis=1)
 
 

@@ -16,8 +16,6 @@ from cli_runs import content, jaxaudit, process, records, write_sets
 from jaxaudit.data.weights import read_weights
 from jaxaudit.report.unlearn_json import unlearn_schema
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
 SMALL = (*DATA, "--hidden", "8", "--epochs", "4", "--batch-size", "10", "--seeds", "3", "--width", "3")
 QUICK = (*SMALL, "--nonmembers", "0")
@@ -202,6 +200,7 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
             "narrow.npz has records of shape (3,), but those trained on are of (12,); give",
         ),
         (("--test-data", "strange.npz"), "strange.npz has records of class '7', which query.npz does not have; name"),
+        (("--data", "torn"), "x_test.npy: is cut short"),
         (("--learning-rate", "0"), "--learning-rate must be above 0, got 0."),
         (("--hidden", "x"), "--hidden x must be whole numbers"),
         (("--model", "liu-cnn"), "LiuCNN could not build a network"),
@@ -215,6 +214,12 @@ def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str
     np.savez("same.npz", x=inputs[first], y=labels[first])
     np.savez("narrow.npz", x=inputs[:, :3], y=labels)
     np.savez("strange.npz", x=inputs + 1, y=np.where(labels == 2, 7, labels))
+    Path("torn").mkdir()
+    for split in ("train", "test"):
+        np.save(f"torn/x_{split}.npy", inputs)
+        np.save(f"torn/y_{split}.npy", labels)
+    whole = Path("torn/x_test.npy").read_bytes()
+    Path("torn/x_test.npy").write_bytes(whole[: len(whole) // 2])
     before = content(folder)
     done = jaxaudit("unlearn", *QUICK, *words, "--out", "run")
     assert (done.code, done.out) == (2, ""), done

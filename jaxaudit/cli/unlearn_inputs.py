@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from jaxaudit.audits.unlearn_result import AMNESIAC, RETRAINING
 from jaxaudit.cli.network_inputs import read_inputs
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, MissingSplit
 from jaxaudit.unlearning import Unlearn, becker_code, forget_by_noise, golatkar, paper
 
 FISHER = "fisher"
@@ -143,10 +144,8 @@ def _test_records(whole: Examples, rest: np.ndarray, options: dict[str, Any]) ->
     if options["test_data"] is not None:
         return _aligned(whole, read_inputs(options["test_data"], options))
     if "@" not in options["data"]:
-        try:
+        with suppress(MissingSplit):
             return _aligned(whole, read_inputs(f"{options['data']}{TEST}", options))
-        except InputError:
-            pass  # it has no such split
     if not len(rest):
         raise InputError(
             f"{whole.name} has no split test and all of it is trained on; name test records by --test-data, or train "

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, MissingSplit
 
 INPUT_NAMES = {"x", "images", "image", "inputs", "input", "data", "features"}
 LABEL_NAMES = {"y", "labels", "label", "targets", "target"}
@@ -74,7 +74,8 @@ def choose_splits(available: Iterable[str | None], split: str | None, source: st
     Records without a split are the split train too.
 
     Raises:
-        InputError: when the wanted split is not there, or none is wanted and the choice is open.
+        MissingSplit: when the wanted split is not there.
+        InputError: when none is wanted and the choice is open.
     """
     available = list(available)
     if split == "all":
@@ -86,7 +87,7 @@ def choose_splits(available: Iterable[str | None], split: str | None, source: st
         return [None]
     named = ", ".join(str(name) for name in available if name is not None)
     if wanted is not None:
-        raise InputError(f"{source}: has no split {split!r}; it has {named or 'only one set of records'}.")
+        raise MissingSplit(f"{source}: has no split {split!r}; it has {named or 'only one set of records'}.")
     if "train" in available:
         return ["train"]
     if len(available) == 1:

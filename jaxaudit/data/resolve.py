@@ -125,7 +125,7 @@ def _from_disk(
         # Originals that only TFDS can read, where it looks for them.
         if in_data_folder and has_originals(set_name.base, path):
             return None
-        raise InputError(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
+        raise type(error)(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
 
 
 def _expanded(source: str) -> Path:

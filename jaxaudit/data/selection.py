@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, MissingSplit
 
 _BOUND = r"\s*(-?\d+%?)?\s*"
 _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
@@ -117,7 +117,8 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
         available: the splits of the set `name`, in their order.
 
     Raises:
-        InputError: no such split, or none is named and it is open which is meant.
+        MissingSplit: no such split.
+        InputError: none is named and it is open which is meant.
 
     >>> choose_parts(None, ("test", "train"), "mnist")
     (Part(split='train', start=None, stop=None),)
@@ -133,5 +134,5 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
     parts = parse_split(split)
     for part in parts:
         if part.split not in available:
-            raise InputError(f"{name} has no split `{part.split}`; it has: {', '.join(available)}.")
+            raise MissingSplit(f"{name} has no split `{part.split}`; it has: {', '.join(available)}.")
     return parts

@@ -1,5 +1,6 @@
 """What holds for all tests: a cache of their own, never the user's."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,20 +27,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs that compile the same programs compile them once; for this module, its processes included."""
-    before = {name: getattr(jax.config, name) for name in COMPILE_CACHE}
-    folder = tmp_path_factory.getbasetemp() / "compiled"
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What compiles the same program compiles it once: most of the time of these tests is compilation."""
+    folder = tmp_path_factory.getbasetemp()
+    # The processes that share the tests share what they compiled.
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled"
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**COMPILE_CACHE, "jax_compilation_cache_dir": str(folder)}.items():
             jax.config.update(name, value)
             patch.setenv(name.upper(), str(value))
         compilation_cache.reset_cache()
         yield
-        for name, value in before.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
 
 
 @pytest.fixture

@@ -24,8 +24,6 @@ from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accu
 from jaxaudit.report.attack_json import attack_json, attack_schema
 from jaxaudit.report.attack_table import attack_table
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 PEOPLE = ("--csv", "people.csv", "--label", "income")
 SMALL = ("--iterations", "2", "--targets", "5", "--shadows", "2", "--untargeted-shadows", "2", "--measured", "1")
 NETWORK = (*PEOPLE, *SMALL, "--epochs", "3", "--batch-size", "10", "--width", "4", "--attacks", "distance")

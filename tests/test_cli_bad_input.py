@@ -215,7 +215,7 @@ def test_overlap_is_refused_with_counts(sets: Path):
     refused((*QUICK, "--calibration", "query.npz", "--drop-overlap"), r"all 300 records of query.npz also occur .*")
 
 
-def test_overlap_is_dropped_when_asked(sets: Path, compiled_once: None):
+def test_overlap_is_dropped_when_asked(sets: Path):
     overlapping()
     done = jaxaudit("ks", *QUICK, "--calibration", "c.npz", "--drop-overlap", "--json")
     assert done.result["provenance"]["data"]["calibration"]["records"] == RECORDS

@@ -26,8 +26,6 @@ from jaxaudit.models import MLP, pure_module
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.efficacy_json import efficacy_schema
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 MINE = """
 from flax import linen, nnx
 class Net(nnx.Module):

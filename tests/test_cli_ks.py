@@ -14,8 +14,6 @@ from jaxaudit.ensemble.width import WidthChoice
 from jaxaudit.errors import InputError
 from jaxaudit.report.ks_json import ks_schema
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 KNOWN = ("--target-data", "query.npz")
 
 

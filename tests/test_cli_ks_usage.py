@@ -15,8 +15,6 @@ from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.report.ks_json import ks_schema
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2", "--width", "16")
 HELD = (*SETS, *RECIPE, "--holdout", "holdout.npz")
 

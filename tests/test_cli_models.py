@@ -15,8 +15,6 @@ from jaxaudit.cli.inputs import read_examples
 from jaxaudit.cli.recipe import make_factory, make_optimizer, parse_hidden
 from jaxaudit.errors import InputError
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 NET = """
 from flax import nnx
 class Net(nnx.Module):

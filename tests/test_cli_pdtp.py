@@ -18,8 +18,6 @@ from cli_runs import content, jaxaudit
 from jaxaudit.audits.left_out import models_trained
 from jaxaudit.report.pdtp_json import pdtp_schema
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 PEOPLE = ("--csv", "people.csv", "--label", "income")
 NETWORK = (*PEOPLE, "--epochs", "5", "--batch-size", "10", "--width", "8")
 

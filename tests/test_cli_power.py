@@ -13,8 +13,6 @@ from jaxaudit.audits.power import audit_power
 from jaxaudit.errors import InputError
 from jaxaudit.report.power_json import power_schema
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 WORDS = (*SETS, "--hidden", "32", "--learning-rate", "0.01", "--batch-size", "50", "--epochs", "40", "--width", "9")
 
 

@@ -25,7 +25,7 @@ def start(cwd: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.P
 
 
 @pytest.fixture
-def training(sets: Path, compiled_once: None):
+def training(sets: Path):
     """A run that has started to train and would never end, in a folder that held these files before."""
     before = content(sets)
     run = start(sets, "ks", *ENDLESS)
@@ -50,7 +50,7 @@ def test_a_stop_before_anything_is_finished_is_one_line_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json")])
-def test_a_reader_that_leaves_early_is_no_error(sets: Path, compiled_once: None, words: tuple[str, ...]):
+def test_a_reader_that_leaves_early_is_no_error(sets: Path, words: tuple[str, ...]):
     reader, writer = os.pipe()
     run = start(sets, *words, stdout=writer)
     os.close(writer)

@@ -19,8 +19,6 @@ from jaxaudit.ensemble import kept_models
 from jaxaudit.ensemble.width import WidthChoice
 from jaxaudit.report import identity
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 SLOW = (*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--width", "1", "--json")
 """26 chunks of one model: more than are ever trained at the same time."""
 

@@ -9,8 +9,6 @@ import pytest
 from cli_runs import CLASSES, LEARNS, QUICK, RECORDS, jaxaudit, records, write_sets
 from pyarrow import parquet
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 LABELS = np.arange(RECORDS) % CLASSES
 
 

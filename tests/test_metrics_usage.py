@@ -60,6 +60,36 @@ def test_the_interval_is_that_of_a_search_over_all_fractions() -> None:
             assert high == pytest.approx(accepted[-1], abs=1e-3)
 
 
+@pytest.mark.parametrize("shown", [0.3, 0.5, 0.75, 1.0, 1.2])
+def test_what_partial_use_shows_bends_the_interval(shown: float) -> None:
+    """Against a search over fractions; models of partial use that show less than their part change nothing."""
+    generator = np.random.default_rng(6)
+    grid = np.linspace(0, 1, 2001)
+    below = max(shown, 0.5)
+    effects = np.where(grid <= 0.5, 2 * below * grid, below + (2 * grid - 1) * (1 - below))
+    for fraction in np.repeat([0.0, 0.1, 0.5, 0.9], 5):
+        effect = simulated(generator, fraction, models=6)
+        spread = max(effect.full.var(ddof=1) - effect.noise, 0) + effect.full.var(ddof=1) / 6
+        reach = stats.t.ppf(0.975, 5) * np.sqrt(effect.variance + effects**2 * spread)
+        accepted = grid[(np.abs(effect.difference - effects * effect.full.mean()) <= reach) & (effects <= 1)]
+        found, low, high = used_fraction(effect._replace(partly=(0.5, shown * effect.full.mean())))
+        assert low <= found <= high
+        if shown <= 1 and len(accepted):
+            assert low == pytest.approx(accepted[0], abs=1e-3)
+            assert high == pytest.approx(accepted[-1], abs=1e-3)
+
+
+def test_the_interval_covers_where_partial_use_shows_more_than_its_part() -> None:
+    generator = np.random.default_rng(7)
+    found = []
+    for _ in range(TRIALS):
+        effect = simulated(generator, 0.7)  # the effect of 0.7 of full use, at a used fraction of 0.4
+        found.append(used_fraction(effect._replace(partly=(0.4, 0.7)), 0.9))
+    covered = sum(low <= 0.4 <= high for _, low, high in found)
+    assert stats.binom.ppf(SURE, TRIALS, 0.9) <= covered <= stats.binom.ppf(1 - SURE, TRIALS, 0.94)
+    assert np.median([fraction for fraction, _, _ in found]) == pytest.approx(0.4, abs=0.02)
+
+
 def test_where_full_use_makes_no_difference_nothing_is_known() -> None:
     effect = Effect(0.1, 0.01, np.array([-0.1, 0.0, 0.05, -0.05]), 0.0, 0.2)
     fraction, low, high = used_fraction(effect)

@@ -40,7 +40,7 @@ def shadow_test(
       each was trained on a random `share` of the calibration set, the variance between them is short by a factor of
       up to (1 + share) / (1 - share) (as in the jackknife that leaves out many), so the target's distance from their
       mean is divided by its root before it is ranked.
-    - `fraction` and `detectable`: see `Effect`.
+    - `fraction` and `detectable`: see `Effect`; models of partial use show how much of the effect that has.
 
     Nothing is said where the target's outputs fit the shadow models' worse than theirs fit one another's (`likeness`).
 
@@ -64,12 +64,16 @@ def shadow_test(
     scores = membership_scores(target, shadows, membership)
     means = scores.shadows.mean(axis=1)
     base = means[never] - means[never].mean()
+    some = ~never & ~fully
     effect = Effect(
         difference=float(scores.target.mean() - means[never].mean()),
         variance=stretch**2 * float(np.var(base, ddof=1)),
         full=means[fully] - means[never].mean(),
         noise=float(np.var(base, ddof=1)),
         critical=stretch * float(np.sort(base)[-int(np.floor(alpha * (1 + never.sum()) + 1e-9))]),
+        partly=(float(membership[some].mean()), float(means[some].mean() - means[never].mean()))
+        if some.any()
+        else None,
     )
     p_never = _rank(-_supposing(False, target, shadows, membership, scores.weights), never, stretch)
     p_fully = _rank(_supposing(True, target, shadows, membership, scores.weights), fully, stretch)

@@ -55,11 +55,13 @@ class Usage(NamedTuple):
 class Effect(NamedTuple):
     """What a test measured, beside what it would measure of full use.
 
-    A target that used the fraction f of the query set has a difference of mean f * (the mean of `full`), and variance
+    A target that used the fraction f of the query set has a difference of mean e(f) * (the mean of `full`) and variance
 
-        variance + f^2 * max(var(full) - noise, 0):
+        variance + e(f)^2 * max(var(full) - noise, 0):
 
-    that of the measurement, and that between models in how much they give away.
+    that of the measurement, and that between models in how much they give away. The effect e(f) is f itself, or where
+    models of partial use showed more, straight from (0, 0) over `partly` to (1, 1): records that were left out can look
+    used because others like them were not.
 
     Attributes:
         difference: the target's statistic; 0 on average where nothing was used.
@@ -67,6 +69,8 @@ class Effect(NamedTuple):
         full: the statistic of models that used all of the query set, each its own.
         noise: the part of the variance of `full` that chance adds.
         critical: where `difference` is above this, the test calls the query set used.
+        partly: a used fraction within (0, 1), and the mean statistic of models that used so much; None where the effect
+            is proportional.
     """
 
     difference: float
@@ -74,15 +78,16 @@ class Effect(NamedTuple):
     full: Float[np.ndarray, " models"]
     noise: float
     critical: float
+    partly: tuple[float, float] | None = None
 
 
 def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
     """The used fraction, and its interval: all f in [0, 1] that a t-test at `level` does not reject.
 
     With M models of full use, d their mean difference and t Student's quantile at M - 1 degrees of freedom, these are
-    the f with
+    the f whose effect e = e(f) has
 
-        |difference - f d| <= t sqrt(variance + f^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
+        |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
 
     (Fieller 1954). Covers the truth at its level where the target's effect is one of the same population as theirs. An
     estimate beyond 0 or 1 becomes 0 or 1; where even those are rejected, the interval is that one point. Where full use
@@ -91,31 +96,35 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
     >>> full = np.array([0.9, 1.0, 1.1, 1.0])
     >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16))]
     [0.5, 0.18, 0.91]
+    >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16, partly=(0.5, 0.8)))]
+    [0.31, 0.11, 0.79]
     """
     models, mean = len(effect.full), float(np.mean(effect.full))
     if not mean > 0:
         return float("nan"), 0.0, 1.0
     spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
     squared = float(stats.t.ppf((1 + level) / 2, models - 1)) ** 2
-    # (difference - f mean)^2 <= squared (variance + f^2 spread), a parabola in f.
+    # (difference - e mean)^2 <= squared (variance + e^2 spread), a parabola in e.
     a = mean**2 - squared * spread
     b = -effect.difference * mean
     c = effect.difference**2 - squared * effect.variance
     estimate = float(np.clip(effect.difference / mean, 0, 1))
     inside = b**2 - a * c
     if a <= 0:
-        # Full use cannot be told from none: the accepted fractions are unbounded. Those in [0, 1] that are rejected lie
+        # Full use cannot be told from none: the accepted effects are unbounded. Those in [0, 1] that are rejected lie
         # between the roots, if there are any.
-        return estimate, 0.0, 1.0
+        return _fraction_of(estimate, effect), 0.0, 1.0
     low, high = (float(np.clip((-b + sign * np.sqrt(max(inside, 0.0))) / a, 0, 1)) for sign in (-1, 1))
-    return estimate, min(low, estimate), max(high, estimate)
+    low, high = min(low, estimate), max(high, estimate)
+    return _fraction_of(estimate, effect), _fraction_of(low, effect), _fraction_of(high, effect)
 
 
 def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
     """The smallest f in [0, 1] whose use would have been detected with probability `power`; None where there is none.
 
     The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the letters of
-    `used_fraction`, t the quantile of `power`.
+    `used_fraction`, t the quantile of `power`. Of a small fraction no more effect is claimed than its share of the
+    whole, though models of partial use showed more.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
@@ -181,6 +190,16 @@ def conclude(
     else:
         verdict, reasons = "forgotten", (f"the use of {detectable:.0%} or more would have been detected",)
     return Usage(method, verdict, p_never, p_fully, fraction, low, high, detectable, reasons)
+
+
+def _fraction_of(part: float, effect: Effect) -> float:
+    """The used fraction whose effect is this part of that of full use."""
+    if effect.partly is None:
+        return part
+    fraction, shown = effect.partly
+    shown = max(shown / float(np.mean(effect.full)), fraction)
+    # Where they show as much as models of full use, nothing below that effect tells how much more was used.
+    return float(np.interp(part, [0, min(shown, 1.0), 1], [0, fraction, 1]))
 
 
 def _between(effect: Effect) -> float:

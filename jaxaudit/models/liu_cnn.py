@@ -20,6 +20,8 @@ class LiuCNN(nnx.Module):
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> None:
         height, width, channels = input_shape
+        if height < 2 or width < 2:
+            raise ValueError(f"pooling by 2 leaves nothing of images of {height}x{width} pixels")
         self.conv = nnx.Conv(channels, 32, (7, 7), padding=3, rngs=rngs)
         self.norm = nnx.BatchNorm(32, momentum=BATCH_NORM_MOMENTUM, rngs=rngs)
         self.hidden = nnx.Linear((height // 2) * (width // 2) * 32, 1024, rngs=rngs)

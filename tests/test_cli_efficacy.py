@@ -103,6 +103,14 @@ def test_the_numbers_are_those_of_one_gradient_a_record():
     assert [record["class"] for record in done.result["records"]] == [str(label) for label in LABELS]
 
 
+def test_all_weights_are_named_by_what_they_hold():
+    words = ("--reference", "other=b.safetensors", "--reference", "same=a.safetensors", "--json")
+    provenance = jaxaudit("efficacy", *USUAL, *words).result["provenance"]
+    hashes = provenance["reference_hashes"]
+    assert list(hashes) == ["other", "same"]
+    assert hashes["same"] == provenance["weights_hash"] != hashes["other"]
+
+
 def test_a_lone_efficacy_is_no_verdict():
     assert any(
         "a lone efficacy is no verdict" in said for said in jaxaudit("efficacy", *USUAL, "--json").result["caveats"]

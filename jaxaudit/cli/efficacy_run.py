@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.data import Examples
 from jaxaudit.data.weights import Weights, read_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models import RUN_ONCE, PureModule, pure_module
+from jaxaudit.models import RUN_ONCE, pure_module
 from jaxaudit.models.restore import fit_weights, name_weights
 from jaxaudit.report.efficacy_json import efficacy_json
 from jaxaudit.report.efficacy_records import write_csv, write_parquet
@@ -61,7 +62,7 @@ def run(options: Options) -> Answer:
     else:
         net, judged, references, examples, notes = _given(options)
     audit = audit_efficacy(net, judged, examples, references=references, chunk=options["chunk"])
-    return Answer(audit, examples.class_names, notes, _provenance(options, examples, audit, net, judged, started))
+    return Answer(audit, examples.class_names, notes, _provenance(options, examples, judged, references, started))
 
 
 def save(directory: Path, answer: Answer) -> None:
@@ -149,7 +150,7 @@ def _hint(options: Options, weights: Weights, classes: int) -> str:
 
 
 def _provenance(
-    options: Options, examples: Examples, audit: EfficacyAudit, net: PureModule, judged: NamedWeights, started: float
+    options: Options, examples: Examples, judged: NamedWeights, references: Sequence[NamedWeights], started: float
 ) -> dict[str, Any]:
     return {
         **describe_machine(),
@@ -159,13 +160,15 @@ def _provenance(
         "seed": options["seed"],
         "options": plain(options),
         "data": describe_examples(examples),
-        "weights_hash": _hash(name_weights(judged.params, judged.state)),
+        "weights_hash": _hash(judged),
+        "reference_hashes": {each.name: _hash(each) for each in references},
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.time() - started, 1),
     }
 
 
-def _hash(weights: Weights) -> str:
+def _hash(named: NamedWeights) -> str:
+    weights = name_weights(named.params, named.state)
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(weights):
         digest.update(f"{name}\0{weights[name].dtype}{weights[name].shape}\0".encode())

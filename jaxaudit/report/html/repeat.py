@@ -19,7 +19,8 @@ def repeat(provenance: Mapping[str, Any]) -> Repeat:
     ]
     if provenance.get("directory"):
         facts.append(("Where the command was given", visible(provenance["directory"])))
-    for name, said in (("weights_hash", "Weights"), ("model_hash", "Source of the model")):
+    hashes = {"weights_hash": "Weights", "reference_hashes": "Weights beside", "model_hash": "Source of the model"}
+    for name, said in hashes.items():
         if provenance.get(name):
             facts.append((said, text(provenance[name])))
     if provenance.get("environment"):

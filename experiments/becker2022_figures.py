@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from experiments.figures import COLORS, panels
 
@@ -32,6 +32,9 @@ def drawing(record: dict[str, Any]) -> Any:
     rows[0][0].set_ylabel("share of seeds at or below")
     rows[2][0].set_ylabel("share of seeds at or below")
     rows[3][0].set_ylabel("mean attack probability")
+    for axis in axes:
+        spaced_ticks(axis.xaxis)
+        spaced_ticks(axis.yaxis)
     rows[0][0].legend(title="images forgotten", fontsize=7, title_fontsize=7)
     return figure
 
@@ -74,5 +77,15 @@ def scatter(axis: Any, counts: list[int], scores: dict[str, Any]) -> None:
             axis.plot(*zip(*pairs, strict=True), ".", color=SHADES[index], markersize=4, label=f"{count}")
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.yaxis.set_minor_formatter(NullFormatter())
     axis.set_xlabel("efficacy")
+
+
+def spaced_ticks(axis: Any) -> None:
+    """On a logarithmic axis of few decades, ticks with room between them."""
+    low, high = axis.get_view_interval()
+    decades = np.log10(high / low) if axis.get_scale() == "log" else np.inf
+    if decades > 3:
+        return
+    axis.set_major_locator(MaxNLocator(4) if decades < 1 else LogLocator(subs=(1, 2, 5) if decades < 2 else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -144,7 +144,7 @@ def medians(record: dict[str, Any]) -> list[str]:
                 mark = f" ({marks[place[index]['verdict']]})" if place else ""
                 cells.append(f"{np.median(numbers):.3g}{mark}")
             rows.append(f"| {NAMES.get(name, name)} | {field} | {' | '.join(cells)} |")
-        if name in NAMES:
+        if name in NAMES and record["options"]["attack"] == "each":
             by_originals = record["attack_by_originals"][{"fisher": FISHER}.get(name, name)]
             cells = [f"{np.median(row):.3g}" for row in by_originals]
             rows.append(f"| {NAMES[name]} | attack by the originals' network | {' | '.join(cells)} |")

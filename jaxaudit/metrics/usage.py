@@ -61,7 +61,7 @@ class Effect(NamedTuple):
 
     that of the measurement, and that between models in how much they give away. The effect e(f) is f itself, or where
     models of partial use showed more, straight from (0, 0) over `partly` to (1, 1): records that were left out can look
-    used because others like them were not.
+    used where others like them were used.
 
     Attributes:
         difference: the target's statistic; 0 on average where nothing was used.

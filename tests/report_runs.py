@@ -190,7 +190,8 @@ def unlearn_run(name: str = "people.csv") -> Run:
             "share_below": 1.0,
             "share_above": 0.0,
         }
-        return {"name": called, "scores": scores, "places": {"efficacy": place} if judged else {}}
+        said = ("differs" if scale < 1 else "not told apart") if judged else None
+        return {"name": called, "scores": scores, "places": {"efficacy": place} if judged else {}, "conclusion": said}
 
     methods = [method("untrained", 0.01, False), method("original", 1e6, False), method("retraining", 1.0, False)]
     result = {

@@ -112,6 +112,9 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
         ("pdtp", lambda r: r.update(records_measured=3), "lists more records than were measured"),
         ("attack", lambda r: r["targets"][0]["accuracy"].pop("distance"), "accuracies are not of the attacks"),
         ("attack", lambda r: r["attacks"][1].update(name="distance"), "an attack is named twice"),
+        ("unlearn", lambda r: r["methods"][-1].update(conclusion=None), "a conclusion is missing or out of place"),
+        ("unlearn", lambda r: r["methods"][0].update(conclusion="differs"), "a conclusion is missing or out of place"),
+        ("unlearn", lambda r: r["methods"][-1].update(conclusion="differs"), "a conclusion is not that of its places"),
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):

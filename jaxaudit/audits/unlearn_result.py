@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
+REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
+"""What methods are judged by."""
 RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxaudit.audits.unlearn_result import REFERENCES
 from jaxaudit.data.arrays import NpzArrays
 from jaxaudit.errors import InputError
 from jaxaudit.report.run import Run
@@ -251,6 +252,12 @@ def _check_unlearn(result: Mapping[str, Any], arrays: Arrays) -> None:
         for name, spread in method["scores"].items():
             fits = spread is None or len(spread["values"]) == result["protocol"]["seeds"]
             _demand(fits, f"the models' scores of {name} and the seeds differ in number")
+        conclusion, apart = (
+            method["conclusion"],
+            [p["verdict"] in ("above", "below") for p in method["places"].values()],
+        )
+        _demand((conclusion is None) == (method["name"] in REFERENCES), "a conclusion is missing or out of place")
+        _demand(conclusion is None or (conclusion == "differs") == any(apart), "a conclusion is not that of its places")
     measured = [method["scores"]["efficacy"] is not None for method in result["methods"]]
     _demand(any(measured), "no method has an efficacy")
 

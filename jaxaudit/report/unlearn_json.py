@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.unlearn_result import COMPARED, MethodResult, Scores, UnlearnAudit
+from jaxaudit.audits.unlearn_result import COMPARED, REFERENCES, MethodResult, Scores, UnlearnAudit
 from jaxaudit.metrics.retrained_band import Place
 
 SCHEMA = "jaxaudit.unlearn/1"
@@ -82,6 +82,7 @@ def _method(audit: UnlearnAudit, method: MethodResult) -> dict[str, Any]:
         "name": method.name,
         "scores": {name: _spread(getattr(method.scores, name)[0]) for name in Scores._fields},
         "places": {name: _place(audit, method.places[name][0]) for name in COMPARED if name in method.places},
+        "conclusion": None if method.name in REFERENCES else audit.conclusion(method.name),
     }
 
 

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from jaxaudit.audits.unlearn_result import COMPARED, MethodResult, UnlearnAudit
+from jaxaudit.audits.unlearn_result import COMPARED, REFERENCES, MethodResult, UnlearnAudit
 from jaxaudit.report.unlearn_json import caveats, median
 from jaxaudit.report.visible import visible
 
@@ -63,7 +63,7 @@ def _summary(audit: UnlearnAudit) -> list[RenderableType]:
     """What each method's scores say, in a sentence each."""
     lines: list[RenderableType] = []
     for method in audit.methods:
-        if method.name in ("untrained", "original", "retraining"):
+        if method.name in REFERENCES:
             continue
         said = {name: audit.verdict(method.places[name][0]) for name in method.places}
         apart = [f"{name.replace('_', ' ')} {verdict}" for name, verdict in said.items() if verdict in STYLE]

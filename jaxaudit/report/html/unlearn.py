@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.audits.unlearn_result import REFERENCES
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.html.numbers import nats, number, precise
@@ -14,7 +15,6 @@ from jaxaudit.report.html.repeat import repeat
 from jaxaudit.report.run import Run, named
 from jaxaudit.report.visible import visible
 
-REFERENCES = ("untrained", "original", "retraining")
 SCORES = {
     "efficacy": "efficacy",
     "bound": "bound",
@@ -73,18 +73,8 @@ def drawn_methods(result: Mapping[str, Any]) -> list[plot.Method]:
     return found
 
 
-def _verdict(result: Mapping[str, Any], method: Mapping[str, Any]) -> str:
-    verdicts = [place["verdict"] for place in method["places"].values()]
-    if any(verdict in ("above", "below") for verdict in verdicts):
-        return "differs"
-    # Where not even the original differs, that a method does not says nothing.
-    original = next((each["places"] for each in result["methods"] if each["name"] == "original"), {})
-    blind = bool(original) and all(place["verdict"] not in ("above", "below") for place in original.values())
-    return "not told apart" if verdicts and result["protocol"]["enough_seeds"] and not blind else "inconclusive"
-
-
 def _answer(result: Mapping[str, Any], method: Mapping[str, Any]) -> Answer:
-    verdict = _verdict(result, method)
+    verdict: str = method["conclusion"]
     apart = [
         f"{SCORES[name]} {place['verdict']}"
         for name, place in method["places"].items()

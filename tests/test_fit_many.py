@@ -1,6 +1,6 @@
 """`fit_many` is as many separate fits, whatever the rows, their keys and the width."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -95,6 +95,28 @@ def test_equal_to_separate_fits_where_all_share_one_key(module):
 def test_the_width_does_not_matter(width):
     ours = together(learner(small_mlp), KEYS, width=width)
     np.testing.assert_allclose(ours, all_rows(small_mlp), **CLOSE)
+
+
+@pytest.mark.parametrize("width", [1, 3, 4])
+@MODULES
+def test_neighbours_change_no_bit(module, width):
+    """Whatever is asked for besides: other rows, more of them, in another order."""
+    one = learner(module)
+    whole = together(one, KEYS, width=width)
+    for chosen in ([4], [7, 3, 1], [8, 0, 2, 5, 6], [*range(9), 0, 1]):
+        some = fit_many(KEYS[np.array(chosen)], ROWS[chosen], INPUTS, LABELS, one, width=width)
+        assert np.array_equal(flat_rows(some, len(chosen)), whole[chosen])
+
+
+def test_records_that_a_row_does_not_hold_change_no_bit_where_members_only_are_walked():
+    one, more = learner(small_mlp), records(60, 4)
+    fit = partial(fit_many, learner=one, width=2, members_only=True)
+    here = fit(KEYS, ROWS, INPUTS, LABELS)
+    longer = np.concatenate([ROWS, np.zeros((len(ROWS), 60), bool)], axis=1)
+    there = fit(KEYS, longer, np.concatenate([INPUTS, more[0]]), np.concatenate([LABELS, more[1]]))
+    assert np.array_equal(flat_rows(here, 9), flat_rows(there, 9))
+    # Without it, rows of nearly all records would walk the pool, and see another order in a larger one.
+    assert not np.array_equal(flat_rows(here, 9)[3], all_rows(small_mlp)[3])
 
 
 @MODULES

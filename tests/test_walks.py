@@ -14,7 +14,7 @@ from tiny_learners import Normed, learner, small_mlp
 
 from jaxaudit.ensemble import batches
 from jaxaudit.ensemble.batches import epoch_blocks
-from jaxaudit.ensemble.plan import chunks, plan
+from jaxaudit.ensemble.plan import chunk_places, plan
 from jaxaudit.learners.walk import epoch_bits, own_batches, pool_batches, traced_batches, walks_pool
 
 EXAMPLES = 30
@@ -48,25 +48,30 @@ def test_every_row_is_in_one_group_that_fits_it(drawn, batch_size, coupled):
         assert (walks_pool(members, EXAMPLES, coupled) == group.pool).all()
         assert group.shared == (group.pool and len(np.unique(words[group.rows], axis=0)) == 1)
         walked = np.full(len(members), EXAMPLES) if group.pool else members
-        assert group.steps == max(-(-walked // batch_size))
-        # Waste is bounded: no row idles for more than an eighth of the group's steps.
-        assert min(-(-walked // batch_size)) >= group.steps * 7 / 8
-    own = [group.steps for group in groups if not group.pool]
-    assert own == sorted(own, reverse=True)
+        assert np.array_equal(group.walked, -(-walked // batch_size))
+        assert group.steps == max(group.walked)
+        # Longest first, so that the rows of a chunk are of like lengths.
+        assert (np.diff(group.walked) <= 0).all()
+    assert not any(group.pool for group in plan(words, membership, like(batch_size, coupled), members_only=True))
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
-def test_chunks_are_equal_cover_all_and_repeat_only_the_last_row(count, width, devices):
-    rows = np.random.default_rng(count).permutation(100)[:count]
-    made = chunks(rows, width, devices)
-    assert len({len(chunk) for chunk in made}) == 1
-    assert len(made[0]) % devices == 0
-    assert len(made[0]) <= max(width, devices)
+def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, width, devices):
+    made = chunk_places(count, width, devices)
+    assert {len(chunk) for chunk in made} == {max(devices, width // devices * devices)}
     together = np.concatenate(made)
-    assert np.array_equal(together[:count], rows)
-    assert (together[count:] == rows[-1]).all()
+    assert together.tolist() == [min(place, count - 1) for place in range(len(together))]
     # No chunk consists of copies alone.
     assert len(together) - count < len(made[0])
+
+
+@QUICK
+@given(memberships(), st.integers(1, 40), st.integers(1, 7))
+def test_a_chunk_knows_the_steps_of_its_own_rows(drawn, batch_size, width):
+    membership, words = drawn
+    for group in plan(words, membership, like(batch_size, False)):
+        for chunk in group.chunks(width):
+            assert chunk.steps == max(chunk.walked)
 
 
 def tables_of(group: Any, membership: np.ndarray, keys: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
@@ -25,6 +24,7 @@ from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.scores import cut, profile
+from jaxaudit.randomness import stream
 
 NO_SHADOWS = Shadows()
 
@@ -62,7 +62,8 @@ def audit_ks(
     paper's rule are given whatever decides.
 
     Args:
-        key: random key; everything follows from it.
+        key: random key; everything follows from it, by role: what is asked for besides (a test, a target, a
+            replicate) changes no number of what was there. Targets share the draws of a test.
         query: the data in question, preprocessed as the learner wants them.
         calibration: data of the same domain with no record of `query` among them, same classes in the same order.
         learner: the shadow models' design and recipe: the target's own, as far as it is known.
@@ -100,10 +101,9 @@ def audit_ks(
     check_tests(query, holdout, outputs, holdout_outputs, shadows, ema, subsample)
     refuse_overlap(query, calibration)
     pool = make_pool(query, calibration, tuple(simulated), holdout)
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 0))))
-    roles = draw_roles(generator, pool, tuple(simulated), replicates, controls, subsample, shadows)
+    roles = draw_roles(stream(key, "draw"), pool, tuple(simulated), replicates, controls, subsample, shadows)
     trained, width = train_roles(
-        jax.random.fold_in(key, 1),
+        stream(key, "train"),
         roles,
         pool,
         learner,
@@ -117,8 +117,7 @@ def audit_ks(
     members = np.concatenate(roles["calibration"])[:, pool.calibration]
     lessons = Lessons(trained["calibration"].signals, calibration.labels, members) if ema else None
     evidence = shadow_outputs(trained, roles, pool)
-    dealt = () if holdout is None else (_dealt(jax.random.fold_in(key, 3), evidence, pool),)
-    keys = jax.random.split(jax.random.fold_in(key, 2), len(outputs) + len(simulated))
+    dealt = () if holdout is None else (_dealt(stream(key, "exchangeability"), evidence, pool),)
     results = []
     for index, file in enumerate(outputs):
         arrays = (*models, confidence_of(file, query.labels)[None])
@@ -126,17 +125,17 @@ def audit_ks(
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         related = preflight.target_accuracy(accuracy, query.labels, file.name)
         checks = standing if allow_unrelated_target else (*standing, related)
-        result = judge(keys[index], file.name, None, compared, query.labels, checks, level)
+        result = judge(stream(key, "rho"), file.name, None, compared, query.labels, checks, level)
         held = (None, None) if holdout is None else (holdout_outputs[index], holdout.labels)
-        of_use = usages(jax.random.fold_in(keys[index], 1), *of_files(evidence, file, query.labels, *held), level)
+        of_use = usages(key, *of_files(evidence, file, query.labels, *held), level)
         said = signals(file.probabilities, query.labels)
         results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), dealt))
     for index, target in enumerate(simulated):
-        own, one_key = trained[f"target {index}"], keys[len(outputs) + index]
+        own = trained[f"target {index}"]
         truth = _truth(roles[f"target {index}"][0][0], pool)
         compared = Compared(*models, own.confidences)
-        result = judge(one_key, target.name, truth, compared, query.labels, standing, level)
-        of_use = usages(jax.random.fold_in(one_key, 1), own.log_odds[0], evidence, level)
+        result = judge(stream(key, "rho"), target.name, truth, compared, query.labels, standing, level)
+        of_use = usages(key, own.log_odds[0], evidence, level)
         said = Signals(*(each[0, : len(query)] for each in own.signals))
         results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), dealt))
     odds = {role: trained[role].log_odds for role in Shadows._fields if roles[role]}

@@ -1,9 +1,11 @@
 """The models of a `ks` audit: who is trained on what, and what each of them says."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -21,8 +23,10 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
+from jaxaudit.randomness import generator_of, stream
 
-Roles = dict[str, list[Bool[np.ndarray, "1 examples"]]]
+Row = Bool[np.ndarray, "1 examples"]
+Roles = dict[str, list[Row]]
 
 
 class Shadows(NamedTuple):
@@ -61,7 +65,7 @@ class Trained(NamedTuple):
 
 
 def draw_roles(
-    generator: np.random.Generator,
+    key: Key[Array, ""],
     pool: Pool,
     simulated: tuple[SimulatedTarget, ...],
     replicates: int,
@@ -69,25 +73,32 @@ def draw_roles(
     subsample: float,
     shadows: Shadows,
 ) -> Roles:
-    """The training set of every model, by the part it plays."""
+    """The training set of every model, by the part it plays: each drawn by its role, its number, and the key alone."""
     query = np.arange(pool.query.start, pool.query.stop)
     both = np.concatenate([query, np.arange(pool.holdout.start, pool.holdout.stop)])
 
-    def given(records: Int[np.ndarray, " records"], models: int) -> list[Bool[np.ndarray, "1 examples"]]:
-        return [shadow_row(generator, pool, records, SHARE) for _ in range(models)]
+    def draws(role: str, models: int) -> Iterator[np.random.Generator]:
+        return (generator_of(stream(key, role, model)) for model in range(models))
 
-    def drawn(records: Int[np.ndarray, " records"], count: int, models: int) -> list[Bool[np.ndarray, "1 examples"]]:
-        return [row for _ in range(models) for row in given(generator.choice(records, count, replace=False), 1)]
+    def given(role: str, records: Int[np.ndarray, " records"], count: int, models: int) -> list[Row]:
+        """Rows of a share of the calibration set and besides on `count` of these records."""
+        return [
+            shadow_row(own, pool, records if count == len(records) else own.choice(records, count, replace=False), SHARE)
+            for own in draws(role, models)
+        ]
 
     return {
         "query": [query_row(pool) for _ in range(replicates)],
-        "calibration": [calibration_row(generator, pool, subsample) for _ in range(replicates)],
+        "calibration": [calibration_row(own, pool, subsample) for own in draws("calibration", replicates)],
         "control": [control_row(pool) for _ in range(controls)],
-        **{f"target {index}": [target_row(generator, pool, target)] for index, target in enumerate(simulated)},
-        "never": given(query[:0], shadows.never),
-        "half": drawn(query, max(1, len(query) // 2), shadows.half),
-        "fully": given(query, shadows.fully),
-        "mixed": drawn(both, len(query), shadows.mixed),
+        **{
+            f"target {index}": [target_row(own, pool, target) for own in draws(f"target {index}", 1)]
+            for index, target in enumerate(simulated)
+        },
+        "never": given("never", query[:0], 0, shadows.never),
+        "half": given("half", query, max(1, len(query) // 2), shadows.half),
+        "fully": given("fully", query, len(query), shadows.fully),
+        "mixed": given("mixed", both, len(query), shadows.mixed),
     }
 
 
@@ -102,9 +113,9 @@ def train_roles(
     progress: Progress | None,
     checkpoints: Path | None,
 ) -> tuple[dict[str, Trained], int]:
-    """All models at once, each with its own seed, and how many were trained side by side."""
+    """All models at once, each with the seed of its role and number, and how many were trained side by side."""
     membership = np.concatenate([row for rows in roles.values() for row in rows])
-    keys = jax.random.split(key, len(membership))
+    keys = jnp.concatenate([jax.random.split(stream(key, role), len(rows)) for role, rows in roles.items() if rows])
     inputs, labels = pool.examples.inputs, pool.examples.labels
     asked = np.r_[pool.query, pool.holdout]
     watched = np.r_[pool.query, pool.calibration] if with_signals else np.zeros(0, int)
@@ -122,8 +133,9 @@ def train_roles(
         seen = [signals(np.exp(each[watched].astype(np.float64)), labels[watched]) for each in log_probs]
         return confidences, odds, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
 
-    how: dict[str, Any] = {"width": width, "then": score, "progress": progress, "checkpoints": checkpoints}
-    confidences, odds, hits, *seen = fit_many(keys, membership, inputs, labels, learner, **how)
+    # Else a set that is added to the pool would change the minibatches of models that hold nearly all of the others.
+    how: dict[str, Any] = {"width": width, "members_only": True, "progress": progress, "checkpoints": checkpoints}
+    confidences, odds, hits, *seen = fit_many(keys, membership, inputs, labels, learner, then=score, **how)
     own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
     everyone = confidences, odds, own, hits[:, pool.query].mean(axis=1)
     ends = np.cumsum([len(rows) for rows in roles.values()])

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import special
@@ -17,6 +16,7 @@ from jaxaudit.metrics.ema import EMA, Signals, ema_of_signals
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import Usage
+from jaxaudit.randomness import stream
 
 PLAIN = ("never", "half", "fully")
 LEAST = 19
@@ -129,7 +129,7 @@ def usages(
     if len(shadows.mixed):
         found.append(
             holdout_test(
-                jax.random.fold_in(key, 0), target[:n], target[n:], shadows.mixed, shadows.mixed_members, level=level
+                stream(key, "holdout test"), target[:n], target[n:], shadows.mixed, shadows.mixed_members, level=level
             )
         )
     if len(shadows.plain):

@@ -36,7 +36,7 @@ def leave_out(
     if isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
-    width = min(width or settle_width(key, examples, learner, len(records)), len(records))
+    width = width or settle_width(key, examples, learner, len(records))
     slab = max(1, MEMBERSHIP_BYTES // n // width) * width
     # Whole chunks only: one that is narrower would be another program.
     padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % width)])
@@ -72,7 +72,6 @@ def models_trained(records: int, width: int) -> int:
     >>> models_trained(10, 4)
     16
     """
-    width = min(width, records)
     return -(-records // width) * width + 1 + max(width - 1, 1)
 
 
@@ -99,7 +98,7 @@ def outputs_of_seeds(
     then = partial(_everywhere, learner, examples.inputs[records])
     return fit_many(
         *(keys, rows, examples.inputs, examples.labels, learner),
-        width=width and min(width, len(keys)),
+        width=width,
         then=then,
         progress=progress,
         checkpoints=checkpoints,

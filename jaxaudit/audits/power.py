@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -15,6 +14,7 @@ from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.power import Separation, chance_noticed, least_noticed, records_needed, separation
+from jaxaudit.randomness import stream
 
 FRACTIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 MODELS = (19, 31, 64, 128)
@@ -100,10 +100,9 @@ def audit_power(
         )
     refuse_overlap(query, calibration)
     pool = make_pool(query, calibration, ())
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 0))))
-    roles = draw_roles(generator, pool, (), 0, 0, 1.0, Shadows(half=models))
+    roles = draw_roles(stream(key, "draw"), pool, (), 0, 0, 1.0, Shadows(half=models))
     trained, width = train_roles(
-        jax.random.fold_in(key, 1),
+        stream(key, "train"),
         roles,
         pool,
         learner,

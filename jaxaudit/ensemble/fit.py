@@ -1,6 +1,5 @@
 """`fit_many`: the one function that trains every model of every audit."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ def fit_many(
     learner: Learner,
     *,
     width: int | None = None,
+    members_only: bool = False,
     then: Then | None = None,
     progress: Progress | None = None,
     checkpoints: Path | None = None,
@@ -34,11 +34,12 @@ def fit_many(
     """Trains a model for every row of `membership` and returns what `then` makes of them.
 
     Model `m` is trained on the records where row `m` is true, with key `keys[m]`. Its result is a function of its
-    key, its row and the pool alone: it is the same (up to the rounding of differently shaped products) as training it
-    by itself with `learner.fit`. Rows with the same key walk the same minibatches where they leave out at most a
+    key, its row and the pool alone: at one `width` on a CPU it has the same bits whatever rows stand beside it, and up
+    to the rounding of differently shaped products it is the same as training it by itself with `learner.fit`. Rows
+    with the same key walk the same minibatches where they leave out at most a
     tenth of the pool, so that they differ by those records alone; see `jaxaudit.learners.walk`.
 
-    Models are trained in chunks of `width`, vmapped and jitted, split over all local devices. A CPU, which is one
+    Models are trained in chunks of `width`, the last filled up with copies, vmapped and jitted, split over all local devices. A CPU, which is one
     device, trains as many chunks at the same time as it has cores (at most 8): `streams`, 1 elsewhere. Memory on the
     devices is bounded by them, not by the number of models:
 
@@ -59,6 +60,8 @@ def fit_many(
         inputs: the pool's records, `labels` their classes.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
         width: models a chunk; by default chosen by measurement (`choose_width`).
+        members_only: let every model walk its own members, whatever its row: then no record of the pool that a row
+            does not hold changes anything in its model, not even the order of its minibatches.
         then: called with the parameters of each finished chunk (leading axis: the chunk's models) and the rows of
             `membership` they belong to, and returning arrays with the same leading axis; by default the parameters
             themselves. Rows that only fill a chunk up occur twice.
@@ -82,8 +85,12 @@ def fit_many(
         raise InputError(f"width must be at least 1 model a chunk, got {width}; leave it out to have it measured.")
     results = Results(then, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
-    train: Callable[..., None] = train_stepped if isinstance(learner, SteppedLearner) else train_whole
-    train(keys, membership, pool, learner, results.width or width, progress or _silent, results)
+    how = results.width or width, progress or _silent, results
+    if isinstance(learner, SteppedLearner):
+        groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
+        train_stepped(keys, membership, pool, learner, groups, *how)
+    else:
+        train_whole(keys, membership, pool, learner, *how)
     return results.in_order()
 
 

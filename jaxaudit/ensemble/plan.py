@@ -1,6 +1,6 @@
-"""Which models train together: rows of a membership, gathered into chunks of like walks and lengths."""
+"""Which models train together: rows of a membership, gathered into chunks of one size."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -11,64 +11,80 @@ from jaxaudit.learners.walk import walks_pool
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that can share a chunk without waste.
+    """Rows that can share a chunk.
 
     Attributes:
-        rows: row numbers of the membership.
+        rows: row numbers of the membership, longest walks first.
         pool: whether they take the pool walk (else each its own).
         shared: whether they also share one key, hence every minibatch: then records are gathered once for all.
-        steps: steps of one epoch, the most of any row.
-        uneven: whether some step of some row has only weights of 0 and must change nothing.
+        walked: steps of one epoch of each row.
+        uneven: whether some step of some row may have only weights of 0 and must change nothing. Another program, whose
+            sums can be rounded differently; so it is a row's own number that decides, never its neighbours'.
     """
 
     rows: Int[np.ndarray, " rows"]
     pool: bool
     shared: bool
-    steps: int
+    walked: Int[np.ndarray, " rows"]
     uneven: bool
+
+    @property
+    def steps(self) -> int:
+        """Steps of one epoch, the most of any row."""
+        return int(self.walked[0])
+
+    def chunks(self, width: int, devices: int = 1) -> "list[Group]":
+        """The rows in order, in chunks of one size: see `chunk_places`."""
+        return [
+            replace(self, rows=self.rows[places], walked=self.walked[places])
+            for places in chunk_places(len(self.rows), width, devices)
+        ]
 
 
 def plan(
-    key_words: np.ndarray, membership: Bool[np.ndarray, "models examples"], learner: SteppedLearner
+    key_words: np.ndarray,
+    membership: Bool[np.ndarray, "models examples"],
+    learner: SteppedLearner,
+    members_only: bool = False,
 ) -> list[Group]:
-    """Groups that cover every row once, longest walks first.
+    """Groups that cover every row once: of the pool walk, without and with empty steps, and of a walk of their own.
 
-    Rows with own walks are grouped by their number of steps; rows within an eighth of the longest may share a group
-    when there would otherwise be more groups than needed.
+    Args:
+        key_words: the rows' keys, as numbers.
+        membership: who is trained on what.
+        learner: for its batch size, and whether records touch one another.
+        members_only: give every row a walk of its own.
     """
-    examples = membership.shape[1]
+    examples, batch = membership.shape[1], learner.batch_size
     members = membership.sum(axis=1)
-    pool = walks_pool(members, examples, learner.batch_coupled)
+    pool = walks_pool(members, examples, learner.batch_coupled or members_only)
+    steps = -(-examples // batch)
+    # A step is empty only where the left-out records of a row could fill a whole minibatch.
+    gaps = examples - members >= min(examples - (steps - 1) * batch, batch)
     groups = []
-    if pool.any():
-        rows = np.flatnonzero(pool)
-        shared = bool((key_words[rows] == key_words[rows[0]]).all())
-        steps = -(-examples // learner.batch_size)
-        # A step is empty only where the left-out records of one row could fill a whole minibatch.
-        last = examples - (steps - 1) * learner.batch_size
-        uneven = bool((examples - members[rows]).max() >= min(last, learner.batch_size))
-        groups.append(Group(rows, True, shared, steps, uneven))
+    for uneven in (False, True):
+        rows = np.flatnonzero(pool & (gaps == uneven))
+        if len(rows):
+            shared = bool((key_words[rows] == key_words[rows[0]]).all())
+            groups.append(Group(rows, True, shared, np.full(len(rows), steps), uneven))
     rows = np.flatnonzero(~pool)
-    steps = -(-members[rows] // learner.batch_size)
-    order = np.argsort(-steps, kind="stable")
-    rows, steps = rows[order], steps[order]
-    while len(rows):
-        together = int(np.sum(steps >= steps[0] * 7 / 8))
-        uneven = bool(steps[0] != steps[together - 1])
-        groups.append(Group(rows[:together], False, False, int(steps[0]), uneven))
-        rows, steps = rows[together:], steps[together:]
+    if len(rows):
+        walked = -(-members[rows] // batch)
+        order = np.argsort(-walked, kind="stable")
+        groups.append(Group(rows[order], False, False, walked[order], True))
     return groups
 
 
-def chunks(rows: Int[np.ndarray, " rows"], width: int, devices: int = 1) -> list[Int[np.ndarray, " width"]]:
-    """`rows` in equal chunks of at most `width`, each a multiple of `devices` long (hence at least that).
+def chunk_places(count: int, width: int, devices: int = 1) -> list[Int[np.ndarray, " width"]]:
+    """The places 0 to count - 1 in chunks of `width`, made a multiple of `devices` (hence at least that).
 
-    The last is filled up by repeating its last row.
+    All are of the same size, whatever the count, because models of chunks of another size are rounded differently: the
+    last is filled up by repeating the last place. At one size a model's result has the same bits whatever its
+    neighbours are.
 
-    >>> [list(map(int, chunk)) for chunk in chunks(np.arange(5), 3)]
+    >>> [list(map(int, places)) for places in chunk_places(5, 3)]
     [[0, 1, 2], [3, 4, 4]]
     """
-    count = -(-len(rows) // max(devices, width // devices * devices))
-    size = -(-len(rows) // (count * devices)) * devices
-    filled = np.concatenate([rows, np.repeat(rows[-1:], count * size - len(rows))])
-    return list(filled.reshape(count, size))
+    size = max(devices, width // devices * devices)
+    filled = np.minimum(np.arange(-(-count // size) * size), count - 1)
+    return list(filled.reshape(-1, size))

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
-from jaxaudit.ensemble.plan import Group, chunks, plan
+from jaxaudit.ensemble.plan import Group, chunk_places
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.results import Results
 from jaxaudit.ensemble.streams import Stop, ahead, run_at_once, streams
@@ -24,7 +24,7 @@ WHOLE_FIT_WIDTH = 16
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
 
-Copies that fill a last chunk up count as done too, so `done` can end above `total`.
+Copies that fill a last chunk up count like models.
 """
 
 
@@ -33,36 +33,36 @@ def train_stepped(
     membership: np.ndarray,
     pool: tuple[Array, Array],
     learner: SteppedLearner,
+    groups: list[Group],
     width: int | None,
     progress: Progress,
     results: Results,
 ) -> None:
-    """Trains every row of `membership` minibatch by minibatch and hands each finished chunk to `results`."""
-    groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner)
-    total = sum(learner.epochs * group.steps * len(group.rows) for group in groups)
-    progress(0, total)
-    counted = _Counted(progress, total)
+    """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`."""
     from_host = steps_from_host(learner)
     wide = 1 if from_host else width or choose_width(learner, keys, membership, pool, groups).width
+    chunks = [chunk for group in groups for chunk in group.chunks(wide, len(jax.local_devices()))]
+    total = sum(learner.epochs * chunk.steps * len(chunk.rows) for chunk in chunks)
+    progress(0, total)
+    counted = _Counted(progress, total)
     train = train_from_host if from_host else _train_chunk
-    missing: list[tuple[Group, np.ndarray]] = []
-    for group in groups:
-        for rows in chunks(group.rows, wide, len(jax.local_devices())):
-            if results.restore(wide, rows):
-                counted.advance(learner.epochs * group.steps * len(rows))
-            else:
-                missing.append((group, rows))
+    missing: list[Group] = []
+    for chunk in chunks:
+        if results.restore(wide, chunk.rows):
+            counted.advance(learner.epochs * chunk.steps * len(chunk.rows))
+        else:
+            missing.append(chunk)
 
-    def train_one(chunk: tuple[Group, np.ndarray], stop: Stop) -> Any:
+    def train_one(chunk: Group, stop: Stop) -> Any:
         def advance(model_steps: int) -> None:
             stop.check()
             counted.advance(model_steps)
 
-        group, rows = chunk
         # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-        return jax.vmap(learner.finish)(train(learner, group, keys[rows], membership[rows], pool, advance))
+        rows = chunk.rows
+        return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance))
 
-    run_at_once(missing, train_one, lambda chunk, params: results.add(wide, chunk[1], params), streams())
+    run_at_once(missing, train_one, lambda chunk, params: results.add(wide, chunk.rows, params), streams())
 
 
 class _Counted:
@@ -116,7 +116,7 @@ def train_whole(
     done, total = 0, len(membership)
     progress(done, total)
     wide = width or WHOLE_FIT_WIDTH
-    for rows in chunks(np.arange(total), wide, len(jax.local_devices())):
+    for rows in chunk_places(total, wide, len(jax.local_devices())):
         if not results.restore(wide, rows):
             weights = place_models(membership[rows].astype(np.float32))
             results.add(wide, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.devices import place_models
-from jaxaudit.ensemble.plan import Group, chunks
+from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.streams import streams
 from jaxaudit.learners.learner import SteppedLearner
@@ -113,9 +113,10 @@ def _probe(
     width: int,
 ) -> float:
     """Seconds a model-step at this width: the best of up to three timed runs."""
+    at_once = min(streams(), -(-len(group.rows) // width))
     # Filled up like a chunk in training, so that the devices share it evenly.
-    rows = chunks(group.rows[:width], width, len(jax.local_devices()))[0]
-    at_once = min(streams(), -(-len(group.rows) // len(rows)))
+    group = group.chunks(width, len(jax.local_devices()))[0]
+    rows = group.rows
     own_keys = place_models(keys[rows])
     states = [init_chunk(learner, own_keys) for _ in range(at_once)]
     block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))

@@ -200,7 +200,7 @@ def test_targets_are_grouped_so_that_all_their_shadows_walk_the_pool(targets, si
     assert [len(group) for group in groups] == lengths
     assert set(np.concatenate(groups).tolist()) == set(range(targets))
     assert shadow_models(np.arange(targets), size, 5) == 5 * sum(length + 2 for length in lengths)
-    for pairs in draw_pairs(np.random.default_rng(1), np.arange(targets), size, 2 * size, 2):
+    for pairs in draw_pairs(KEY, np.arange(targets), size, 2 * size, 2):
         members = pairs.membership.sum(axis=1)
         assert len(pairs.pool) == size + lengths[0]
         assert size < 20 or walks_pool(members, len(pairs.pool), False).all()
@@ -211,7 +211,7 @@ def test_shadows_are_asked_for_their_own_target(candidates: Examples):
     one, targets = NearestCentroid(), np.array([3, 4, 17, 40, 58])
     how: dict[str, Any] = {"width": 3, "checkpoints": None}
     stages = Stages(None, 1)
-    found = pair_outputs(KEY, np.random.default_rng(2), candidates, one, targets, 30, 3, stages, **how)
+    found = pair_outputs(KEY, candidates, one, targets, 30, 3, stages, **how)
     assert found.with_target.shape == found.without_target.shape == (3, 5, CLASSES)
     fit, said = jax.jit(one.fit), jax.jit(one.log_probs)
 
@@ -220,7 +220,7 @@ def test_shadows_are_asked_for_their_own_target(candidates: Examples):
         return np.asarray(said(params, candidates.inputs[record : record + 1]))[0]
 
     groups = groups_of(targets, 30)
-    draws = list(draw_pairs(np.random.default_rng(2), targets, 30, 60, 3))
+    draws = list(draw_pairs(KEY, targets, 30, 60, 3))
     for place, target in enumerate(targets):
         group, within = divmod(place, len(groups[0]))
         for j in range(3):

@@ -57,7 +57,7 @@ def audit(query, calibration, learner):
 
 def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
     assert audit.targets[0].verdict == "not forgotten"
-    assert audit.targets[0].rho.median < 0.5
+    assert audit.targets[0].rho.high < 1
 
 
 def test_truth_is_counted_by_record(audit):
@@ -113,8 +113,8 @@ def of_files(query, calibration, learner):
 def test_a_file_is_judged_the_same_when_printed_with_two_decimals(of_files):
     exact, printed, _ = of_files.targets
     assert exact.verdict == printed.verdict == "not forgotten"
-    # A distance moves by the share of records that a rounding carries over it: a few of 240.
-    assert printed.rho.median == pytest.approx(exact.rho.median, abs=0.1)
+    # Rounding keeps the order, so that distributions cannot be further apart than before.
+    assert (printed.rho.distances <= exact.rho.distances).all()
     assert exact.truth is printed.truth is None
 
 

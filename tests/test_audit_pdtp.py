@@ -28,6 +28,7 @@ from jaxaudit.learners import (
 )
 from jaxaudit.membership import everyone
 from jaxaudit.metrics.pdtp import every_input
+from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
 INPUTS, LABELS = records(23, 4)
@@ -75,7 +76,7 @@ def test_it_is_the_definition():
 def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
     chosen = np.array([4, 0, 17])
     answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, width=3)
-    one = jax.random.split(jax.random.fold_in(KEY, 0), 1)[0]
+    one = jax.random.split(stream(KEY, "measure"), 1)[0]
     fit = jax.jit(NETWORK.fit)
     inputs, labels = jnp.asarray(INPUTS), jnp.asarray(LABELS)
     full = NETWORK.log_probs(fit(one, inputs, labels, jnp.ones(23)), inputs)
@@ -247,7 +248,7 @@ def test_no_input_moves_an_output_by_more_than_the_bound(made):
     """Every input there is, of every model without a record."""
     answer = audit_pdtp(KEY, CODED, made, bins=0, seeds=2)
     assert answer.dtp_bound is not None
-    one = jax.random.split(jax.random.fold_in(KEY, 0), 1)[0]
+    one = jax.random.split(stream(KEY, "measure"), 1)[0]
     everything = jnp.asarray(every_input((2, 2, 2)))
     fit = jax.jit(made.fit)
     ask = jax.jit(made.log_probs)

@@ -21,6 +21,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.walk import init_key
 from jaxaudit.metrics.retrained_band import Place
+from jaxaudit.randomness import stream
 from jaxaudit.unlearning import forget_by_noise, golatkar
 
 KEY = jax.random.key(21)
@@ -101,7 +102,7 @@ def test_scores_are_those_of_each_model_alone(audit, name):
 
 
 def test_models_are_what_their_names_say(audit):
-    keys = jax.random.split(jax.random.fold_in(KEY, 0), SEEDS)
+    keys = jax.random.split(stream(KEY, "train"), SEEDS)
     everything = np.ones((1, 40), bool)
     for seed, key in enumerate(keys):
         expected = {
@@ -152,7 +153,7 @@ def test_whom_the_attack_learned_from(audit, each):
     row = FORGET[1]
     asked = jax.tree.map(lambda leaf: leaf[-1], found["zeroed"].params)
     source: Any = asked if each else found["original"].params
-    keys, known = jax.random.fold_in(KEY, 2), log_probs_many(NETWORK, source, INPUTS)
+    keys, known = stream(KEY, "attack"), log_probs_many(NETWORK, source, INPUTS)
     member, used = np.tile(np.arange(60) < 40, (SEEDS, 1)), np.ones((SEEDS, 60), bool)
     if each:
         used[:, :40] = ~row

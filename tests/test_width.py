@@ -24,7 +24,7 @@ def timings(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     """Seconds a model-step that the probe pretends to measure; it notes what it was asked in `probed`."""
     seconds: dict[int, float] = {}
     monkeypatch.setattr(width, "streams", lambda: 1)
-    monkeypatch.setattr(width, "_probe", lambda *args: seconds[args[-1]])
+    monkeypatch.setattr(width, "probe_width", lambda *args: seconds[args[-1]])
     return seconds
 
 
@@ -84,7 +84,7 @@ def test_there_is_nothing_to_measure_without_a_step(timings):
 def test_the_group_with_the_most_work_is_measured(monkeypatch):
     asked = []
     monkeypatch.setattr(width, "streams", lambda: 1)
-    monkeypatch.setattr(width, "_probe", lambda *args: asked.append((args[-2], args[-1])) or 1.0)
+    monkeypatch.setattr(width, "probe_width", lambda *args: asked.append((args[-2], args[-1])) or 1.0)
     rows = np.concatenate([everyone(41), only(np.arange(12), 41).repeat(6, axis=0)])  # 11 steps; 6 times 3
     choose(7, rows)
     assert {len(group.rows) for group, _ in asked} == {6}

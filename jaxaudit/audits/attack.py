@@ -21,7 +21,6 @@ from jaxaudit.audits.attack_plan import (
     Drawn,
     check_options,
     draw,
-    generator_of,
     left_out_models,
     left_out_width,
     models_to_train,
@@ -37,6 +36,7 @@ from jaxaudit.learners import Learner, NetworkLearner
 from jaxaudit.membership import subsets
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy
 from jaxaudit.metrics.pdtp import BINS, pdtp
+from jaxaudit.randomness import generator_of, stream
 
 
 def audit_attack(
@@ -103,7 +103,7 @@ def audit_attack(
     check_options(attacks, iterations, shadows, untargeted_shadows, measured, bins, level)
     drawn = draw(key, examples, iterations, targets)
     half, measured = len(examples) // 2, min(measured, iterations)
-    keys = jax.random.split(jax.random.fold_in(key, 1), len(drawn.membership))
+    keys = jax.random.split(stream(key, "train"), len(drawn.membership))
     if checkpoints is not None:
         width = kept_width(keys, drawn.membership, examples.inputs, examples.labels, checkpoints) or width
     width = width or settle_attack_width(key, examples, learner, targets)
@@ -128,15 +128,14 @@ def audit_attack(
     outputs, train_accuracy, test_accuracy = attacked
     scores: dict[str, np.ndarray] = {}
     if attacks.untargeted:
-        one = jax.random.fold_in(key, 2)
+        one = stream(key, "untargeted")
         scores["untargeted"] = _untargeted(
             one, examples, learner, drawn.targets, outputs, untargeted_shadows, bins, stages, how
         )
-    shadow_key = jax.random.fold_in(key, 3)
     parts = []
     for index in range(shadow_draws(attacks, iterations, fresh_shadows)):
-        own = jax.random.fold_in(shadow_key, index)
-        said = pair_outputs(own, generator_of(own), examples, learner, drawn.targets, half, shadows, stages, **how)
+        own = stream(key, "shadows", index)
+        said = pair_outputs(own, examples, learner, drawn.targets, half, shadows, stages, **how)
         rows = outputs[2 * index : 2 * index + 2] if fresh_shadows else outputs
         parts.append([(distance_scores(q, *said, bins=bins), _frequency(attacks, q, said, bins)) for q in rows])
     for place, name in enumerate(("distance", "frequency")):
@@ -144,7 +143,7 @@ def audit_attack(
             scores[name] = np.stack([pair[place] for part in parts for pair in part])
     measurements = _measure(keys, examples, learner, drawn, measured, bins, stages, how)
     truth = drawn.membership[:, drawn.targets]
-    judge = partial(_judge, jax.random.fold_in(key, 4), truth, measurements.mean(axis=0), level)
+    judge = partial(_judge, stream(key, "intervals"), truth, measurements.mean(axis=0), level)
     return AttackAudit(
         targets=drawn.targets,
         truth=truth,
@@ -181,15 +180,15 @@ def _untargeted(
     how: dict[str, Any],
 ) -> Float[np.ndarray, "models targets"]:
     candidates = len(examples)
-    membership = subsets(generator_of(key), shadows, candidates // 2, candidates)
-    keys = jax.random.split(jax.random.fold_in(key, 0), shadows)
+    membership = subsets(generator_of(stream(key, "draw")), shadows, candidates // 2, candidates)
+    keys = jax.random.split(stream(key, "train"), shadows)
     said = outputs_on(keys, membership, examples, learner, stages.next(shadows), **how)
     inputs = examples.inputs.reshape(candidates, -1).astype(np.float32)
     # Indices of categories would drown the outputs.
     inputs = inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
     own = _attack_network(inputs.shape[1] + 2 * outputs.shape[2])
     attack = fit_untargeted(
-        jax.random.fold_in(key, 1), own, inputs, examples.labels, said, membership, bins=bins, progress=stages.next(0)
+        stream(key, "learn"), own, inputs, examples.labels, said, membership, bins=bins, progress=stages.next(0)
     )
     asked = inputs[targets], examples.labels[targets]
     return np.stack([untargeted_scores(attack, *asked, model) for model in outputs])

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
@@ -12,6 +11,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.membership import halves
+from jaxaudit.randomness import generator_of, stream
 
 
 class Attacks(NamedTuple):
@@ -60,8 +60,8 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
             f"{examples.name}: all candidates are of one class ({examples.class_names[int(present[0])]}): there is "
             "nothing to classify. Is the right column the label?"
         )
-    generator = generator_of(jax.random.fold_in(key, 0))
-    chosen = np.sort(generator.choice(candidates, targets, replace=False))
+    chosen = np.sort(generator_of(stream(key, "targets")).choice(candidates, targets, replace=False))
+    generator = generator_of(stream(key, "halves"))
     return Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
 
 
@@ -110,11 +110,6 @@ def left_out_models(records: int, targets: int, learner: Learner, width: int) ->
         return 0
     width = left_out_width(targets, width)
     return models_trained(-(-records // width) * width, width)
-
-
-def generator_of(key: Key[Array, ""]) -> np.random.Generator:
-    """NumPy's generator, seeded by the key."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def check_options(

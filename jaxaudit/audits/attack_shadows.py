@@ -16,6 +16,7 @@ from jaxaudit.ensemble import Progress, fit_many, log_probs_many
 from jaxaudit.learners import Learner
 from jaxaudit.learners.walk import POOL_WALK_SHARE
 from jaxaudit.membership import WithAndWithout, with_and_without
+from jaxaudit.randomness import generator_of, stream
 
 MOST_TOGETHER = 20
 """Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
@@ -71,17 +72,17 @@ def shadow_models(targets: Int[np.ndarray, " targets"], size: int, shadows: int)
 
 
 def draw_pairs(
-    generator: np.random.Generator, targets: Int[np.ndarray, " targets"], size: int, examples: int, shadows: int
+    key: Key[Array, ""], targets: Int[np.ndarray, " targets"], size: int, examples: int, shadows: int
 ) -> Iterator[WithAndWithout]:
     """The shadow sets of every group of targets, `shadows` draws of each group, group by group."""
-    for group in groups_of(targets, size):
+    for index, group in enumerate(groups_of(targets, size)):
+        generator = generator_of(stream(key, "draw", index))
         for _ in range(shadows):
             yield with_and_without(generator, group, size, examples)
 
 
 def pair_outputs(
     key: Key[Array, ""],
-    generator: np.random.Generator,
     examples: Examples,
     learner: Learner,
     targets: Int[np.ndarray, " targets"],
@@ -98,8 +99,8 @@ def pair_outputs(
     apart is the target, not the seed.
     """
     groups = groups_of(targets, size)
-    keys = jax.random.split(key, len(groups) * shadows)
-    pairs = draw_pairs(generator, targets, size, len(examples), shadows)
+    keys = jnp.concatenate([jax.random.split(stream(key, "train", index), shadows) for index in range(len(groups))])
+    pairs = draw_pairs(key, targets, size, len(examples), shadows)
     with_target, without_target = [], []
     for one, (index, drawn) in zip(keys, enumerate(pairs), strict=True):
         asked = examples.inputs[groups[index // shadows]]

@@ -83,7 +83,9 @@ def draw_roles(
     def given(role: str, records: Int[np.ndarray, " records"], count: int, models: int) -> list[Row]:
         """Rows of a share of the calibration set and besides on `count` of these records."""
         return [
-            shadow_row(own, pool, records if count == len(records) else own.choice(records, count, replace=False), SHARE)
+            shadow_row(
+                own, pool, records if count == len(records) else own.choice(records, count, replace=False), SHARE
+            )
             for own in draws(role, models)
         ]
 

@@ -15,6 +15,7 @@ from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, publishable, seed_floor
+from jaxaudit.randomness import stream
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,7 +144,7 @@ def audit_pdtp(
             "nothing to classify. Is the right column the label?"
         )
     seeded = uses_key(learner, examples)
-    keys = jax.random.split(jax.random.fold_in(key, 0), measurements if seeded else 1)
+    keys = jax.random.split(stream(key, "measure"), measurements if seeded else 1)
     steps = _Steps(progress, len(keys) + seeded)
     how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
     parts, exact, accuracy, bounds = [], np.zeros(len(chosen)), 0.0, []
@@ -157,7 +158,7 @@ def audit_pdtp(
     largest = each.argmax(axis=0), np.arange(len(chosen))
     floor = SeedFloor(np.zeros(len(chosen)), np.zeros(len(chosen)))
     if seeded:
-        others = jax.random.split(jax.random.fold_in(key, 1), seeds - 1)
+        others = jax.random.split(stream(key, "seed floor"), seeds - 1)
         all_keys = jax.numpy.concatenate([keys[:1], others])
         outputs = outputs_of_seeds(all_keys, examples, learner, chosen, progress=steps.part(len(keys)), **how)
         floor = seed_floor(outputs, bins=bins)

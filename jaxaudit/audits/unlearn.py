@@ -32,6 +32,7 @@ from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLea
 from jaxaudit.learners.walk import init_key
 from jaxaudit.metrics.retrained_band import place
 from jaxaudit.models import RUN_ONCE
+from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 
 
@@ -100,15 +101,15 @@ def audit_unlearn(
     sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     count = min(len(train), len(test)) if nonmembers is None else nonmembers
     share = Share(progress, learner, len(train), count, attack_epochs, attack_each, seeds, sets, names)
-    keys = jax.random.split(jax.random.fold_in(key, 0), seeds)
+    keys = jax.random.split(stream(key, "train"), seeds)
     params = _trained(keys, train, learner, forget, amnesiac, share, checkpoints, width)
-    for index, (name, method) in enumerate(methods.items()):
-        noise = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 1), index), (sets, seeds))
+    for name, method in methods.items():
+        noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
         together = jax.default_backend() != "cpu"
         params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], train, forget, together)
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.fold_in(key, 3))))
+    generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
-    attacker = Attacker(jax.random.split(jax.random.fold_in(key, 2), seeds), chosen, attack_epochs) if count else None
+    attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     scores = _scored(params, train, test, learner, forget, attacker, attack_each, share, checkpoints)
     share.finished()
     return UnlearnAudit(

@@ -42,10 +42,11 @@ class MethodChoice(enum.StrEnum):
 
 TARGET = "Target"
 
-OUTPUT_OPTIONS = ("as_json", "out", "report", "fail_on")
+OUTPUT_OPTIONS = ("context", "as_json", "out", "report", "fail_on", "dry_run")
 
 
 def ks(
+    context: typer.Context,
     query: shared.Query = None,
     calibration: shared.Calibration = None,
     holdout: Annotated[
@@ -125,6 +126,29 @@ def ks(
     min_accuracy: Annotated[
         float, typer.Option(help="What well trained means, on a shadow's own data.", rich_help_panel=shared.AUDIT)
     ] = 0.9,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long it may take, such as 10m or 2h: records, models and design are chosen to fit, except those "
+            "given by hand; none: everything in full. [default: 10m on a CPU, else none]",
+            rich_help_panel=shared.AUDIT,
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            min=20,
+            help="Use at most so many records of each set, drawn at random. [default: all, as far as the budget goes]",
+            rich_help_panel=shared.AUDIT,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would be done, how long it takes, and stop.", rich_help_panel=shared.AUDIT
+        ),
+    ] = False,
     seed: shared.Seed = 7,
     as_json: shared.AsJson = False,
     out: Annotated[
@@ -149,6 +173,8 @@ def ks(
 
     `jaxaudit ks` (embedded data, targets of known truth, about a minute)
 
+    `jaxaudit ks --query mnist` (what ten minutes allow; `--dry-run` says what that is)
+
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
 
     `jaxaudit ks --query hospital_b.npz --calibration hospital_a/ --target outputs.csv --json`
@@ -159,10 +185,16 @@ def ks(
     from jaxaudit.cli.work import lasting_work
 
     report_option.claim(report, out)
+    by_hand = {name for name in given if _is_by_hand(context, name)}
+    options = {name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}
     with lasting_work(out) as begin:
-        from jaxaudit.cli.ks_run import arrays_of, run, save
+        from jaxaudit.cli.ks_run import Planned, arrays_of, run, save
 
-        result, audit = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
+        done = run(options, by_hand, begin, dry_run)
+        if isinstance(done, Planned):
+            print(json.dumps(done.numbers) if as_json else "\n".join(done.lines), flush=True)
+            return
+        result, audit = done
         try:
             if out is not None:
                 save(out, result, audit)
@@ -172,6 +204,12 @@ def ks(
             _show(result, audit, as_json)
     if {verdict.replace("-", " ") for verdict in fail_on or ()} & {target.verdict for target in audit.targets}:
         raise typer.Exit(3)
+
+
+def _is_by_hand(context: typer.Context, name: str) -> bool:
+    """Whether this option stands on the command line, or in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
 
 
 def _show(result: dict[str, Any], audit: "KSAudit", as_json: bool) -> None:

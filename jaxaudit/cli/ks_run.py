@@ -4,6 +4,7 @@ import datetime
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import jax
 from jaxaudit.audits.ks import audit_ks
 from jaxaudit.audits.ks_result import KSAudit
 from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.cli.budget import Planned, Sets, parse_budget, plan_within, take_records
 from jaxaudit.cli.inputs import (
     default_targets,
     match_holdout,
@@ -29,9 +31,11 @@ from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import Examples, align_target_data, concatenate, is_image
+from jaxaudit.data.files import exists
 from jaxaudit.data.outputs import Outputs, load_outputs
+from jaxaudit.data.selection import split_name
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, network
+from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.report.identity import Identity, run_identity
 from jaxaudit.report.ks_json import ks_json
 from jaxaudit.report.provenance import describe_examples, describe_machine
@@ -49,44 +53,62 @@ DEMONSTRATION = {
 """What a run without data uses: both sets come with the package, and 8x8 is how the digits are stored."""
 
 
-def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
-    """The result of `jaxaudit ks` with these options, as a JSON object and as it is; see `lasting_work` for `begin`."""
+def run(options: Options, by_hand: set[str], begin: Begin, dry_run: bool) -> tuple[dict[str, Any], KSAudit] | Planned:
+    """The result of `jaxaudit ks` with these options, as a JSON object and as it is; for a dry run, the plan alone.
+
+    Args:
+        options: as they stand on the command line.
+        by_hand: the names of those that a person gave, which no plan changes.
+        begin: see `lasting_work`.
+        dry_run: whether to stop where the work would begin.
+    """
     started = time.time()
     options = with_defaults(options)
     # What can be refused without reading data is refused first.
-    size, hidden = parse_image_size(options["image_size"]), parse_hidden(options["hidden"])
+    size = parse_image_size(options["image_size"])
+    parse_hidden(options["hidden"])
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
     check_shares(options)
     settle_method(options)
+    seconds = parse_budget(options["budget"])
     target_data = [parse_target_data(text) for text in options["target_data"]]
-    read = reader(options, size)
-    query, calibration = read_sets(options, read)
-    holdout = match_holdout(query, calibration, read(options["holdout"])) if options["holdout"] else None
-    outputs = _outputs(options, "target", query, "query set")
-    on_holdout = [] if holdout is None else _outputs(options, "holdout_target", holdout, "holdout")
-    simulated = _simulated(options, target_data, query, calibration, read)
-    options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
-    most = len(query) + len(calibration) + sum(len(part.examples) for target in simulated for part in target.parts)
-    most += len(holdout) if holdout is not None else 0
-    learner = make_learner(options, hidden, optimizer, query, most)
-    work = {**plain(options), "query": query.inputs.shape, "calibration": len(calibration), "targets": len(simulated)}
+    whole = _read(options, target_data, reader(options, size))
+    options["model"] = options["model"] or ("liu-cnn" if is_image(whole.query) else "mlp")
+    key = jax.random.key(options["seed"])
+
+    def learner_of(sets: Sets, model: str, hidden: str) -> NetworkLearner:
+        most = len(sets.query) + len(sets.calibration) + len(sets.holdout or ())
+        most += sum(len(part.examples) for target in sets.simulated for part in target.parts)
+        recipe = {**options, "model": model}
+        return make_learner(recipe, parse_hidden(hidden), optimizer, sets.query, most)
+
+    sets, plan = take_records(whole, options["records"], key), None
+    if seconds is not None or dry_run:
+        shadows = asked_of(options).shadows
+        plan = plan_within(seconds, options, by_hand, sets, shadows, partial(learner_of, sets))
+        if dry_run:
+            return plan
+        for line in plan.lines:
+            say(line)
+        sets = take_records(whole, options["records"], key)
+    # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
+    options["budget"] = "none"
+    learner = learner_of(sets, options["model"], options["hidden"])
+    work = {**plain(options), "query": sets.query.inputs.shape, "classes": len(sets.query.class_names)}
     asked = asked_of(options)
-    models = 2 * options["replicates"] + options["controls"] + len(simulated) + sum(asked.shadows)
+    models = 2 * options["replicates"] + options["controls"] + len(sets.simulated) + sum(asked.shadows)
     line = f"training {models} {options['model']} models on {jax.default_backend()}, {options['epochs']} epochs each"
-    extra = {part.examples.content_hash: part.examples for target in simulated for part in target.parts}
-    others = [examples for examples in extra.values() if examples not in (query, calibration)]
-    sets = {"query": query, "calibration": calibration, **named(holdout)}
-    checkpoints = begin(identity(options, sets, others, outputs, on_holdout), models, line)
-    with progress_on_stderr("training") as progress:
+    checkpoints = begin(identity(options, sets), models, line)
+    with progress_on_stderr("training", f"comparing the outputs of {models} models") as progress:
         audit = audit_ks(
-            jax.random.key(options["seed"]),
-            query,
-            calibration,
+            key,
+            sets.query,
+            sets.calibration,
             learner,
-            holdout=holdout,
-            outputs=outputs,
-            holdout_outputs=on_holdout,
-            simulated=simulated,
+            holdout=sets.holdout,
+            outputs=sets.outputs,
+            holdout_outputs=sets.on_holdout,
+            simulated=sets.simulated,
             replicates=options["replicates"],
             controls=options["controls"],
             shadows=asked.shadows,
@@ -102,7 +124,7 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], KSAudit]:
     if options["width"] is None:
         options["width"] = audit.width
         remember_width(work, audit.width)
-    return ks_json(audit, _provenance(options, sets, others, outputs, on_holdout, started)), audit
+    return ks_json(audit, _provenance(options, sets, plan, started)), audit
 
 
 def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
@@ -128,9 +150,10 @@ def arrays_of(audit: KSAudit) -> dict[str, Any]:
 
 def with_defaults(options: Options) -> Options:
     """The options with what a run without them uses."""
-    if (options["query"] is None) != (options["calibration"] is None):
-        given, missing = ("query", "calibration") if options["calibration"] is None else ("calibration", "query")
-        raise InputError(f"--{given} needs --{missing}: shadow models are trained on both sets.")
+    if options["calibration"] is None and options["query"] is not None:
+        options["calibration"] = _other_split(options["query"])
+    if options["query"] is None and options["calibration"] is not None:
+        raise InputError("--calibration needs --query: shadow models are trained on both sets.")
     # The medical network takes its crops from images of their own size.
     usual = {**USUAL, "image_size": "none"} if options["model"] == "medical-cnn" else USUAL
     defaults = {
@@ -140,6 +163,34 @@ def with_defaults(options: Options) -> Options:
         **(DEMONSTRATION if options["query"] is None else usual),
     }
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
+
+
+def _other_split(query: str) -> str:
+    """The calibration set where none was given: the other one of a data set's train and test split.
+
+    Raises:
+        InputError: where the query set is no whole split of a data set that has both.
+    """
+    source, split = (query, None) if exists(Path(query)) else split_name(query)
+    other = {None: "test", "train": "test", "test": "train"}.get(split)
+    if other is None or Path(source).suffix or source in ("digits", "printed-digits"):
+        raise InputError(
+            "--query needs --calibration: shadow models are trained on both sets. Give data of the same kind with no "
+            "record of the query set."
+        )
+    say(f"no --calibration was given: {source}@{other} is used")
+    return f"{source}@{other}"
+
+
+def _read(options: Options, target_data: list[tuple[str, float]], read: Callable[[str], Examples]) -> Sets:
+    """All that the options name."""
+    query, calibration = read_sets(options, read)
+    holdout = match_holdout(query, calibration, read(options["holdout"])) if options["holdout"] else None
+    outputs = _outputs(options, "target", query, "query set")
+    on_holdout = [] if holdout is None else _outputs(options, "holdout_target", holdout, "holdout")
+    return Sets(
+        query, calibration, holdout, outputs, on_holdout, _simulated(options, target_data, query, calibration, read)
+    )
 
 
 def _outputs(options: Options, option: str, examples: Examples, of: str) -> list[Outputs]:
@@ -166,7 +217,9 @@ def _simulated(
     return [simulate(parts)]
 
 
-def make_learner(options: Options, hidden: tuple[int, ...], optimizer: Any, query: Examples, records: int) -> Learner:
+def make_learner(
+    options: Options, hidden: tuple[int, ...], optimizer: Any, query: Examples, records: int
+) -> NetworkLearner:
     """The shadow models' design and recipe, for training sets of at most this many records."""
     learner = network(
         make_factory(options["model"], hidden),
@@ -182,31 +235,28 @@ def make_learner(options: Options, hidden: tuple[int, ...], optimizer: Any, quer
     return replace(learner, batch_size=min(learner.batch_size, records))
 
 
-def identity(
-    options: Options,
-    sets: dict[str, Examples],
-    others: list[Examples],
-    outputs: list[Outputs],
-    on_holdout: list[Outputs],
-) -> Identity:
+def identity(options: Options, sets: Sets) -> Identity:
     """What must be the same for the work of a run that was stopped to be taken up."""
-    data = {name: examples.content_hash for name, examples in sets.items()}
-    data |= {f"target data {index}": examples.content_hash for index, examples in enumerate(others)}
-    data |= {f"target {index}": file.content_hash for index, file in enumerate(outputs)}
-    data |= {f"holdout target {index}": file.content_hash for index, file in enumerate(on_holdout)}
+    data = {name: examples.content_hash for name, examples in _named_sets(sets).items()}
+    data |= {f"target data {index}": examples.content_hash for index, examples in enumerate(_others(sets))}
+    data |= {f"target {index}": file.content_hash for index, file in enumerate(sets.outputs)}
+    data |= {f"holdout target {index}": file.content_hash for index, file in enumerate(sets.on_holdout)}
     # Where the data lie does not matter, only what they are.
     settled = {name: value for name, value in plain(options).items() if name not in ("data_dir", "field_strength")}
     return run_identity("ks", settled, data, {"model": source_hash(options["model"])})
 
 
-def _provenance(
-    options: Options,
-    sets: dict[str, Examples],
-    others: list[Examples],
-    outputs: list[Outputs],
-    on_holdout: list[Outputs],
-    started: float,
-) -> dict[str, Any]:
+def _named_sets(sets: Sets) -> dict[str, Examples]:
+    return {"query": sets.query, "calibration": sets.calibration, **named(sets.holdout)}
+
+
+def _others(sets: Sets) -> list[Examples]:
+    """The sets that only simulated targets use."""
+    extra = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
+    return [examples for examples in extra.values() if examples not in (sets.query, sets.calibration)]
+
+
+def _provenance(options: Options, sets: Sets, plan: Planned | None, started: float) -> dict[str, Any]:
     def described(files: list[Outputs]) -> list[dict[str, Any]]:
         return [{"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in files]
 
@@ -218,11 +268,12 @@ def _provenance(
         "seed": options["seed"],
         "options": plain(options),
         "data": {
-            **{name: describe_examples(examples) for name, examples in sets.items()},
-            "target_data": [describe_examples(examples) for examples in others],
+            **{name: describe_examples(examples) for name, examples in _named_sets(sets).items()},
+            "target_data": [describe_examples(examples) for examples in _others(sets)],
         },
-        "targets": described(outputs),
-        "holdout_targets": described(on_holdout),
+        "targets": described(sets.outputs),
+        "holdout_targets": described(sets.on_holdout),
+        "plan": None if plan is None else plan.numbers,
         "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.time() - started, 1),
     }

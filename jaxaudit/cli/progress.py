@@ -3,64 +3,107 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from jaxaudit.cli.interrupt import lasting_interrupt
 from jaxaudit.report.visible import visible
 
 LOG_SECONDS = 30
+LEAST_SECONDS = 3.0
+"""Steps are timed for so long before an estimate is made from them."""
 
 
 @contextmanager
-def progress_on_stderr(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left on a terminal; a line every half minute where stderr is a file."""
-    with lasting_interrupt() as check, _bar(label) if sys.stderr.isatty() else _log(label) as show:
+def progress_on_stderr(label: str, after: str | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left on a terminal; a line every half minute where stderr is a file.
+
+    Once all is done, `after` says what comes next, on a line of its own.
+    """
+    with ExitStack() as shown, lasting_interrupt() as check:
+        show = shown.enter_context(_bar(label) if sys.stderr.isatty() else _log(label))
+        ended = False
 
         def show_and_check(done: int, total: int) -> None:
+            nonlocal ended
             check()
+            if ended:
+                return
             show(min(done, total), total)
+            if after is not None and done >= total:
+                ended = True
+                shown.close()
+                say(after)
 
         yield show_and_check
+
+
+class Pace:
+    """How long the rest will take, by what was done since the first step ended.
+
+    What was restored, compiled or measured before is no progress, so nothing is said until some steps were timed.
+    """
+
+    def __init__(self) -> None:
+        self._began: tuple[float, int] | None = None
+
+    def left(self, done: int, total: int) -> float | None:
+        """Seconds, once there is something to go by."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = (now, done) if done > 0 else None
+            return None
+        began, before = self._began
+        if done <= before or now - began < LEAST_SECONDS:
+            return None
+        return (now - began) * (total - done) / (done - before)
 
 
 @contextmanager
 def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
     )
+    pace = Pace()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(label, total=None, left="compiling")
+
+        def show(done: int, total: int) -> None:
+            left = pace.left(done, total)
+            bar.update(task, completed=done, total=total, left=_left(done, left))
+
+        yield show
 
 
 @contextmanager
 def _log(label: str) -> Iterator[Callable[[int, int], None]]:
     started = last = time.monotonic()
+    pace = Pace()
 
     def show(done: int, total: int) -> None:
         nonlocal last
-        now = time.monotonic()
+        now, left = time.monotonic(), pace.left(done, total)
         if now - last >= LOG_SECONDS:
             last = now
-            left = f", about {duration((now - started) * (total - done) / done)} left" if 0 < done < total else ""
-            print(f"{label}: {done / total:.0%} after {now - started:.0f} s{left}", file=sys.stderr, flush=True)
+            print(
+                f"{label}: {done / total:.0%} after {duration(now - started)}, {_left(done, left)}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     yield show
+
+
+def _left(done: int, seconds: float | None) -> str:
+    if seconds is None:
+        return "compiling" if done == 0 else "timing the first steps"
+    return f"about {duration(seconds)} left"
 
 
 def duration(seconds: float) -> str:

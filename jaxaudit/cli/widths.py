@@ -1,7 +1,8 @@
-"""Widths measured before on this machine, so that the same command gives the same numbers again.
+"""Widths and speeds measured before on this machine, so that the same command gives the same numbers again.
 
-A width is a measurement: two runs may measure differently, and models trained at different widths differ by rounding.
-So the first run's choice is kept beside the cached data sets, under a hash of what it depends on.
+Both are measurements: two runs may measure differently, models trained at different widths differ by rounding, and a
+budget's plan follows from speeds. So what the first run measured is kept beside the cached data sets, under a hash of
+the design and of what else decides it; not of how many models are asked for, which must change nothing.
 """
 
 import contextlib
@@ -10,10 +11,17 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxaudit.data.cache import cache_dir
-from jaxaudit.report.provenance import describe_machine
+from jaxaudit.report.identity import machine_facts
+
+if TYPE_CHECKING:
+    from jaxaudit.ensemble import Speed
+
+
+DECIDING = ("command", "model", "learner", "hidden", "batch_size", "optimizer", "classes", "width")
+"""The facts of a work that decide its speed, beside the shape of a record."""
 
 
 def recall_width(work: dict[str, Any]) -> int | None:
@@ -24,7 +32,27 @@ def recall_width(work: dict[str, Any]) -> int | None:
 
 def remember_width(work: dict[str, Any], width: int) -> None:
     """Keeps a width for next time; a cache that cannot be written is no failure."""
-    known = {**_read(), _name(work): width}
+    _write(_name(work), width)
+
+
+def recall_speed(work: dict[str, Any]) -> "Speed | None":
+    """The speed remembered for this work on this machine, if any."""
+    from jaxaudit.ensemble import Speed
+
+    known = _read().get(_name({**work, "command": "speed"}))
+    numbers = known if isinstance(known, list) and len(known) == len(Speed._fields) else None
+    if numbers is None or not all(type(each) in (int, float) and 0 < each < float("inf") for each in numbers):
+        return None
+    return Speed(int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]))
+
+
+def remember_speed(work: dict[str, Any], speed: "Speed") -> None:
+    """Keeps a speed for next time; a cache that cannot be written is no failure."""
+    _write(_name({**work, "command": "speed"}), list(speed))
+
+
+def _write(name: str, value: Any) -> None:
+    known = {**_read(), name: value}
     with contextlib.suppress(OSError):
         _path().parent.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=_path().parent)
@@ -49,5 +77,8 @@ def _read() -> dict[str, Any]:
 
 
 def _name(work: dict[str, Any]) -> str:
-    text = json.dumps({**work, "seed": None, "width": None, "machine": describe_machine()}, sort_keys=True, default=str)
+    facts = {name: work[name] for name in DECIDING if work.get(name) is not None}
+    # The first axis of a shape counts records.
+    facts["record"] = list((work.get("shape") or work.get("query") or [0])[1:])
+    text = json.dumps({**facts, "machine": machine_facts()}, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

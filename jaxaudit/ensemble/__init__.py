@@ -3,5 +3,15 @@
 from jaxaudit.ensemble.checkpoint import kept_models, kept_width
 from jaxaudit.ensemble.fit import Progress, fit_many, measure_width
 from jaxaudit.ensemble.predict import log_probs_many
+from jaxaudit.ensemble.speed import Speed, measure_speed
 
-__all__ = ["Progress", "fit_many", "kept_models", "kept_width", "log_probs_many", "measure_width"]
+__all__ = [
+    "Progress",
+    "Speed",
+    "fit_many",
+    "kept_models",
+    "kept_width",
+    "log_probs_many",
+    "measure_speed",
+    "measure_width",
+]

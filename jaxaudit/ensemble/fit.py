@@ -39,9 +39,9 @@ def fit_many(
     with the same key walk the same minibatches where they leave out at most a
     tenth of the pool, so that they differ by those records alone; see `jaxaudit.learners.walk`.
 
-    Models are trained in chunks of `width`, the last filled up with copies, vmapped and jitted, split over all local devices. A CPU, which is one
-    device, trains as many chunks at the same time as it has cores (at most 8): `streams`, 1 elsewhere. Memory on the
-    devices is bounded by them, not by the number of models:
+    Models are trained in chunks of `width`, the last filled up with copies, vmapped and jitted, split over all local
+    devices. A CPU, which is one device, trains as many chunks at the same time as it has cores (at most 8): `streams`,
+    1 elsewhere. Memory on the devices is bounded by them, not by the number of models:
 
         pool + streams * (width * (2 * training state + batch_size * (record + activations)) + 80 MB of index tables)
 

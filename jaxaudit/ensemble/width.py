@@ -75,7 +75,7 @@ def choose_width(
             best = min(seconds.values(), default=np.inf)
             if slower == 2 or (seconds and time.perf_counter() - started > PROBE_SHARE * best * work):
                 return
-            seconds[width] = _probe(learner, keys, membership, pool, group, width)
+            seconds[width] = probe_width(learner, keys, membership, pool, group, width)
             slower = slower + 1 if seconds[width] > GIVE_UP * best else 0
 
     search(candidates[first:])
@@ -104,7 +104,7 @@ def _device_bytes() -> int:
     return int(DEVICE_SHARE * stats["bytes_limit"]) if stats and "bytes_limit" in stats else CPU_BYTES
 
 
-def _probe(
+def probe_width(
     learner: SteppedLearner,
     keys: Key[Array, " models"],
     membership: np.ndarray,

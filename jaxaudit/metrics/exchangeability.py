@@ -7,11 +7,11 @@ copies that all fell on one side. Arrays in, numbers out.
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
+from jaxaudit.randomness import generator_of
 
 PERMUTATIONS = 999
 MOST_RECORDS = 5_000
@@ -78,7 +78,7 @@ def alike(
     """
     if not 0 < size < len(labels):
         raise InputError(f"{size} of {len(labels)} records are the query set's: both sets need some.")
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint64))
+    generator = generator_of(key)
     chosen = np.concatenate([_some(generator, np.arange(size)), _some(generator, np.arange(size, len(labels)))])
     count = min(size, MOST_RECORDS)
     features = (

@@ -13,7 +13,6 @@ detectable fraction need it; the p-value of "never used" does not.
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 from scipy import stats
@@ -21,6 +20,7 @@ from scipy import stats
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
+from jaxaudit.randomness import generator_of
 
 PERMUTATIONS = 1999
 CHUNK = 1 << 22
@@ -77,7 +77,7 @@ def permutation_test(
         raise InputError(
             f"{permutations} permutations give no p-value of {alpha:g} or less; use {1 / alpha:.0f} or more."
         )
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint64))
+    generator = generator_of(key)
     # Sums of one sample order the differences of means, and are the cheaper statistic.
     fewer, flip = (first, 1.0) if len(first) <= len(second) else (second, -1.0)
     centred = values - values.mean()

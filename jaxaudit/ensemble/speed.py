@@ -1,0 +1,111 @@
+"""How fast models of one design train here: what a plan of many of them is made from."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.ensemble.devices import place_pool
+from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
+from jaxaudit.ensemble.plan import Group, plan
+from jaxaudit.ensemble.predict import log_probs_many
+from jaxaudit.ensemble.program import init_chunk
+from jaxaudit.ensemble.streams import streams
+from jaxaudit.ensemble.width import choose_width, probe_width
+from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.membership import everyone
+
+MODELS = 64
+"""As many models as a plan has, more or less: the width is chosen for them."""
+RECORDS = 4096
+"""The most records that measuring trains on and asks about."""
+HOST_STEPS, HOST_SECONDS = 24, 4.0
+
+
+class Speed(NamedTuple):
+    """How long models take, as many trained at the same time as training has.
+
+    Attributes:
+        width: models a chunk.
+        step: seconds a model-step.
+        record: seconds to ask one model about one record.
+        state_bytes: of one model's training state.
+    """
+
+    width: int
+    step: float
+    record: float
+    state_bytes: int
+
+
+def measure_speed(
+    key: Key[Array, ""],
+    inputs: Float[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    learner: SteppedLearner,
+    width: int | None = None,
+) -> Speed:
+    """Trains some models for some steps, the first of which, that compile, are not counted.
+
+    Args:
+        key: random key.
+        inputs: records such as will be trained on; `labels` their classes.
+        learner: design and recipe.
+        width: models a chunk, where that is decided; else it is chosen by measurement (`choose_width`).
+    """
+    inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
+    keys = jax.random.split(key, MODELS)
+    membership = everyone(len(labels)).repeat(MODELS, axis=0)
+    pool = place_pool(inputs), place_pool(labels)
+    groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
+    if steps_from_host(learner):
+        width, step = 1, _host_step(learner, keys, membership, pool, groups[0])
+    elif width is None:
+        choice = choose_width(learner, keys, membership, pool, groups)
+        width, step = choice.width, choice.seconds.get(choice.width)
+    else:
+        step = None
+    if step is None:
+        step = probe_width(learner, keys, membership, pool, groups[0], width)
+    state = jax.eval_shape(lambda key: learner.init(key), keys[0])
+    # Extended types such as keys have no plain size; their few bytes do not matter.
+    state_bytes = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
+    return Speed(width, step, _record(learner, keys[:width], inputs), state_bytes)
+
+
+def _host_step(
+    learner: SteppedLearner, keys: Array, membership: np.ndarray, pool: tuple[Array, Array], group: Group
+) -> float:
+    """Seconds a model-step where the host drives: the median step of one model for every stream."""
+
+    def train(chunk: Group) -> float:
+        times, started = list[float](), time.perf_counter()
+
+        def advance(_: int) -> None:
+            times.append(time.perf_counter())
+            # The first step compiles.
+            if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[1] > HOST_SECONDS):
+                raise _Enough
+
+        with suppress(_Enough):
+            train_from_host(learner, chunk, keys[chunk.rows], membership[chunk.rows], pool, advance)
+        return float(np.median(np.diff(times[1:]))) if len(times) > 2 else (times[-1] - started) / len(times)
+
+    with ThreadPoolExecutor(streams()) as threads:
+        return max(threads.map(train, group.chunks(1)[: streams()])) / streams()
+
+
+class _Enough(Exception):
+    """Ends a training that was only begun to be timed."""
+
+
+def _record(learner: SteppedLearner, keys: Array, inputs: np.ndarray) -> float:
+    params: Any = jax.vmap(learner.finish)(init_chunk(learner, keys))
+    log_probs_many(learner, params, inputs)  # compiles
+    started = time.perf_counter()
+    log_probs_many(learner, params, inputs)
+    return (time.perf_counter() - started) / len(inputs) / len(keys)

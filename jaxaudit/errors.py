@@ -1,13 +1,38 @@
 """The errors a user can cause."""
 
+LONGEST_MESSAGE = 1_500
+
 
 class InputError(ValueError):
     """What the user gave cannot be used: a file, a name, a shape, an option.
 
     The message is one line for a person: what is wrong, the likely cause, what to do. The command line prints
     it as it is and exits with status 2; every other exception is a failure of the program (status 1).
+
+    Names in it come from strangers' files: line breaks and control characters are spelled out, and the middle is cut
+    where it is longer than `LONGEST_MESSAGE` characters, so that no name hides what is wrong or what to do.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_shortened(visible(message)))
 
 
 class MissingSplit(InputError):
     """A data set that can be read has no split of the wanted name."""
+
+
+def visible(text: str) -> str:
+    r"""`text` on one line, with every control character spelled out.
+
+    Names come from files, columns and folders. Printed raw, an escape sequence in one could recolour or rewrite what
+    a terminal shows, and a line break could pass for a line of the program's own.
+
+    >>> print(visible("evil\x1b[31m\nname"))
+    evil\x1b[31m\nname
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _shortened(text: str) -> str:
+    half = LONGEST_MESSAGE // 2
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:half]} ... {text[-half:]}"

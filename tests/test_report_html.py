@@ -12,7 +12,7 @@ from cli_runs import jaxaudit
 from html_pages import ALLOWED, Parsed
 from report_runs import HOSTILE, RUNS, attack_audit, attack_run, ks_audit, ks_run, pdtp_audit, pdtp_run, save
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.export import VARIABLES
 from jaxaudit.report.html import render
 from jaxaudit.report.html.build import MOST_RUNS, build
@@ -20,7 +20,6 @@ from jaxaudit.report.html.file import claim_report, write_report
 from jaxaudit.report.html.glossary import GLOSSARY
 from jaxaudit.report.html.render import pictures, report_html
 from jaxaudit.report.saved_run import read_run
-from jaxaudit.report.visible import visible
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult, Truth
+from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, Verdict
 from jaxaudit.report.ks_json import ks_json, ks_schema
 from jaxaudit.report.ks_table import ks_table
-from jaxaudit.report.visible import visible
 
 FINE = Check("query size", True, 0.1, 0.5, True, "enough")
 FAILED = Check("noise floor", False, 0.9, 0.5, True, "seeds matter too much")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from jaxaudit.cli.interrupt import lasting_interrupt
-from jaxaudit.report.visible import visible
+from jaxaudit.errors import visible
 
 LOG_SECONDS = 30
 LEAST_SECONDS = 3.0

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxaudit.audits.efficacy import EfficacyAudit, JudgedWeights
+from jaxaudit.errors import visible
 from jaxaudit.report.efficacy_json import caveats
-from jaxaudit.report.visible import visible
 
 
 def efficacy_table(

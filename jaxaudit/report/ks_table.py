@@ -12,9 +12,9 @@ from rich.text import Text
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.audits.ks_settle import percent, rests_on
+from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
 from jaxaudit.report.ks_usage_table import ASSUMPTIONS, MEANING, STYLE, truth_text, usage_table
-from jaxaudit.report.visible import visible
 
 
 def ks_table(audit: KSAudit, level: float) -> RenderableType:

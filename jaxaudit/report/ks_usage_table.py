@@ -9,9 +9,9 @@ from rich.text import Text
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.audits.ks_settle import percent
+from jaxaudit.errors import visible
 from jaxaudit.metrics.ema import ema_rule
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.report.visible import visible
 
 STYLE = {"forgotten": "bold green", "not forgotten": "bold red", "inconclusive": "bold yellow"}
 NAMES = {"holdout": "holdout test", "shadow": "shadow test", "ema": "EMA", "rho": "rho"}

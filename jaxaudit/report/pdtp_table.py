@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxaudit.audits.pdtp import PDTPAudit, Reduction
+from jaxaudit.errors import visible
 from jaxaudit.report.pdtp_json import because, verdict
-from jaxaudit.report.visible import visible
 
 _STYLE = {"publish": "bold green", "do not publish": "bold red", "inconclusive": "bold yellow"}
 EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.report.visible import visible
+from jaxaudit.errors import visible
 
 
 class Run(NamedTuple):

@@ -11,11 +11,10 @@ import numpy as np
 
 from jaxaudit.audits.unlearn_result import REFERENCES
 from jaxaudit.data.arrays import NpzArrays
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, visible
 from jaxaudit.report.run import Run
 from jaxaudit.report.run_directory import RESULT
 from jaxaudit.report.unfinished import NAME as UNFINISHED
-from jaxaudit.report.visible import visible
 
 LARGEST_RESULT = 256 << 20
 LARGEST_ARRAYS = 2 << 30

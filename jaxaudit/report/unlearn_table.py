@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxaudit.audits.unlearn_result import COMPARED, REFERENCES, MethodResult, UnlearnAudit
+from jaxaudit.errors import visible
 from jaxaudit.report.unlearn_json import caveats, median
-from jaxaudit.report.visible import visible
 
 TITLES = {
     "efficacy": "efficacy",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from jaxaudit.errors import visible
 from jaxaudit.report.html.attack_pictures import (
     accuracies_picture,
     against_pdtp_picture,
@@ -13,7 +14,6 @@ from jaxaudit.report.html.numbers import level_of, number, precise, span, text
 from jaxaudit.report.html.page import Answer, Cells, Checked, Confidence, Part, Tone
 from jaxaudit.report.html.repeat import repeat
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.visible import visible
 
 TONES: dict[str, Tone] = {"found out": "bad", "not found out": "good", "inconclusive": "open"}
 FEW_TARGETS = 30

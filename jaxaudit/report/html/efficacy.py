@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.html.numbers import nats, precise
 from jaxaudit.report.html.page import Answer, Cells, Checked, Confidence, Part, Picture
 from jaxaudit.report.html.repeat import repeat
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.visible import visible
 
 LISTED = 50
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxaudit.audits.ks_settle import rests_on
+from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
 from jaxaudit.report.html.ks_pictures import confidence_pictures, distances_picture, own_rho_picture
 from jaxaudit.report.html.numbers import level_of, number, precise, share, span
@@ -12,7 +13,6 @@ from jaxaudit.report.html.repeat import repeat
 from jaxaudit.report.html.usage import TESTS, least_noticed, measured, usage_cells, usage_facts
 from jaxaudit.report.html.usage_pictures import shares_pictures
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.visible import visible
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 TERMS = (

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.html.numbers import level_of, nats, number, precise, span
 from jaxaudit.report.html.page import Cells, Picture
 from jaxaudit.report.run import Run
-from jaxaudit.report.visible import visible
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from jaxaudit.report.visible import visible
+from jaxaudit.errors import visible
 
 NONE = "none"
 

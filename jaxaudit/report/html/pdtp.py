@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxaudit.errors import visible
 from jaxaudit.report.html.numbers import nats, number, precise, text
 from jaxaudit.report.html.page import Answer, Cells, Checked, Confidence, Part, Tone
 from jaxaudit.report.html.pdtp_pictures import by_risk, distribution_picture, reduction_picture, riskiest_picture
 from jaxaudit.report.html.repeat import repeat
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.visible import visible
 
 TONES: dict[str, Tone] = {"publish": "good", "do not publish": "bad", "inconclusive": "open"}
 LISTED = 50

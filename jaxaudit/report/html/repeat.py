@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxaudit.errors import visible
 from jaxaudit.report.html.numbers import text
 from jaxaudit.report.html.page import Cells, Repeat
-from jaxaudit.report.visible import visible
 
 
 def repeat(provenance: Mapping[str, Any]) -> Repeat:

@@ -7,13 +7,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.audits.unlearn_result import REFERENCES
+from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.html.numbers import nats, number, precise
 from jaxaudit.report.html.page import Answer, Cells, Checked, Confidence, Part, Picture, Tone
 from jaxaudit.report.html.repeat import repeat
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.visible import visible
 
 SCORES = {
     "efficacy": "efficacy",

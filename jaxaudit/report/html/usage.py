@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jaxaudit.errors import visible
 from jaxaudit.report.html.numbers import NONE, number, precise, span
 from jaxaudit.report.html.page import Cells
-from jaxaudit.report.visible import visible
 
 TESTS = ("holdout", "shadow")
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from jaxaudit.errors import visible
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.plots.usage import Row, draw_shares
 from jaxaudit.report.html.numbers import nats, precise
 from jaxaudit.report.html.page import Cells, Picture
-from jaxaudit.report.visible import visible
 
 
 def shares_pictures(targets: Sequence[Mapping[str, Any]], level: str) -> tuple[Picture, ...]:

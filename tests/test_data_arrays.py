@@ -78,9 +78,15 @@ def npy_claiming(shape, data=b"", dtype="<f8"):
         (b"", "is not a NumPy array file"),
         (b"hello world", "is not a NumPy array file"),
         (npy_bytes(np.zeros(4))[:-1], r"is cut short \(159 bytes of 160\); was the copy"),
-        (npy_claiming((2**33,)), r"holds 64.0 GiB, more than the 16.0 GiB"),
+        (npy_claiming((2**33,)), r"holds 64.0 GiB, more than the .* GiB that are allowed"),
         (npy_claiming((2**20,)), "is cut short"),
         (npy_claiming((2**62, 2**62, 0)), "is not a NumPy array file"),
+        (npy_claiming((4 * 10**9, 0)), "is not a NumPy array file"),
+        (npy_claiming((0, 4 * 10**9)), "is not a NumPy array file"),
+        (npy_claiming("(True, 12)", b"\0" * 96), "is not a NumPy array file"),
+        (npy_claiming("(3"), "is not a NumPy array file"),
+        (npy_claiming(tuple([1] * 70), b"\0" * 8), "cannot be read"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "is not a NumPy array file"),
         (npy_claiming((-1,)), "is not a NumPy array file"),
         (npy_claiming((1,), b"\0" * 16, "<c16"), "holds values of type complex128"),
         (npy_claiming((1,), b"\0" * 8, "<M8[s]"), "holds values of type datetime64"),
@@ -128,3 +134,50 @@ def test_damaged_archives(tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"a.npz\[x\]: is damaged or encrypted \(Bad CRC-32"):
         NpzArrays(path).read("x")
+
+
+def with_directory(path, place, value):
+    """The archive with bytes of its central directory changed."""
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\1\2")
+    content[start + place : start + place + len(value)] = value
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, b"\x63\0"), (8, b"\1\0"), (10, b"\x63\0")])
+def test_versions_encryption_and_methods_that_are_not_known(tmp_path, place, value):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3))
+    with_directory(path, place, value)
+    with pytest.raises(InputError):
+        NpzArrays(path).read("x")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_only_what_numpy_packs_is_unpacked(tmp_path, method):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("x.npy", npy_bytes(np.zeros(3)))
+    with pytest.raises(InputError, match="is packed in a way that NumPy does not"):
+        NpzArrays(path)
+
+
+def test_a_member_that_claims_more_than_its_bytes_can_hold(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros(1000))
+    with_directory(path, 24, (2**29).to_bytes(4, "little"))
+    with pytest.raises(InputError, match="it claims more than its bytes can hold"):
+        NpzArrays(path)
+
+
+def test_every_byte_of_a_header_may_be_wrong(tmp_path, capfd):
+    good = npy_bytes(np.arange(3))
+    path = tmp_path / "a.npy"
+    for place in range(len(good) - 24):
+        for value in (0, 0x27, 0x28, 0x4C, 0xFF):
+            path.write_bytes(good[:place] + bytes([value]) + good[place + 1 :])
+            try:
+                read_npy(path)
+            except InputError:
+                continue
+    assert capfd.readouterr() == ("", "")

@@ -75,7 +75,10 @@ ARRAY = idx_bytes(np.zeros((2, 3)))
         (ARRAY[:9], "is cut short within its header"),
         (ARRAY[:-1], r"is cut short \(6 bytes of data announced\)"),
         (ARRAY + b"\0", r"is longer than its header says \(6 bytes"),
-        (b"\0\0\x0e\x03" + b"\xff" * 12, "its header announces .* GiB, more than the 16.0 GiB"),
+        (b"\0\0\x08\x02" + struct.pack(">II", 4 * 10**9, 0), "is cut short"),
+        (b"\0\0\x08\x03" + struct.pack(">III", 2**31, 0, 2**31), "is cut short"),
+        (b"\0\0\x08\x01" + struct.pack(">I", 2**27), "is cut short"),
+        (b"\0\0\x0e\x03" + b"\xff" * 12, "its header announces .* GiB, more than the .* GiB that are allowed"),
     ],
 )
 def test_bad_files(tmp_path, content, message):
@@ -112,3 +115,24 @@ def test_incomplete_folders(tmp_path):
     (folder / "emnist-train-images-idx3-ubyte.gz").write_bytes(b"")
     with pytest.raises(InputError, match="are both train images; keep one set in a folder"):
         load_path(folder)
+
+
+def test_labels_of_another_rank(tmp_path):
+    folder = write_mnist(tmp_path)
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.zeros((7, 2)))))
+    with pytest.raises(InputError, match=r"labels of shape \(7, 2\)"):
+        load_path(folder)
+
+
+def test_a_header_allocates_nothing(tmp_path):
+    """A small file announces as much as may be read: what is not there is never asked for."""
+    import tracemalloc
+
+    (tmp_path / "a").write_bytes(b"\0\0\x08\x01" + struct.pack(">I", 2**29))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="is cut short"):
+            read_idx(tmp_path / "a", 2**30)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()

@@ -40,15 +40,18 @@ def test_forms(labels, given, codes, names):
     ("labels", "given", "message"),
     [
         ([], None, "y: there are no labels"),
-        ([0.5, 1], None, "whole numbers or text, but record 0 has 0.5"),
-        ([1, np.nan], None, "record 1 has nan"),
-        ([1, np.inf], None, "record 1 has inf"),
-        ([0, 123456], None, "labels run from 0 to 123456; these look like identifiers"),
+        (np.zeros((0, 0)), None, "y: there are no labels"),
+        (np.zeros((3, 0)), None, "y: there are no labels"),
+        (np.array(["a" * 2000, "b"]), None, "texts of more than 1000 characters"),
+        ([0.5, 1], None, "whole numbers or text, but that of record 0 is not"),
+        ([1, np.nan], None, "that of record 1 is not"),
+        ([1, np.inf], None, "that of record 1 is not"),
+        ([0, 123456], None, "these look like identifiers"),
         ([0, 1e300], None, "these look like identifiers"),
         (np.array([0, 2**64 - 1], np.uint64), None, "these look like identifiers"),
-        ([1, 2], ["a", "b"], r"1 labels lie outside the 2 named classes \(first: record 1 has label 2\)"),
-        (["a", "c"], ["a", "b"], "label 'c' is not among the class names"),
-        (["1.5", "3"], None, "record 0 has 1.5; is this column a measurement"),
+        ([1, 2], ["a", "b"], r"1 labels lie outside the 2 named classes \(first: record 1\)"),
+        (["a", "c"], ["a", "b"], r"1 of the different labels \(first: record 1\) are not among the class names"),
+        (["1.5", "3"], None, "that of record 0 is not; is this column a measurement"),
         ([[0, 1], [1, 1]], None, r"not one-hot \(first: record 1\)"),
         ([[0.2, 0.8]], None, "not one-hot"),
         ([["a", "b"]], None, r"labels have shape \(1, 2\)"),
@@ -59,3 +62,10 @@ def test_forms(labels, given, codes, names):
 def test_refused(labels, given, message):
     with pytest.raises(InputError, match=message):
         encode_labels(np.array(labels), given, "y")
+
+
+def test_no_label_is_quoted():
+    for labels, names in ((["a", "secret"], ["a", "b"]), ([1.5, 2], None), ([5, 777], ["a"]), ([1, 777_777], None)):
+        with pytest.raises(InputError) as caught:
+            encode_labels(np.array(labels), names, "y")
+        assert not any(value in str(caught.value) for value in ("secret", "1.5", "777"))

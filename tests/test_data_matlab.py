@@ -1,5 +1,10 @@
 """SVHN's MATLAB files."""
 
+import contextlib
+import struct
+import tracemalloc
+import zlib
+
 import numpy as np
 import pytest
 import scipy.io
@@ -78,8 +83,54 @@ def test_bad_files(tmp_path):
         load_mat(tmp_path / "none.mat")
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "u8", "f4", "f8", "?"])
+def test_as_scipy_reads_it(tmp_path, dtype, packed):
+    """Every type of number, of every length (short ones lie within their tags), among variables of other kinds."""
+    path = tmp_path / "a.mat"
+    for count in (1, 2, 5, 300):
+        numbers = np.random.default_rng(count).integers(0, 2, (count, 1)).astype(dtype)
+        images = np.random.default_rng(count).integers(0, 256, (3, 2, 3, count), dtype=np.uint8)
+        content = {"note": "text", "X": images, "more": {"a": [1, 2.5]}, "y": numbers}
+        scipy.io.savemat(path, content, do_compression=packed)
+        examples, loaded = load_mat(path), scipy.io.loadmat(path)
+        np.testing.assert_array_equal(examples.inputs, np.transpose(loaded["X"], (3, 0, 1, 2)))
+        names = [float(name) for name in examples.class_names]
+        assert [names[label] for label in examples.labels] == loaded["y"].ravel().tolist()
+
+
+def test_no_more_is_unpacked_than_the_shapes_say(tmp_path):
+    """X of one pixel whose numbers claim 2 GiB, and hold as many zeros."""
+    tag = struct.Struct("<II").pack
+    description = tag(6, 8) + tag(9, 0) + tag(5, 16) + struct.pack("<4i", 1, 1, 1, 1) + struct.pack("<HH4s", 1, 1, b"X")
+    packer = zlib.compressobj(1)
+    packed = packer.compress(tag(14, 2**31) + description + tag(2, 2**31)) + packer.compress(bytes(2**24))
+    packed += packer.flush()
+    scipy.io.savemat(tmp_path / "y.mat", {"y": np.ones((1, 1))})
+    rest = (tmp_path / "y.mat").read_bytes()
+    (tmp_path / "a.mat").write_bytes(rest[:128] + tag(15, len(packed)) + packed + rest[128:])
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"2147483648 bytes of numbers for shape \(1, 1, 1, 1\)"):
+            load_mat(tmp_path / "a.mat")
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
+
+
+def test_every_byte_may_be_wrong(tmp_path):
+    for packed in (False, True):
+        scipy.io.savemat(tmp_path / "a.mat", {"X": np.ones((1, 1, 3, 2), np.uint8), "y": [1, 2]}, do_compression=packed)
+        good = (tmp_path / "a.mat").read_bytes()
+        for place in range(124, len(good)):
+            for value in (0, 0xFF):
+                (tmp_path / "a.mat").write_bytes(good[:place] + bytes([value]) + good[place + 1 :])
+                with contextlib.suppress(InputError):
+                    load_mat(tmp_path / "a.mat")
+
+
 def test_labels_that_unpack_to_more_than_the_images_are_not_unpacked(tmp_path, monkeypatch):
     write_svhn(tmp_path / "a.mat", [1, 2], y=np.ones((1000, 1000)))
-    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("unpacked"))
+    monkeypatch.setattr("jaxaudit.data.matlab._values", lambda *_: pytest.fail("unpacked"))
     with pytest.raises(InputError, match=r"y is double of shape \(1000, 1000\), but X holds 2 images"):
         load_mat(tmp_path / "a.mat")

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from jaxaudit.data.bounded import open_bounded
+from jaxaudit.data.parsing import parsing
 from jaxaudit.data.table import MISSING, Column, Table
 from jaxaudit.errors import InputError
 
@@ -67,15 +68,13 @@ def adult(folder: Path, split: str) -> Table:
     if not lines:
         raise InputError(f"{path}: there are no records. Is the file empty?")
     names = [*ATTRIBUTES, "income"]
-    try:
+    with parsing(f"{path}: is not UCI's {FILES[split]}", "download it again."):
         cells = csv.read_csv(
             pa.BufferReader(b"\n".join(lines)),
             csv.ReadOptions(column_names=names, use_threads=False),
             csv.ParseOptions(quote_char=False),
             csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: is not UCI's {FILES[split]} ({str(error).splitlines()[0][:160]}).") from error
     columns, arrays = [], []
     for name, categories in ATTRIBUTES.items():
         if name == _WEIGHT:
@@ -102,15 +101,12 @@ def _codes(cells: pa.ChunkedArray, known: tuple[str, ...] | list[str], name: str
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise InputError(
-            f"{path}: record {row + 1} holds {trimmed[row].as_py()[:40]!r} for {name}, unknown to adult.names; "
-            "is the file changed? A table of your own can be read as CSV with a header line."
+            f"{path}: record {row + 1} holds a text for {name} that is unknown to adult.names; is the file changed? "
+            "A table of your own can be read as CSV with a header line."
         )
     return codes
 
 
 def _numbers(cells: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
-    try:
-        numbers = pc.cast(pc.call_function("utf8_trim_whitespace", [cells]), pa.int32()).to_numpy()
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: {name} holds what is no whole number ({str(error)[:120]}).") from error
-    return numbers
+    with parsing(f"{path}: {name} holds what is no whole number", "is the file changed?"):
+        return pc.cast(pc.call_function("utf8_trim_whitespace", [cells]), pa.int32()).to_numpy()

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from jaxaudit.data.arrays import MAX_BYTES
-from jaxaudit.data.bounded import open_bounded
+from jaxaudit.data.bounded import header_line, open_bounded
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.parsing import parsed, parsing
 from jaxaudit.data.table import Column, Table
 from jaxaudit.errors import InputError
 
@@ -40,7 +41,6 @@ MARITAL = {
 SEXES = ("Male", "Female")
 CLASSES = ("<=50K", ">50K")
 MINIMUM_AGE = 15
-_HEADER_BYTES = 2**20
 _NOT_APPLICABLE = ["", "N", "NA", "b", "bb", "bbbbbbb"]
 
 
@@ -115,11 +115,9 @@ class _Persons(NamedTuple):
 def _header(path: Path, max_bytes: int) -> dict[str, str]:
     """The columns' names, upper case -> as written."""
     with open_bounded(path, max_bytes) as stream:
-        line = stream.readline(_HEADER_BYTES)
-    try:
+        line = header_line(stream, path)
+    with parsing(f"{path}: its first line is no header of a CSV file", "is it a file of ACS person records?"):
         names = next(csv.reader([line.decode("utf-8-sig")]), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: its first line is no header of a CSV file ({error}).") from error
     return {name.strip().upper(): name for name in names}
 
 
@@ -127,33 +125,27 @@ def _persons(path: Path, header: dict[str, str], marital: str, minimum_age: int,
     wanted = [header[column] for column in ("AGEP", marital, "RAC1P", "SEX", "PINCP")]
     values, labels, without, young = [np.empty((0, 4), np.float32)], [np.empty(0, np.int32)], 0, 0
     limits = (None, len(MARITAL[marital]), len(RACES), len(SEXES))
-    try:
-        with open_bounded(path, max_bytes) as stream:
-            batches = arrow_csv.open_csv(
-                stream,
-                arrow_csv.ReadOptions(use_threads=False, block_size=2**24),
-                arrow_csv.ParseOptions(),
-                arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(wanted, pa.float64()),
-                    include_columns=wanted,
-                    null_values=_NOT_APPLICABLE,
-                ),
-            )
-            for batch in batches:
-                # What is not there becomes NaN.
-                cells = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
-                has_income = ~np.isnan(cells[:, 4])
-                old_enough = ~(cells[:, 0] < minimum_age)
-                without += int((~has_income).sum())
-                young += int((has_income & ~old_enough).sum())
-                kept = cells[has_income & old_enough]
-                for place, limit in enumerate(limits):
-                    _check(kept[:, place], limit, wanted[place], path)
-                values.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
-                labels.append((kept[:, 4] > 50_000).astype(np.int32))
-    except pa.ArrowInvalid as error:
-        reason = str(error).splitlines()[0][:160]
-        raise InputError(f"{path}: cannot be read as ACS person records ({reason}).") from error
+    read, parse = arrow_csv.ReadOptions(use_threads=False, block_size=2**24), arrow_csv.ParseOptions()
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(wanted, pa.float64()), include_columns=wanted, null_values=_NOT_APPLICABLE
+    )
+    with open_bounded(path, max_bytes) as stream:
+        for batch in parsed(
+            lambda: arrow_csv.open_csv(stream, read, parse, convert),
+            f"{path}: cannot be read as ACS person records",
+            "is the file whole?",
+        ):
+            # What is not there becomes NaN.
+            cells = np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
+            has_income = ~np.isnan(cells[:, 4])
+            old_enough = ~(cells[:, 0] < minimum_age)
+            without += int((~has_income).sum())
+            young += int((has_income & ~old_enough).sum())
+            kept = cells[has_income & old_enough]
+            for place, limit in enumerate(limits):
+                _check(kept[:, place], limit, wanted[place], path)
+            values.append((kept[:, :4] - [0, 1, 1, 1]).astype(np.float32))
+            labels.append((kept[:, 4] > 50_000).astype(np.int32))
     return _Persons(np.concatenate(values), np.concatenate(labels), without, young)
 
 
@@ -161,9 +153,7 @@ def _check(cells: np.ndarray, codes: int | None, column: str, path: Path) -> Non
     bad = ~((cells >= 0) & (cells < 200)) if codes is None else ~((cells >= 1) & (cells <= codes))
     bad |= cells != np.rint(cells)
     if bad.any():
-        value = cells[int(np.argmax(bad))]
-        shown = "no value" if np.isnan(value) else f"{value:g}"
         raise InputError(
-            f"{path}: {int(bad.sum())} persons with an income have a {column} that the ACS dictionary does not know "
-            f"(first: {shown}); is it a file of ACS person records?"
+            f"{path}: {int(bad.sum())} persons with an income have a {column} that the ACS dictionary does not know; "
+            "is it a file of ACS person records?"
         )

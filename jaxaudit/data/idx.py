@@ -1,16 +1,17 @@
 """IDX files, the format of MNIST, Fashion-MNIST, EMNIST and their kin."""
 
-import gzip
 import math
 import re
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.arrays import MAX_BYTES
+from jaxaudit.data.bounded import MOST_DEFLATED, open_bounded, read_exactly
 from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.parsing import parsing
+from jaxaudit.data.paths import entries
 from jaxaudit.errors import InputError
 
 FILE_NAME = re.compile(r"(?P<set>.*?)(?P<split>train|t10k|test)-(?P<role>images|labels)[-.]idx\d-ubyte(\.gz)?")
@@ -20,35 +21,44 @@ _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: "
 def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
     """The array in an IDX file, gzipped or not.
 
-    The sizes in the header are held against `max_bytes` before anything is allocated, and no more than they
-    say is ever unpacked.
+    The sizes in the header are held against `max_bytes` and the file's length before anything is allocated, and no
+    more than they say is ever unpacked.
 
     Raises:
         InputError: when it is not an IDX file, or is shorter or longer than its header says.
     """
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            magic = stream.read(4)
-            if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not 1 <= magic[3] <= 8:
-                raise InputError(f"{path}: is not an IDX file (it starts with {magic.hex() or 'nothing'}).")
-            extents = stream.read(4 * magic[3])
-            if len(extents) < 4 * magic[3]:
-                raise InputError(f"{path}: is cut short within its header; was the download interrupted?")
-            shape = struct.unpack(f">{magic[3]}I", extents)
-            dtype = np.dtype(_TYPES[magic[2]])
-            size = math.prod(shape) * dtype.itemsize
-            if size > max_bytes:
-                raise InputError(
-                    f"{path}: its header announces {size / 2**30:.1f} GiB, more than the "
-                    f"{max_bytes / 2**30:.1f} GiB that are allowed; is it an IDX file?"
-                )
-            data = stream.read(size + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({error}); was the download interrupted?") from error
-    if len(data) != size:
-        what = "is cut short" if len(data) < size else "is longer than its header says"
-        raise InputError(f"{path}: {what} ({size} bytes of data announced); was the download interrupted?")
-    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    with (
+        open_bounded(path, None) as stream,
+        parsing(f"{path}: cannot be read as an IDX file", "was the download interrupted?"),
+    ):
+        magic = stream.read(4)
+        if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not 1 <= magic[3] <= 8:
+            raise InputError(f"{path}: is not an IDX file (it starts with {magic.hex() or 'nothing'}).")
+        extents = stream.read(4 * magic[3])
+        if len(extents) < 4 * magic[3]:
+            raise InputError(f"{path}: is cut short within its header; was the download interrupted?")
+        shape = struct.unpack(f">{magic[3]}I", extents)
+        dtype = np.dtype(_TYPES[magic[2]])
+        size = math.prod(shape) * dtype.itemsize
+        if size > max_bytes:
+            raise InputError(
+                f"{path}: its header announces {size / 2**30:.1f} GiB, more than the "
+                f"{max_bytes / 2**30:.1f} GiB that are allowed; is it an IDX file?"
+            )
+        cut = InputError(f"{path}: is cut short ({size} bytes of data announced); was the download interrupted?")
+        # Where one axis is 0 the others take no bytes, and could still be walked along for ever.
+        if max(size, *shape) > MOST_DEFLATED * path.stat().st_size:
+            raise cut
+        try:
+            data = read_exactly(stream, size)
+        except EOFError:
+            raise cut from None
+        if stream.read(1):
+            raise InputError(
+                f"{path}: is longer than its header says ({size} bytes of data announced); was the download "
+                "interrupted?"
+            )
+    return data.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def idx_files(folder: Path) -> dict[tuple[str, str], Path]:
@@ -58,7 +68,7 @@ def idx_files(folder: Path) -> dict[tuple[str, str], Path]:
         InputError: when two files of the folder claim the same place.
     """
     found: dict[tuple[str, str], Path] = {}
-    for path in sorted(folder.iterdir()):
+    for path in entries(folder):
         match = FILE_NAME.fullmatch(path.name)
         if match is None:
             continue
@@ -89,6 +99,11 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
                 f"{images.replace('images', 'labels').replace('idx3', 'idx1')} into the same folder."
             )
     labels = [read_idx(files[split, "labels"]) for split in splits]
+    for split, part in zip(splits, labels, strict=True):
+        if part.ndim != 1:
+            raise InputError(
+                f"{files[split, 'labels']}: holds labels of shape {part.shape}; give one label for each record."
+            )
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
     return {split: (files[split, "images"], part) for split, part in zip(splits, parts, strict=True)}, names

@@ -7,6 +7,8 @@ import numpy as np
 from jaxaudit.errors import InputError
 
 MOST_CLASSES = 100_000
+LONGEST_NAME = 1_000
+"""Characters of a class's name."""
 
 
 def encode_labels(
@@ -36,13 +38,15 @@ def encode_labels(
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
+    if values.size == 0:
+        raise InputError(f"{source}: there are no labels. Is the file empty?")
+    if values.dtype.kind in "SU" and values.dtype.itemsize > LONGEST_NAME * (4 if values.dtype.kind == "U" else 1):
+        raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters; these are no classes.")
     if values.ndim == 2:
         values = _from_one_hot(values, source)
         class_names = class_names or [str(k) for k in range(np.shape(labels)[1])]
     if values.ndim != 1:
         raise InputError(f"{source}: labels have shape {np.shape(labels)}; give one label for each record.")
-    if len(values) == 0:
-        raise InputError(f"{source}: there are no labels. Is the file empty?")
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind == "U":
@@ -58,13 +62,13 @@ def encode_labels(
         outside = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
         if len(outside):
             raise InputError(
-                f"{source}: {len(outside)} labels lie outside the {len(class_names)} named classes (first: "
-                f"record {outside[0]} has label {numbers[outside[0]]}); labels count from 0."
+                f"{source}: {len(outside)} labels lie outside the {len(class_names)} named classes (first: record "
+                f"{outside[0]}); labels count from 0."
             )
         return numbers.astype(np.int32), tuple(map(str, class_names))
     if numbers.max() >= MOST_CLASSES or numbers.min() <= -MOST_CLASSES:
         raise InputError(
-            f"{source}: labels run from {numbers.min()} to {numbers.max()}; these look like identifiers, not classes."
+            f"{source}: labels lie {MOST_CLASSES:,} and more from 0; these look like identifiers, not classes."
         )
     if numbers.min() == 0:
         return numbers.astype(np.int32), tuple(map(str, range(int(numbers.max()) + 1)))
@@ -89,10 +93,10 @@ def _look_up(values: np.ndarray, class_names: Sequence[str], source: str) -> tup
     distinct, codes = np.unique(values, return_inverse=True)
     unknown = [name for name in distinct.tolist() if name not in index]
     if unknown:
+        first = int(np.argmax(values == unknown[0]))
         raise InputError(
-            f"{source}: label {unknown[0]!r} is not among the class names "
-            f"({', '.join(map(repr, list(class_names)[:5]))}...); add it to class_names or correct the "
-            "labels."
+            f"{source}: {len(unknown)} of the different labels (first: record {first}) are not "
+            "among the class names; add them to class_names or correct the labels."
         )
     table = np.array([index[name] for name in distinct.tolist()], np.int32)
     return table[codes], tuple(class_names)
@@ -113,8 +117,8 @@ def _whole(values: np.ndarray, source: str) -> np.ndarray:
         broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
         if len(broken):
             raise InputError(
-                f"{source}: labels must be whole numbers or text, but record {broken[0]} has "
-                f"{values[broken[0]]}; is this column a measurement rather than a class?"
+                f"{source}: labels must be whole numbers or text, but that of record {broken[0]} is not; is this "
+                "column a measurement rather than a class?"
             )
         # Beyond this a float no longer tells neighbouring whole numbers apart; it is no class either.
         values = values.clip(-(2.0**53), 2.0**53)

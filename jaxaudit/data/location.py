@@ -1,5 +1,6 @@
 """Location: where users of Foursquare checked in, Bangkok; stands in for Purchase, which cannot be redistributed."""
 
+import io
 import tarfile
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from jaxaudit.data.bounded import open_bounded
+from jaxaudit.data.bounded import header_line, open_bounded
 from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.parsing import parsing
 from jaxaudit.data.table import Column, Table
 from jaxaudit.errors import InputError
 
@@ -36,35 +38,36 @@ def location(path: Path, max_bytes: int = MAX_BYTES) -> Table:
         github.com/privacytrustlab/datasets.
     """
     data = _first_file(path, max_bytes)
-    try:
+    header_line(io.BytesIO(data), path)
+    with parsing(f"{path}: its first file is no table of whole numbers", f"is it {ARCHIVE}?"):
         cells = csv.read_csv(
             pa.BufferReader(data),
             csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=max(1, len(data))),
         )
         numbers = np.stack([cells[column].cast(pa.int32()).to_numpy() for column in cells.column_names], axis=1)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(
-            f"{path}: its first file is no table of whole numbers ({str(error).splitlines()[0][:160]})."
-        ) from error
     bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
     if bad.any():
         record, place = np.argwhere(bad)[0]
-        raise InputError(
-            f"{path}: record {record + 1} holds {numbers[record, place + 1]:g} for place {place + 1}; each is 0 or 1."
-        )
+        raise InputError(f"{path}: record {record + 1} is neither 0 nor 1 at place {place + 1}; is it {ARCHIVE}?")
     labels, class_names = encode_labels(numbers[:, 0], None, f"{path.name}, labels")
     columns = tuple(Column(f"place {place}", _CATEGORIES) for place in range(1, numbers.shape[1]))
     return Table(numbers[:, 1:].astype(np.uint8), columns, labels, class_names, "location")
 
 
 def _first_file(path: Path, max_bytes: int) -> bytes:
-    try:
-        # "r|" only ever reads on, so the stream's bound holds for whatever the archive says of its sizes.
-        with open_bounded(path, max_bytes) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                opened = archive.extractfile(member) if member.isfile() else None
-                if opened is not None:
-                    return opened.read()
-    except tarfile.TarError as error:
-        raise InputError(f"{path}: cannot be read as a tar archive ({error}); was the download interrupted?") from error
+    # "r|" only ever reads on, so the stream's bound holds for whatever the archive says of its sizes.
+    with (
+        open_bounded(path, max_bytes) as stream,
+        parsing(f"{path}: cannot be read as a tar archive", "was the download interrupted?"),
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        for member in archive:
+            # The holes of a sparse file are nowhere in the stream.
+            if member.issparse() or member.size > max_bytes:
+                raise InputError(
+                    f"{path}: claims more than {max_bytes / 2**20:.0f} MiB, or has holes; is it {ARCHIVE}?"
+                )
+            opened = archive.extractfile(member) if member.isfile() else None
+            if opened is not None:
+                return opened.read()
     raise InputError(f"{path}: the archive holds no file; is it {ARCHIVE}?")

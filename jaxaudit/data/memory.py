@@ -1,0 +1,52 @@
+"""How much memory a stranger's file may ask for on this machine."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+UNKNOWN_MEMORY = 8 * 2**30
+SHARE = 4
+"""Arrays are copied on their way (types, order, scale), so a file may hold this part of the memory."""
+
+
+def memory_bytes(root: Path = Path("/")) -> int:
+    """The machine's memory, or its control group's (a container's, a job's) where that has less; both in bytes.
+
+    Args:
+        root: where `/proc` and `/sys` are.
+    """
+    try:
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has none of these
+        machine = UNKNOWN_MEMORY
+    return min([machine if machine > 0 else UNKNOWN_MEMORY, *_group_limits(root)])
+
+
+def _group_limits(root: Path) -> Iterator[int]:
+    """The limits of this process's control group and of those around it, of both versions of control groups."""
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return
+    for group in groups:
+        number, _, rest = group.partition(":")
+        controllers, _, place = rest.partition(":")
+        if number == "0":
+            top, file = "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        inner = Path(place.lstrip("/"))
+        for folder in (inner, *inner.parents):
+            try:
+                text = (root / top / folder / file).read_text().strip()
+            except (OSError, ValueError):
+                continue
+            if re.fullmatch(r"\d+", text):  # else it is "max"
+                yield int(text)
+
+
+MAX_BYTES = memory_bytes() // SHARE
+"""The most that is unpacked or allocated for a file."""

@@ -1,0 +1,71 @@
+"""Third parties' parsers on strangers' bytes: quiet, and whatever they raise is one kind of error."""
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from jaxaudit.errors import InputError
+
+Item = TypeVar("Item")
+LONGEST_REASON = 160
+# What Arrow says of a table ends with the row or the cell itself.
+_CELLS = re.compile(r"(got \d+|invalid value|Failed to parse string|Integer value)\b.*", re.DOTALL)
+
+
+@contextmanager
+def parsing(what: str, advice: str) -> Iterator[None]:
+    """Within it a parser reads what a stranger wrote; it says nothing on stderr, by warnings or by logging.
+
+    No list of exceptions holds: damaged bytes make parsers raise whatever their parts raise. So only calls of parsers
+    belong in here, and none of this package's own work.
+
+    Args:
+        what: "PATH: is not a readable ... file".
+        advice: what to do, a sentence after the reason.
+
+    Raises:
+        InputError: "WHAT (REASON); ADVICE" for any exception but an InputError, which is let through.
+    """
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(f"{what} (it takes more memory than there is); split it into smaller files.") from error
+    except Exception as error:
+        raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
+    finally:
+        logging.disable(disabled)
+
+
+def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Iterator[Item]:
+    """What a parser gives piece by piece, with only the parser's own work within `parsing`.
+
+    Raises:
+        InputError: as `parsing`.
+    """
+    with parsing(what, advice):
+        items = iter(parse())
+        item = next(items, None)
+    while item is not None:
+        yield item
+        with parsing(what, advice):
+            item = next(items, None)
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception's first line, bounded, without the cells that parsers of tables quote; its type where it says none.
+
+    >>> reason_of(ValueError("CSV parse error: Row #2: Expected 2 columns, got 3: Smith,1,HIV"))
+    'CSV parse error: Row #2: Expected 2 columns, got 3'
+    """
+    text = _CELLS.sub(r"\1", str(error).strip())
+    line = (text.splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."

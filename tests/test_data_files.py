@@ -239,3 +239,76 @@ def test_real_mnist_labels(data):
         pytest.skip("JAXAUDIT_DATA holds no mnist")
     # The first labels of MNIST as everyone knows them.
     assert load_path(data / "mnist").labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+
+
+@pytest.mark.parametrize("name", ["scans.npz", "scans.csv", "x.npy"])
+def test_a_folder_of_one_data_file_is_that_file(tmp_path, name):
+    folder = tmp_path / "hospital"
+    folder.mkdir()
+    for text in ("README.md", "LICENSE", ".hidden.npz"):
+        (folder / text).write_text("words")
+    if name == "x.npy":
+        np.save(folder / name, X)
+        with pytest.raises(InputError, match=r"x.npy: there are no labels beside it"):
+            load_path(folder)
+        return
+    np.savez(folder / "scans.npz", x=X, y=Y)
+    if name == "scans.csv":
+        (folder / "scans.npz").unlink()
+        (folder / name).write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    examples = load_path(folder, label_column="kind" if name == "scans.csv" else None)
+    assert examples.name == name
+    assert examples.content_hash == load_path(folder / name).content_hash
+    with pytest.raises(InputError, match="has no split 'test'"):
+        load_path(folder, split="test")
+
+
+def test_a_folder_of_several_data_files_names_some(tmp_path):
+    for k in range(9):
+        np.savez(tmp_path / f"{k}{'long' * 50}.npz", x=X, y=Y)
+    with pytest.raises(InputError, match=r"holds several data files \(0longlong.*, \.\.\.\), and which") as caught:
+        load_path(tmp_path)
+    assert str(caught.value).count("long") < 60
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(InputError, match=r"holds no data of a known kind \(notes.txt\)"):
+        load_path(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "train_32x32.mat", "a.csv", "a.npz"])
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    np.save(tmp_path / "y_train.npy", Y)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(InputError):
+            load_path(path)
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (4, 0, 3), (4, 3, 0)])
+def test_records_without_numbers(tmp_path, shape):
+    np.savez(tmp_path / "a.npz", x=np.zeros(shape, np.uint8), y=Y)
+    with pytest.raises(InputError, match="hold no numbers"):
+        load_path(tmp_path / "a.npz")
+
+
+def test_bytes_that_would_take_too_much_as_floats(tmp_path, monkeypatch):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 300), np.uint8), y=Y)
+    monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
+    with pytest.raises(InputError, match="as float32, more than"):
+        load_path(tmp_path / "a.npz")
+
+
+def test_names_in_a_message_are_bounded_and_visible(tmp_path):
+    np.savez(tmp_path / "a.npz", **{f"\x1b[31m{k}\n" + "n" * 60_000: X for k in range(9)})
+    with pytest.raises(InputError, match="found no inputs and labels among") as caught:
+        load_path(tmp_path / "a.npz")
+    assert len(str(caught.value)) < 2000
+    assert str(caught.value).isprintable()
+
+
+def test_a_name_at_the_limit_has_no_labels_beside_it(tmp_path):
+    path = tmp_path / ("x" * 250 + ".npy")
+    np.save(path, X)
+    with pytest.raises(InputError, match="there are no labels beside it"):
+        load_path(path)

@@ -1,5 +1,8 @@
 """Folders of class-named folders of images."""
 
+import contextlib
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -180,6 +183,27 @@ def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypat
     monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
     with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
         load_image_folders(tmp_path)
+
+
+def test_damage_is_told_once_and_what_can_be_read_is_silent(tmp_path, capfd):
+    """libtiff and Pillow would write to stderr by themselves, the first past Python."""
+    path = write(tmp_path, "a/1.tif", np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8))
+    Image.open(path).save(path, compression="tiff_lzw")
+    whole = path.read_bytes()
+    for place in (4, 120, 200, 1000, len(whole) - 90, len(whole) - 30):
+        path.write_bytes(whole[:place] + b"\xff" * 20 + whole[place + 20 :])
+        with contextlib.suppress(InputError):
+            load_image_folders(tmp_path)
+    path.write_bytes(whole[:200] + b"\xff" * 60 + whole[260:])
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        load_image_folders(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_pipes_among_images_are_passed_over(tmp_path):
+    write(tmp_path, "a/1.png", gray(1))
+    os.mkfifo(tmp_path / "a" / "2.png")
+    assert len(load_image_folders(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("suffix", sorted(SUFFIXES))

@@ -1,19 +1,27 @@
 """ACDC: cardiac MR volumes (NIfTI) as labelled 2-D slices, by the scanner's field strength."""
 
+import io
+import math
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.arrays import MAX_BYTES
+from jaxaudit.data.bounded import open_bounded
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.parsing import parsing
+from jaxaudit.data.paths import expanded, open_regular
 from jaxaudit.data.tables import read_table
 from jaxaudit.errors import InputError
 
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 # A few very bright pixels (vessels, artefacts) would else press the heart into the darkest levels.
 PERCENTILES = (1, 99)
+_HEADER_BYTES = 348
+_SPARE_BYTES = 2**20  # after the pixels
+_WORKING_COPIES = 3  # of the pixels as float32
 
 
 class AcdcSlices(NamedTuple):
@@ -54,12 +62,12 @@ def load_acdc(
     Reference: Bernard et al. (2018), Deep Learning Techniques for Automatic MRI Cardiac Multi-structures
     Segmentation and Diagnosis; split by field strength: Liu & Tsaftaris (2020), section 3.2.
     """
-    root = Path(root).expanduser()
+    root = expanded(root)
     if not root.is_dir():
         raise InputError(f"{root}: there is no such folder; give the one with ACDC's patient folders.")
     if size < 1:
         raise InputError(f"the size of a slice must be at least 1 pixel, got {size}.")
-    strengths = _read_strengths(Path(field_strength_table).expanduser())
+    strengths = _read_strengths(expanded(field_strength_table))
     folders = sorted(p for p in [*root.glob("patient*"), *root.glob("*/patient*")] if p.is_dir())
     if not folders:
         raise InputError(f"{root}: holds no patient folders (patient001, ...); is this ACDC's folder?")
@@ -88,7 +96,8 @@ def _patient_number(text: str) -> int | None:
 
 
 def _read_strengths(path: Path) -> dict[int, float]:
-    table = read_table(path)
+    with open_regular(path):
+        table = read_table(path)
     header = [name.lower() for name in table.header or []]
     for name in ("patient", "field_strength"):
         if name not in header:
@@ -103,23 +112,20 @@ def _read_strengths(path: Path) -> dict[int, float]:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[tT]?", value.strip())
         if number is None or match is None:
             raise InputError(
-                f"{path}: row {row} holds {patient!r}, {value!r}; write a patient (patient001) and 1.5 or 3.0."
+                f"{path}: row {row} names no patient or no field strength; write a patient (patient001) and 1.5 or 3.0."
             )
         if strengths.setdefault(number, float(match[1])) != float(match[1]):
-            raise InputError(f"{path}: row {row} gives {patient} a second field strength; keep one.")
+            raise InputError(f"{path}: row {row} gives a patient a second field strength; keep one.")
     return strengths
 
 
 def _read_group(folder: Path) -> str:
     path = folder / "Info.cfg"
-    try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            text = stream.read(2**16)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); every ACDC patient folder holds one.") from error
+    with open_regular(path) as file:
+        text = file.read(2**16).decode("utf-8", "replace")
     match = re.search(r"^\s*Group\s*:\s*(\S+)", text, re.MULTILINE)
     if match is None or match[1] not in GROUPS:
-        what = "names no Group" if match is None else f"names the unknown group {match[1]!r}"
+        what = "names no Group" if match is None else f"names the unknown group {match[1][:20]!r}"
         raise InputError(f"{path}: {what}; it is one of {', '.join(GROUPS)}.")
     return match[1]
 
@@ -133,23 +139,24 @@ def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
     path = next((p for ending in (".nii.gz", ".nii") if (p := folder / f"{folder.name}_4d{ending}").is_file()), None)
     if path is None:
         raise InputError(f"{folder}: holds no {folder.name}_4d.nii.gz; is the download complete?")
-    try:
-        image = nibabel.Nifti1Image.from_filename(path)
-        shape = image.shape
+    with parsing(f"{path}: is not a readable NIfTI file", "is the download complete?"):
+        with open_bounded(path) as stream:
+            header = nibabel.Nifti1Header.from_fileobj(io.BytesIO(stream.read(_HEADER_BYTES)))
+        shape = header.get_data_shape()
         if len(shape) != 4 or 0 in shape:
             raise InputError(f"{path}: has shape {shape}; ACDC's volumes are [x, y, slice, frame].")
-        if 4 * int(np.prod(shape, dtype=object)) > max_bytes:
+        pixels = math.prod(map(int, shape))
+        begin, stored = int(header.get_data_offset()), pixels * header.get_data_dtype().itemsize
+        slices = pixels // (int(shape[0]) * int(shape[1])) * size**2
+        if max(_WORKING_COPIES * 4 * pixels, begin + stored, slices) > max_bytes:
             raise InputError(
                 f"{path}: its header announces {shape}, more than the {max_bytes / 2**30:.1f} GiB allowed."
             )
+        with open_bounded(path, begin + stored + _SPARE_BYTES) as stream:
+            image = nibabel.Nifti1Image.from_bytes(stream.read())
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)
-    except InputError:
-        raise
-    # nibabel meets damaged files with whatever its parts raise.
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise InputError(f"{path}: is not a readable NIfTI file ({reason}); is the download complete?") from error
-    if not np.isfinite(volume).all():
+    # Beyond that the arithmetic below could overflow; no scanner comes near.
+    if not (np.isfinite(volume).all() and np.abs(volume).max() < 1e30):
         raise InputError(f"{path}: holds NaN or infinite values; is the download complete?")
     low, high = np.percentile(volume, PERCENTILES)
     scaled = ((volume - low) * (255 / (high - low) if high > low else 0)).clip(0, 255)

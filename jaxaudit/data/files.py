@@ -5,26 +5,22 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.arrays import MAX_BYTES, NpzArrays, read_npy
+from jaxaudit.data.arrays import NpzArrays, read_npy
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.folders import load_image_folders
 from jaxaudit.data.idx import FILE_NAME as IDX_NAME
 from jaxaudit.data.idx import read_idx, read_idx_folder
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.matlab import load_mat
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
+from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.stacking import join_images
 from jaxaudit.errors import InputError
 
 KINDS = ".npz, .npy, .csv, .mat, an IDX file or folder, or a folder of class-named folders of images"
-
-
-def exists(path: Path) -> bool:
-    """Whether there is such a file or folder; False too where none can be called so (too long, a NUL character)."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
+SUFFIXES = (".npz", ".npy", ".csv", ".mat")
+_MOST_SHOWN = 5
 
 
 def load_path(
@@ -48,6 +44,7 @@ def load_path(
     | `.mat` or folder of train_32x32.mat, ... | SVHN, see `matlab.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `idx.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
+    | folder of one such file, and no folders | that file |
 
     Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that
     the splits of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`,
@@ -68,10 +65,10 @@ def load_path(
         InputError: when the path does not exist, is of no such kind or does not hold what it should; nothing
             pickled is ever read.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; is the path right?")
-    given = None if labels_path is None else _read_labels(Path(labels_path).expanduser(), max_bytes)
+    given = None if labels_path is None else _read_labels(expanded(labels_path), max_bytes)
     suffix = path.suffix.lower()
     if path.is_file() and suffix == ".npz":
         archive = NpzArrays(path, max_bytes)
@@ -96,24 +93,36 @@ def load_path(
         choose_splits([own], split, path.name)
         return _from_idx(path.parent, own, path.name, max_bytes)
     if path.is_dir():
+        only = _only_file(path)
+        if only is not None:
+            return load_path(only, split=split, label_column=label_column, max_bytes=max_bytes)
         return _from_folder(path, split, size, gray, max_bytes)
     raise InputError(f"{path}: is of no known kind; give {KINDS}.")
 
 
+def _only_file(folder: Path) -> Path | None:
+    """The one data file in a folder that is no layout of its own."""
+    shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
+    if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
+        return None
+    held = [entry for entry in shown if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+    return held[0] if len(held) == 1 else None
+
+
 def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gray: bool, max_bytes: int) -> Examples:
-    entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
-    if any(IDX_NAME.fullmatch(entry.name) for entry in entries):
+    inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
+    if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
         return _from_idx(path, split, path.name, max_bytes)
-    arrays = {entry.stem: entry for entry in entries if entry.suffix.lower() == ".npy"}
+    arrays = {entry.stem: entry for entry in inside if entry.suffix.lower() == ".npy"}
     if arrays:
         return _from_named(arrays, lambda name: read_npy(arrays[name], max_bytes), path.name, split, None)
-    matlab = {e.name.split("_")[0]: e for e in entries if e.name.endswith("_32x32.mat")}
+    matlab = {e.name.split("_")[0]: e for e in inside if e.name.endswith("_32x32.mat")}
     if matlab:
         chosen = choose_splits(matlab, split, path.name)
         return _join(path.name, [load_mat(matlab[str(s)], max_bytes) for s in chosen])
-    folders = [entry for entry in entries if entry.is_dir()]
+    folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
-        raise InputError(f"{path}: this folder holds no data of a known kind; give {KINDS}.")
+        raise InputError(f"{path}: this folder {_what_it_holds(inside)}; give {KINDS}.")
     splits = {SPLITS.get(entry.name.lower()): entry for entry in folders}
     if None in splits or len(splits) < len(folders):
         choose_splits([None], split, path.name)
@@ -121,6 +130,15 @@ def _from_folder(path: Path, split: str | None, size: tuple[int, int] | None, gr
     chosen = choose_splits(splits, split, path.name)
     parts = [load_image_folders(splits[name], size, max_bytes, gray) for name in chosen]
     return join_images(parts, path.name, size, gray)
+
+
+def _what_it_holds(inside: list[Path]) -> str:
+    data = [entry.name for entry in inside if entry.suffix.lower() in SUFFIXES]
+    named = data or [entry.name for entry in inside]
+    listed = ", ".join(name[:40] for name in named[:_MOST_SHOWN]) + (", ..." if len(named) > _MOST_SHOWN else "")
+    if data:
+        return f"holds several data files ({listed}), and which is meant is open"
+    return f"holds no data of a known kind ({listed or 'it is empty'})"
 
 
 def _from_idx(folder: Path, split: str | None, name: str, max_bytes: int) -> Examples:
@@ -147,7 +165,7 @@ def _labels_beside(path: Path) -> Path:
     if place is not None and place[1] == "inputs":
         candidates += [p for p in sorted(path.parent.glob("*.npy")) if role_of(p.stem) == (place[0], "labels")]
     for candidate in candidates:
-        if candidate.is_file():
+        if exists(candidate) and candidate.is_file():
             return candidate
     raise InputError(
         f"{path}: there are no labels beside it; save them as {path.stem}_labels.npy in the same folder, or "
@@ -218,9 +236,16 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
             f"{source}: inputs are {inputs.dtype} of shape {inputs.shape}; give numbers of shape [records, "
             "features] or [records, height, width, ...]."
         )
+    if len(inputs) and not inputs.size:
+        raise InputError(f"{source}: inputs of shape {inputs.shape} hold no numbers; was the file written whole?")
     whole = inputs.ndim >= 3 and inputs.dtype.kind in "ui"
     if whole and (inputs.dtype == np.uint8 or (inputs.size and inputs.min() >= 0 and inputs.max() <= 255)):
         return inputs.astype(np.uint8, copy=False)
+    if 4 * inputs.size > MAX_BYTES:
+        raise InputError(
+            f"{source}: inputs of shape {inputs.shape} take {4 * inputs.size / 2**30:.1f} GiB as float32, more than "
+            f"the {MAX_BYTES / 2**30:.1f} GiB that are allowed; split the file."
+        )
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32, copy=False)
 

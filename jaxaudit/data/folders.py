@@ -1,12 +1,13 @@
 """A folder of class-named folders of images."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.arrays import MAX_BYTES
+from jaxaudit.data.decoding import opened_image
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import entries, open_regular
 from jaxaudit.data.stacking import stack_images
 from jaxaudit.errors import InputError
 
@@ -34,9 +35,6 @@ def load_image_folders(
         InputError: when a class folder holds no images, an image cannot be read, is absurdly large or, without a
             `size`, of another shape than the first.
     """
-    # Imported here because most runs decode no image.
-    from PIL import Image
-
     files, labels, names = _list_images(root)
 
     def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
@@ -45,25 +43,22 @@ def load_image_folders(
             "images to one size (--image-size 28x28)."
         )
 
-    with warnings.catch_warnings():
-        # Pillow only warns between one and two times its limit on pixels.
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
+    images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
     return Examples(images, labels, names, root.name)
 
 
 def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
-    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
     files, labels = [], []
     for label, folder in enumerate(folders):
-        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-        held = [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
+        inside = [path for path in entries(folder) if not path.name.startswith(".")]
+        held = [path for path in inside if path.suffix.lower() in SUFFIXES and path.is_file()]
         if not held:
             raise InputError(
                 f"{folder}: holds no images ({', '.join(sorted(SUFFIXES))}); every folder in {root.name} is "
                 "a class and holds its images directly."
             )
-        nested = [path for path in entries if path.is_dir()]
+        nested = [path for path in inside if path.is_dir()]
         if nested:
             raise InputError(f"{nested[0]}: is a folder within a class folder; put the images of a class into one.")
         files += held
@@ -74,20 +69,12 @@ def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
 def _decode(path: Path) -> np.ndarray:
     from PIL import Image
 
-    try:
-        with Image.open(path, formats=FORMATS) as image:
-            mode = image.mode
-            if mode in ("F", "I"):
-                raise InputError(f"{path}: has 32-bit pixels, whose scale is unknown; save it with 8 or 16 bits.")
-            if mode.startswith("I;16"):
-                levels = np.asarray(image).astype(np.uint32)
-                image = Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
-            gray = mode in ("1", "L", "LA", "La") or mode.startswith("I;16")
-            return np.asarray(image.convert("L" if gray else "RGB"))
-    except InputError:
-        raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(f"{path}: has more pixels than is safe to unpack ({error}).") from error
-    # Pillow's plugins meet damaged bytes with whatever their parsers raise.
-    except Exception as error:
-        raise InputError(f"{path}: cannot be read as an image ({error}); is it damaged?") from error
+    with open_regular(path) as file, opened_image(file, FORMATS, str(path)) as image:
+        mode = image.mode
+        if mode in ("F", "I"):
+            raise InputError(f"{path}: has 32-bit pixels, whose scale is unknown; save it with 8 or 16 bits.")
+        if mode.startswith("I;16"):
+            levels = np.asarray(image).astype(np.uint32)
+            image = Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
+        gray = mode in ("1", "L", "LA", "La") or mode.startswith("I;16")
+        return np.asarray(image.convert("L" if gray else "RGB"))

@@ -1,5 +1,6 @@
 """Reading prepared TensorFlow Datasets sets: every record, in order, without TensorFlow."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from prepared_set import digit_features, encode_png, random_images, tiny_digits,
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
 from jaxaudit.data.read_tfds import read_prepared
+from jaxaudit.data.tfds_features import KNOWN
 from jaxaudit.errors import InputError
 
 
@@ -130,12 +132,52 @@ def test_tfrecords_are_read_too(as_tfrecord):
     np.testing.assert_array_equal(found.labels, as_tfrecord.labels["train"][7:23])
 
 
+@pytest.fixture
+def as_parquet(prepared):
+    """The same set in Parquet."""
+    import pyarrow
+    import tensorflow_datasets as tfds
+    from pyarrow import parquet
+
+    builder: Any = tfds.builder_from_directory(prepared.folder)
+    for split in ("train", "test"):
+        source = builder.as_data_source(split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
+        start = 0
+        shards = sorted(prepared.folder.glob(f"*-{split}.array_record*"))
+        for shard, length in zip(shards, builder.info.splits[split].shard_lengths, strict=True):
+            records = [source[row] for row in range(start, start + length)]
+            table = pyarrow.table({"data": pyarrow.array(records, pyarrow.binary())})
+            parquet.write_table(table, shard.with_name(shard.name.replace("array_record", "parquet")))
+            shard.unlink()
+            start += length
+    info = prepared.folder / "dataset_info.json"
+    info.write_text(info.read_text().replace('"array_record"', '"parquet"'))
+    return prepared
+
+
+def test_parquet_is_read_too(as_parquet):
+    for start, stop in ((7, 23), (0, 25), (24, 25)):
+        found = read_prepared(as_parquet.folder, f"train[{start}:{stop}]", "tiny")
+        np.testing.assert_array_equal(found.inputs, as_parquet.images["train"][start:stop])
+
+
+def test_equal_rows_of_parquet_are_no_more_than_promised(as_parquet):
+    import pyarrow
+    from pyarrow import parquet
+
+    shard = next(as_parquet.folder.glob("*-test.parquet*"))
+    for rows in (3, 10**7):
+        codes = pyarrow.array(np.zeros(rows, np.int32))
+        data = pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array([b"x" * 1000]))
+        parquet.write_table(pyarrow.table({"data": data}), shard)
+        with pytest.raises(InputError):
+            read_prepared(as_parquet.folder, "test", "tiny")
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, (500).to_bytes(8, "little") + b"\0" * 20])
 def test_damaged_tfrecords_are_named(as_tfrecord, content):
     next(as_tfrecord.folder.glob("*-test.tfrecord*")).write_bytes(content)
-    with pytest.raises(
-        InputError, match=r"tiny: the prepared set in .* cannot be read .* at record 0\); if it is dama"
-    ):
+    with pytest.raises(InputError, match=r"tiny: the prepared set in .* cannot be read .*; if it is dama"):
         read_prepared(as_tfrecord.folder, "test", "tiny")
 
 
@@ -167,19 +209,145 @@ def test_damaged_metadata_are_named(prepared, file, content):
         read_prepared(prepared.folder, "test", "tiny")
 
 
-@pytest.mark.parametrize("key", ["pythonClassName", "python_class_name", "type"])
-def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, key):
+CORE = "tensorflow_datasets.core.features."
+CONTAINER = CORE + "features_dict.FeaturesDict"
+EVIL = {"pythonClassName": "evil_features.Image", "image": {"dtype": "uint8", "shape": {"dimensions": ["8", "8", "1"]}}}
+
+
+def _with_image(features: dict[str, Any], image: Any) -> dict[str, Any]:
+    features["featuresDict"]["features"]["image"] = image
+    return features
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            lambda features, key=key: _with_image(features, {key: "evil_features.Image", "content": {}})
+            for key in ("pythonClassName", "python_class_name", "type")
+        ),
+        lambda features: _with_image(features, {"type": "evil_features.Image", "content": json.dumps(EVIL)}),
+        # Names that begin as TFDS's do.
+        lambda features: _with_image(features, EVIL | {"pythonClassName": "tensorflow_datasets.x.evil_features.Image"}),
+        lambda features: _with_image(features, EVIL | {"pythonClassName": "tensorflow_datasets_evil.Image"}),
+        # JSON within strings, which TFDS parses again.
+        lambda _: {"pythonClassName": CONTAINER, "jsonFeature": {"json": json.dumps({"image": EVIL})}},
+        lambda features: features | {"jsonFeature": {"json": json.dumps({"image": EVIL})}},
+        lambda features: {
+            "type": CONTAINER,
+            "proto_cls": "tensorflow_datasets.FeaturesDict",
+            "content": json.dumps({"features": {"image": EVIL}}),
+        },
+        lambda features: _with_image(
+            features, {"pythonClassName": CORE + "sequence_feature.Sequence", "sequence": {"feature": EVIL}}
+        ),
+        lambda features: _with_image(
+            features, {"pythonClassName": CONTAINER, "featuresDict": {"features": {"a": {"b": [EVIL]}}}}
+        ),
+        lambda features: EVIL,
+        lambda features: json.loads("[" * 80 + "]" * 80),
+    ],
+)
+@pytest.mark.parametrize("place", ["features.json", "dataset_info.json"])
+def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, change, place):
     (tmp_path / "evil_features.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
+    features = change(json.loads((prepared.folder / "features.json").read_text()))
+    if place == "features.json":
+        (prepared.folder / place).write_text(json.dumps(features))
+        with pytest.raises(InputError, match="tiny"):
+            read_prepared(prepared.folder, "test", "tiny")
+    else:
+        # Its features are not asked for, whatever they say; what is no message of protobuf is damaged.
+        info = json.loads((prepared.folder / place).read_text())
+        info |= {"features": features, "moduleName": "evil_features"}
+        (prepared.folder / place).write_text(json.dumps(info))
+        with contextlib.suppress(InputError):
+            found = read_prepared(prepared.folder, "test", "tiny")
+            np.testing.assert_array_equal(found.inputs, prepared.images["test"])
+    assert "evil_features" not in sys.modules
+
+
+def test_the_metadata_that_are_checked_are_those_that_are_used(prepared, monkeypatch):
+    """Each file is read once by what makes objects of its names."""
+    import tensorflow_datasets as tfds
+
+    monkeypatch.setattr(
+        tfds.features.FeatureConnector, "from_config", lambda *_, **__: pytest.fail("features.json is read again")
+    )
+    assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
+
+
+@pytest.mark.parametrize("legacy", ["message", "list"])
+def test_sets_prepared_before_2022(prepared, legacy):
+    image, label = CORE + "image_feature.Image", CORE + "class_label_feature.ClassLabel"
+    if legacy == "list":
+        content: dict[str, Any] = {
+            "image": {"type": image, "content": {"shape": [8, 8, 1], "dtype": "uint8", "encoding_format": "png"}},
+            "label": {"type": label, "content": {"num_classes": 3}},
+        }
+    else:
+        shape = {"dimensions": ["8", "8", "1"]}
+        content = {
+            "features": {
+                "image": {"pythonClassName": image, "image": {"shape": shape, "dtype": "uint8"}},
+                "label": {"pythonClassName": label, "classLabel": {"numClasses": "3"}},
+            }
+        }
+    (prepared.folder / "features.json").write_text(json.dumps({"type": CONTAINER, "content": content}))
+    found = read_prepared(prepared.folder, "test", "tiny")
+    np.testing.assert_array_equal(found.inputs, prepared.images["test"])
+    assert found.class_names == ("zero", "one", "two")
+
+
+def test_every_class_of_tfds_is_known():
+    import tensorflow_datasets as tfds
+
+    names = set(tfds.features.FeatureConnector._registered_features)
+    assert {name for name in names if name.startswith("tensorflow_datasets.")} - {
+        CORE + "top_level_feature.TopLevelFeature"
+    } == set(KNOWN)
+
+
+@pytest.mark.parametrize("kind", ["dangling", "circle", "pipe", "names", "huge"])
+def test_what_lies_in_the_folder_is_looked_at_first(prepared, kind):
+    if kind == "dangling":
+        (prepared.folder / "more").symlink_to("nowhere")
+    elif kind == "circle":
+        (prepared.folder / "more").symlink_to("more")
+    elif kind == "pipe":
+        os.mkfifo(prepared.folder / "more")
+    elif kind == "names":
+        (prepared.folder / "label.labels.txt").unlink()
+        os.mkfifo(prepared.folder / "label.labels.txt")
+    else:
+        with (prepared.folder / "features.json").open("wb") as file:
+            file.truncate(2**40)
+    with pytest.raises(InputError):
+        read_prepared(prepared.folder, "test", "tiny")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"7"', '"700000000"'),
+        ("{DATASET}-{SPLIT}", "../{DATASET}-{SPLIT}"),
+        ("{DATASET}-{SPLIT}", "/etc/{DATASET}-{SPLIT}"),
+        ('"7"', '"-7"'),
+        ('"7"', '"8"'),
+    ],
+)
+def test_promises_of_the_metadata_are_not_believed(prepared, old, new):
+    path = prepared.folder / "dataset_info.json"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError):
+        read_prepared(prepared.folder, "test", "tiny")
+
+
+def test_very_many_classes(prepared):
     path = prepared.folder / "features.json"
-    features = json.loads(path.read_text())
-    image = features["featuresDict"]["features"]["image"]
-    del image["pythonClassName"]
-    image |= {key: "evil_features.Image", "content": {}}
-    path.write_text(json.dumps(features))
-    with pytest.raises(
-        InputError, match=r"uses features of another package \(evil_features.Image\), which are not loaded"
-    ):
+    path.write_text(path.read_text().replace('"3"', '"3000000000"'))
+    with pytest.raises(InputError, match="classes"):
         read_prepared(prepared.folder, "test", "tiny")
 
 

@@ -1,9 +1,11 @@
 """One image's bytes -> pixels, by Pillow, which is told which formats may be tried."""
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from io import BufferedIOBase
+from typing import TYPE_CHECKING
 
 from jaxaudit.data.parsing import parsing
 from jaxaudit.errors import InputError
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_image(file: IO[bytes], formats: Sequence[str], source: str) -> "Iterator[Image.Image]":
+def opened_image(file: BufferedIOBase, formats: Sequence[str], source: str) -> "Iterator[Image.Image]":
     """An image to take pixels from, quietly, whatever its bytes are.
 
     Args:
@@ -27,7 +29,8 @@ def opened_image(file: IO[bytes], formats: Sequence[str], source: str) -> "Itera
     # Imported here because most runs decode no image.
     from PIL import Image
 
-    with parsing(f"{source}: cannot be read as an image", "is it damaged?"), _quiet_tiff():
+    quiet = _quiet_tiff() if "TIFF" in formats else nullcontext()
+    with parsing(f"{source}: cannot be read as an image", "is it damaged?"), quiet:
         try:
             image = Image.open(file, formats=formats)
         except Image.DecompressionBombError as error:
@@ -46,15 +49,22 @@ def _too_many(source: str) -> InputError:
 @contextmanager
 def _quiet_tiff() -> Iterator[None]:
     """Within it libtiff, with which Pillow unpacks TIFF, does not print what it finds to stderr by itself."""
-    from PIL import Image
-
-    handler = None
-    with suppress(AttributeError, OSError):  # where it is no library of its own there is nothing to ask
-        handler = ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler
-        handler.restype, handler.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    before = handler(None) if handler is not None else None
+    set_handler = _tiff_error_handler()
+    before = set_handler(None)
     try:
         yield
     finally:
-        if handler is not None:
-            handler(before)
+        set_handler(before)
+
+
+@cache
+def _tiff_error_handler() -> Callable[[int | None], int | None]:
+    """libtiff's function that takes another handler of errors and gives back the one before."""
+    from PIL import Image
+
+    try:
+        function = ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler
+    except (AttributeError, OSError):  # where it is no library of its own there is nobody to ask
+        return lambda _: None
+    function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    return function

@@ -7,6 +7,7 @@ import numpy as np
 from jaxaudit.data.decoding import opened_image
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.parsing import quietly
 from jaxaudit.data.paths import entries, open_regular
 from jaxaudit.data.stacking import stack_images
 from jaxaudit.errors import InputError
@@ -43,7 +44,8 @@ def load_image_folders(
             "images to one size (--image-size 28x28)."
         )
 
-    images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
+    with quietly():
+        images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
     return Examples(images, labels, names, root.name)
 
 

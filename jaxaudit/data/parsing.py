@@ -16,6 +16,23 @@ _CELLS = re.compile(r"(got \d+|invalid value|Failed to parse string|Integer valu
 
 
 @contextmanager
+def quietly() -> Iterator[None]:
+    """Within it nothing is said by warnings or by logging; to be entered around a loop of many `parsing`."""
+    disabled = logging.root.manager.disable
+    if disabled >= logging.CRITICAL:  # as it is within another: to change it is slow
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+        return
+    logging.disable(logging.CRITICAL)
+    try:
+        with quietly():
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+@contextmanager
 def parsing(what: str, advice: str) -> Iterator[None]:
     """Within it a parser reads what a stranger wrote; it says nothing on stderr, by warnings or by logging.
 
@@ -29,11 +46,8 @@ def parsing(what: str, advice: str) -> Iterator[None]:
     Raises:
         InputError: "WHAT (REASON); ADVICE" for any exception but an InputError, which is let through.
     """
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             yield
     except InputError:
         raise
@@ -41,8 +55,6 @@ def parsing(what: str, advice: str) -> Iterator[None]:
         raise InputError(f"{what} (it takes more memory than there is); split it into smaller files.") from error
     except Exception as error:
         raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
-    finally:
-        logging.disable(disabled)
 
 
 def parsed(parse: Callable[[], Iterator[Item]], what: str, advice: str) -> Iterator[Item]:

@@ -187,12 +187,14 @@ def _refusal(name: str, base: str, target: str, manual: str | None, data: str | 
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
-    from jaxaudit.data.read_tfds import image_features
+    from jaxaudit.data.tfds_features import image_features
 
     downloader.MAX_RETRIES = 3  # ten take more than three minutes to say that a host is gone
     try:
         builder = tfds.builder(name, data_dir=target, file_format="array_record")
-        image_features(builder.info.features, builder.info.supervised_keys, name)
+        features = builder.info.features
+        kinds = {key: type(each).__name__ for key, each in features.items()} if hasattr(features, "items") else {}
+        image_features(kinds, builder.info.supervised_keys, name)
         if hosts := unreachable():
             advice = _or_put(list(missing.values()), base, Path(data) if data else None)
             return (

@@ -1,12 +1,14 @@
 """Decoded arrays on disk: built once, and never trusted when damaged."""
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jaxaudit.data.cache import cache_dir, cache_path, cached_arrays
+from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cached_arrays
 
 
 @pytest.fixture
@@ -105,3 +107,49 @@ def test_where_the_cache_is(monkeypatch):
     assert cache_dir() == Path("local/jaxaudit/Cache")
     monkeypatch.setenv("JAXAUDIT_CACHE", "mine")
     assert cache_dir() == Path("mine")
+
+
+@pytest.fixture
+def homeless(tmp_path, monkeypatch) -> Path:
+    """A container whose user is a bare number; the folder of temporary files."""
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for variable in ("JAXAUDIT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_home_the_cache_is_a_private_folder(homeless):
+    folder = cache_dir()
+    assert folder.parent == homeless
+    assert folder.stat().st_mode & 0o777 == 0o700
+    _assert_same(cached_arrays("key", _arrays))
+    _assert_same(cached_arrays("key", _never))
+    assert cache_dir() == folder
+
+
+@pytest.mark.parametrize("taken", ["open", "file", "link", "other's", "full"])
+def test_a_folder_that_others_could_have_put_files_in_is_not_used(homeless, monkeypatch, taken):
+    folder = homeless / f"jaxaudit-{os.getuid()}"
+    if taken == "file":
+        folder.write_text("")
+    elif taken == "link":
+        (homeless / "elsewhere").mkdir(0o700)
+        folder.symlink_to("elsewhere")
+    elif taken == "full":
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(homeless / "none"))
+    else:
+        folder.mkdir(0o700)
+        if taken == "open":
+            folder.chmod(0o770)
+        else:
+            user = os.getuid()
+            monkeypatch.setattr(os, "getuid", lambda: user + 1)
+            folder.rename(homeless / f"jaxaudit-{user + 1}")
+    assert cache_dir() == NOWHERE
+    with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE to a folder"):
+        _assert_same(cached_arrays("key", _arrays))

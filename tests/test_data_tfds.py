@@ -1,5 +1,6 @@
 """The names of TensorFlow Datasets sets, and where prepared ones lie."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,24 @@ def test_where_prepared_sets_are_looked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds", home)
     assert set_folders(tmp_path / "given") == (tmp_path / "given", tmp_path / "tfds", home)
+
+
+def test_where_no_home_is_known_its_folder_is_not_looked_in(tmp_path, monkeypatch):
+    def unknown(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    assert set_folders(None) == ()
+    assert set_folders(tmp_path) == (tmp_path,)
+
+
+def test_what_tfds_noted_may_be_anything(tmp_path):
+    tiny_digits(tmp_path, config="small")
+    place = tmp_path / "tiny_digits" / ".config" / "metadata.json"
+    place.parent.mkdir()
+    for content in ("[]", "{", "[" * 10_000, "3", '{"default_config_name": ["a"]}'):
+        place.write_text(content)
+        find_prepared(SetName("tiny_digits", None, None), (tmp_path,))
+    place.unlink()
+    os.mkfifo(place)
+    assert find_prepared(SetName("tiny_digits", None, None), (tmp_path,)) is not None

@@ -3,24 +3,51 @@
 import hashlib
 import os
 import re
+import stat
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from jaxaudit.data.paths import expanded
+
+NOWHERE = Path(os.devnull) / "jaxaudit"
+"""A folder that nobody can make, where what is kept is not kept."""
+
 
 def cache_dir() -> Path:
-    """Where decoded arrays are kept: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder."""
+    """Where decoded arrays are kept: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder.
+
+    Where no home is known, as in a container whose user is a bare number: a folder of this user alone among the
+    temporary ones; where that cannot be had either, or belongs to another, `NOWHERE`.
+    """
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "jaxaudit" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "jaxaudit"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxaudit"
+        return expanded(chosen)
+    try:
+        if sys.platform == "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "jaxaudit" / "Cache"
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "jaxaudit"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxaudit"
+    except RuntimeError:
+        return _private_folder()
+
+
+def _private_folder() -> Path:
+    """A folder among the temporary ones that no other user can look into or put files in."""
+    try:
+        folder = Path(tempfile.gettempdir()) / f"jaxaudit-{os.getuid()}"
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+        status = folder.lstat()
+    except (OSError, AttributeError):  # no room, or no users with numbers
+        return NOWHERE
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    return folder if ours else NOWHERE
 
 
 def cache_path(key: str) -> Path:

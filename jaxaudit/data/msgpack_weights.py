@@ -6,10 +6,13 @@ import ml_dtypes
 import msgpack
 import numpy as np
 
-from jaxaudit.errors import InputError
+from jaxaudit.data.parsing import parsing
 
 MOST_VALUES = 1_000_000
 """Keys and values outside arrays: a tree of weights has a few thousand."""
+LONGEST_NAME, MOST_NAMES = 1_000, 2**24
+"""Characters of a path, and of all of them."""
+MOST_AXES = 64
 ARRAY, COMPLEX, SCALAR = 1, 2, 3
 """Flax's codes for what msgpack has no type for."""
 CHUNKED = "__msgpack_chunked_array__"
@@ -17,10 +20,6 @@ _DTYPES = {
     np.dtype(kind).name: np.dtype(kind)
     for kind in ("f2", "f4", "f8", ml_dtypes.bfloat16, "?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "c8", "c16")
 }
-
-
-class _Broken(ValueError):
-    """What is wrong with a file that msgpack itself can read."""
 
 
 def looks_like_msgpack(data: bytes) -> bool:
@@ -40,10 +39,10 @@ def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
         nonlocal left
         left -= len(values)
         if left < 0:
-            raise _Broken(f"more than {MOST_VALUES:,} values outside arrays")
+            raise ValueError(f"more than {MOST_VALUES:,} values outside arrays")
         return values
 
-    try:
+    with parsing(f"{source}: is not a tree of arrays as flax.serialization writes it", "was it written to its end?"):
         tree = msgpack.unpackb(
             data,
             ext_hook=_extension,
@@ -53,40 +52,43 @@ def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
             max_array_len=MOST_VALUES,
         )
         return _flat(tree)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"{source}: is not a tree of arrays as flax.serialization writes it ({reason}); was it written to its end?"
-        ) from error
 
 
 def _flat(tree: Any) -> dict[str, np.ndarray]:
     if not isinstance(tree, dict):
-        raise _Broken("its root is no map")
+        raise ValueError("its root is no map")
     found: dict[str, np.ndarray] = {}
     waiting: list[tuple[str, Any]] = [("", tree)]
+    characters = 0
     while waiting:
         name, node = waiting.pop()
         if isinstance(node, dict) and CHUNKED in node:
             node = _joined(node)
         if isinstance(node, dict | list):
             items = list(node.items() if isinstance(node, dict) else enumerate(node))
+            # Before they are made: each child's name repeats its parent's.
+            lengths = [len(name) + 1 + len(str(key)) for key, _ in items]
+            characters += sum(lengths)
+            if max(lengths, default=0) > LONGEST_NAME or characters > MOST_NAMES:
+                raise ValueError("names that are too long for those of arrays")
             waiting += [(f"{name}/{key}" if name else str(key), value) for key, value in reversed(items)]
-        elif node is not None:
+        elif isinstance(node, bool | int | float | complex | np.ndarray):
             found[name] = np.asarray(node)
+        elif node is not None:
+            raise TypeError("a value that is no number")
     return found
 
 
 def _extension(code: int, data: bytes) -> Any:
     if code == COMPLEX:
-        real, imaginary = msgpack.unpackb(data)
+        real, imaginary = msgpack.unpackb(data, max_array_len=2, max_map_len=0)
         return complex(real, imaginary)
     if code not in (ARRAY, SCALAR):
-        raise _Broken(f"a value of the unknown kind {code}")
-    shape, name, values = msgpack.unpackb(data, raw=True)
+        raise ValueError(f"a value of the unknown kind {code}")
+    shape, name, values = msgpack.unpackb(data, raw=True, max_array_len=MOST_AXES, max_map_len=0)
     dtype = _DTYPES.get(name.decode("ascii", "replace"))
     if dtype is None:
-        raise _Broken(f"an array of type {name[:20]!r}")
+        raise ValueError(f"an array of type {name[:20]!r}")
     return np.frombuffer(values, dtype).reshape(shape)
 
 
@@ -94,9 +96,9 @@ def _joined(node: dict[Any, Any]) -> np.ndarray:
     """An array too large for one msgpack value, of which Flax makes several."""
     shape, chunks = node.get("shape"), node.get("chunks")
     if not (isinstance(shape, dict) and isinstance(chunks, dict) and chunks):
-        raise _Broken("an array in pieces without its shape")
+        raise ValueError("an array in pieces without its shape")
     try:
         pieces = [np.asarray(chunks[str(index)]) for index in range(len(chunks))]
         return np.concatenate(pieces).reshape([shape[str(axis)] for axis in range(len(shape))])
     except KeyError as error:
-        raise _Broken(f"an array in pieces without its piece {error}") from error
+        raise ValueError(f"an array in pieces without its piece {error}") from error

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.files import exists, load_path
+from jaxaudit.data.files import load_path
+from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.prepare import has_originals, prepare
 from jaxaudit.data.printed import printed_digits
 from jaxaudit.data.read_tfds import read_prepared
@@ -101,7 +102,7 @@ def _from_disk(
     source: str, split: str | None, folder: Path | None, image_size: tuple[int, int] | None, gray: bool
 ) -> Examples | None:
     """The file or folder `source`, here or in the data directory; None where TFDS is to be asked."""
-    here = _expanded(source)
+    here = expanded(source)
     path = here if exists(here) or folder is None else folder / source
     if not exists(path):
         return None
@@ -111,7 +112,7 @@ def _from_disk(
     in_data_folder = path != here
     if set_name is not None and folder is not None and in_data_folder and path.is_dir():
         # What TFDS leaves there: a prepared set, or an empty folder after it failed.
-        content = [child for child in path.iterdir() if not child.name.startswith(".")]
+        content = [child for child in entries(path) if not child.name.startswith(".")]
         has_files = any(child.is_file() for child in content)
         if not content or (not has_files and find_prepared(set_name, (folder,))):
             return None
@@ -126,13 +127,6 @@ def _from_disk(
         if in_data_folder and has_originals(set_name.base, path):
             return None
         raise type(error)(f"{error} (For the set of TensorFlow Datasets write {_FORCE_TFDS}{source}.)") from error
-
-
-def _expanded(source: str) -> Path:
-    try:
-        return Path(source).expanduser()
-    except RuntimeError:  # ~someone, of whom this machine knows no home folder
-        return Path(source)
 
 
 def _select(
@@ -161,7 +155,7 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     names = [*_EMBEDDED, *known_names()]
     for place in set_folders(data_dir):
         if place.is_dir():
-            names += [child.name for child in place.iterdir() if not child.name.startswith(".")]
+            names += [child.name for child in entries(place) if not child.name.startswith(".")]
     # Without line breaks and NUL, and not a screen full.
     shown = source if source.isprintable() else repr(source)[1:-1]
     shown = shown if len(shown) <= 100 else shown[:100] + "..."

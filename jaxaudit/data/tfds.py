@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxaudit.data.paths import entries, exists, expanded, open_regular
 from jaxaudit.errors import InputError
 
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
@@ -33,7 +34,7 @@ def parse_set_name(name: str) -> SetName | None:
 def data_folder(data_dir: Path | None) -> Path | None:
     """The data directory: `data_dir`, else `$JAXAUDIT_DATA`, else none."""
     chosen = data_dir or os.environ.get("JAXAUDIT_DATA")
-    return Path(chosen).expanduser() if chosen else None
+    return expanded(chosen) if chosen else None
 
 
 def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
@@ -42,7 +43,9 @@ def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
     The data directory if there is one, `$TFDS_DATA_DIR`, `~/tensorflow_datasets`.
     """
     candidates = [data_folder(data_dir), os.environ.get("TFDS_DATA_DIR"), Path("~/tensorflow_datasets")]
-    return tuple(dict.fromkeys(Path(folder).expanduser() for folder in candidates if folder))
+    folders = (expanded(folder) for folder in candidates if folder)
+    # Where no home is known, its folder stays a name that begins so, and would be looked for here.
+    return tuple(dict.fromkeys(folder for folder in folders if folder.parts[:1] != ("~",)))
 
 
 def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
@@ -83,7 +86,7 @@ def is_prepared_folder(path: Path) -> bool:
 
 
 def _subfolders(path: Path) -> list[Path]:
-    return [child for child in path.iterdir() if child.is_dir()] if path.is_dir() else []
+    return [child for child in entries(path) if child.is_dir()] if exists(path) and path.is_dir() else []
 
 
 def _versions(path: Path) -> list[Path]:
@@ -93,8 +96,9 @@ def _versions(path: Path) -> list[Path]:
 
 def _default_config(root: Path) -> str | None:
     try:
-        return json.loads((root / ".config" / "metadata.json").read_text()).get("default_config_name")
-    except (OSError, ValueError, AttributeError):
+        with open_regular(root / ".config" / "metadata.json") as file:
+            return json.loads(file.read(2**20)).get("default_config_name")
+    except (InputError, OSError, ValueError, AttributeError, RecursionError):
         return None
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from jaxaudit.data.arrays import MAX_BYTES
-from jaxaudit.data.files import exists
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.msgpack_weights import looks_like_msgpack, read_msgpack
+from jaxaudit.data.orbax_weights import read_orbax
+from jaxaudit.data.parsing import parsing
+from jaxaudit.data.paths import exists, expanded, file_size, open_regular
 from jaxaudit.errors import InputError
 
 Weights = dict[str, np.ndarray]
@@ -53,13 +55,10 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
         InputError: when there is no such path, it is damaged, is not what its suffix says, could be a pickle, holds
             no array, more than `max_bytes`, or a number that is NaN or infinite (with the array's name).
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; weights are {KINDS}.")
     if path.is_dir():
-        # Imported here because it imports JAX, which this room does without.
-        from jaxaudit.data.orbax_weights import read_orbax
-
         return _finite(read_orbax(path, max_bytes), path)
     if not path.is_file():
         raise InputError(f"{path}: is neither a file nor a folder; weights are {KINDS}.")
@@ -85,16 +84,15 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
             f"{path}: a {suffix} file may be a pickle, which runs code when it is loaded, so it is not; save the "
             "weights as .safetensors."
         )
-    try:
-        size = path.stat().st_size
+    with open_regular(path) as file:
+        size = file_size(file)
         if size > max_bytes:
             raise InputError(
                 f"{path}: holds {size / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that are allowed; "
                 "save only the weights."
             )
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
+        with parsing(f"{path}: cannot be read", "is the disk whole?"):
+            data = file.read(size)
     if not data:
         raise InputError(f"{path}: is empty; was it written to its end?")
     content = _content(data)
@@ -124,19 +122,16 @@ def _content(data: bytes) -> str | None:
 
 
 def _read_safetensors(data: bytes, path: Path) -> Weights:
-    from safetensors import SafetensorError, deserialize
+    from safetensors import deserialize
 
-    try:
-        found = deserialize(data)
-    except SafetensorError as error:
-        raise InputError(f"{path}: is not a whole safetensors file ({error}); was it written to its end?") from error
     weights = {}
-    for name, stored in found:
-        dtype = _DTYPES.get(stored["dtype"])
-        if dtype is None:
-            raise InputError(f"{path}: {name} holds numbers of type {stored['dtype']}; save them as float32.")
-        values = np.frombuffer(stored["data"], dtype.newbyteorder("<")).reshape(stored["shape"])
-        weights[name] = values.astype(dtype, copy=False)
+    with parsing(f"{path}: is not a whole safetensors file", "was it written to its end?"):
+        for name, stored in deserialize(data):
+            dtype = _DTYPES.get(stored["dtype"])
+            if dtype is None:
+                raise InputError(f"{path}: {name} holds numbers of type {stored['dtype']}; save them as float32.")
+            values = np.frombuffer(stored["data"], dtype.newbyteorder("<")).reshape(stored["shape"])
+            weights[name] = values.astype(dtype, copy=False)
     return weights
 
 

@@ -250,7 +250,7 @@ def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
         patch.setattr("jaxaudit.cli.attack_run.progress_on_stderr", stopping(0.7))
         stopped = jaxaudit(*NETWORK, "--json", "--out", "run")
     assert stopped.code == 130
-    assert stopped.err.splitlines()[-1].endswith(" models are trained and kept; the same command goes on from there.")
+    assert stopped.err.splitlines()[-1].endswith(" models are trained; the same command goes on from there.")
     kept, _, total = stopped.err.splitlines()[-1].removeprefix("Interrupted: ").split()[:3]
     assert 0 < int(kept) < int(total)
     before = content(people / "run")
@@ -258,7 +258,7 @@ def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
     assert "an unfinished run made with other options (shadows: 2 there, 3 here)" in other.err
     assert content(people / "run") == before
     done = jaxaudit(*NETWORK, "--json", "--out", "run")
-    assert f"going on: {kept} of {total} models were trained before\n" in done.err
+    assert f"Resuming: {kept} of {total} models are trained.\n" in done.err
     assert done.result["attacks"] == whole["attacks"]
     assert done.result["targets"] == whole["targets"]
     assert sorted(path.name for path in (people / "run").iterdir()) == ["outputs.npz", "result.json"]

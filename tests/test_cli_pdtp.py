@@ -190,7 +190,7 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     assert "made with other options (epochs: 30 there, 31 here)" in refused.err
     assert content(Path.cwd()) == before
     done = jaxaudit("pdtp", *words, "--out", "run")
-    assert f"going on: {kept} of {total} models were trained before\n" in done.err
+    assert f"Resuming: {kept} of {total} models are trained.\n" in done.err
     assert done.result["records"] == whole["records"]
     assert done.result["seed_floor"] == whole["seed_floor"]
     assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json"]

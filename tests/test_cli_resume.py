@@ -47,7 +47,7 @@ def wait_for_another_chunk(run: subprocess.Popen[str]) -> None:
 
 def models_kept(line: str) -> int:
     found = re.fullmatch(
-        r"Interrupted: (\d+) of \d+ models are trained and kept; the same command goes on from there\.\n", line
+        r"Interrupted: (\d+) of \d+ models are trained; the same command goes on from there\.\n", line
     )
     assert found, line
     return int(found[1])
@@ -75,7 +75,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     with started(*SLOW, "--out", "run") as second:
         assert second.stderr is not None
         assert second.stderr.readline() == "training 26 mlp models on cpu, 80 epochs each\n"
-        assert second.stderr.readline() == f"going on: {finished} of 26 models were trained before\n"
+        assert second.stderr.readline() == f"Resuming: {finished} of 26 models are trained.\n"
         wait_for_another_chunk(second)
         # It does not run away while it is looked at.
         second.send_signal(signal.SIGSTOP)
@@ -108,7 +108,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     Path("calibration.npz").write_bytes(own)
 
     done = jaxaudit("ks", *SLOW, "--out", "run")
-    assert done.err.splitlines()[1] == f"going on: {kept} of 26 models were trained before"
+    assert done.err.splitlines()[1] == f"Resuming: {kept} of 26 models are trained."
     assert done.result["targets"] == whole["targets"]
     assert done.result["noise_floor"] == whole["noise_floor"]
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
@@ -150,7 +150,7 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     (left,) = cache.glob("unfinished/*")
     monkeypatch.setattr("jaxaudit.cli.ks_run.recall_width", lambda _: 3)
     done = jaxaudit("ks", *words, "--seed", "2", "--json")
-    assert f"going on: {kept} of 10 models were trained before\n" in done.err
+    assert f"Resuming: {kept} of 10 models are trained.\n" in done.err
     assert done.result["provenance"]["options"]["width"] == 2
     assert done.result["targets"] == whole["targets"]
     assert not left.exists()

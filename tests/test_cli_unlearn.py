@@ -171,7 +171,7 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     assert "made with other options (epochs: 200 there, 201 here)" in refused.err
     assert content(Path.cwd()) == before
     done = jaxaudit("unlearn", *words, "--out", "run")
-    assert f"going on: {kept} of 12 models were trained before\n" in done.err
+    assert f"Resuming: {kept} of 12 models are trained.\n" in done.err
     assert done.result["methods"] == whole["methods"]
     assert "unfinished" not in os.listdir("run")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.cli.work import Begin, Interrupted, lasting_work
-from jaxaudit.ensemble.checkpoint import write_chunk
+from jaxaudit.ensemble.checkpoint import write_arrays, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.report.run_directory import arrays, write
 from jaxaudit.report.unfinished import NAME, open_unfinished
@@ -32,11 +32,20 @@ def train(checkpoints: Path | None, models: int) -> None:
     write_chunk(checkpoints / "call" / f"1-{models}.npz", rows, rows)
 
 
-def work(out: Path | None, models: int = 0, error: BaseException | None = None) -> None:
+def begin_to_train(checkpoints: Path | None, models: int, taken: int) -> None:
+    """What is kept of a chunk after so many steps, of 10 an epoch and 15 epochs."""
+    assert checkpoints is not None
+    arrays = {"rows": np.arange(models), "walk": np.array([taken, 10, 15])}
+    write_arrays(checkpoints / "call" / f"{models}-{taken}.state", arrays)
+
+
+def work(out: Path | None, models: int = 0, error: BaseException | None = None, taken: int = 0) -> None:
     with lasting_work(out) as begin:
         checkpoints = begin(SELF, 9, "training")
         if models:
             train(checkpoints, models)
+        if taken:
+            begin_to_train(checkpoints, 2, taken)
         if error:
             raise error
 
@@ -60,7 +69,7 @@ def test_a_failure_keeps_what_is_finished(out: Path | None, error: Exception, ca
         work(out, 3, error)
     capsys.readouterr()
     work(out, 4)
-    assert capsys.readouterr().err == "training\ngoing on: 3 of 9 models were trained before\n"
+    assert capsys.readouterr().err == "training\nResuming: 3 of 9 models are trained.\n"
     assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
 
 
@@ -68,12 +77,30 @@ def test_a_failure_keeps_what_is_finished(out: Path | None, error: Exception, ca
 def test_an_interrupt_says_what_is_kept(out: Path | None, capsys: Any):
     for models, said in (
         (0, "Interrupted: nothing was kept; the same command starts anew."),
-        (3, "Interrupted: 3 of 9 models are trained and kept; the same command goes on from there."),
+        (3, "Interrupted: 3 of 9 models are trained; the same command goes on from there."),
     ):
         with pytest.raises(Interrupted) as stop:
             work(out, models, KeyboardInterrupt())
         assert stop.value.code == 130
         assert capsys.readouterr().err == f"training\n{said}\n"
+
+
+@BOTH
+def test_models_in_training_are_told_and_kept(out: Path | None, capsys: Any):
+    told = []
+    for models, taken in ((0, 60), (3, 60), (0, 81)):
+        with pytest.raises(Interrupted):
+            work(out, models, KeyboardInterrupt(), taken)
+        told.append(capsys.readouterr().err.splitlines()[1:])
+    first = "0 of 9 models are trained, 2 more are in epoch 7 of 15"
+    second = "3 of 9 models are trained, 2 more are in epoch 7 of 15"
+    third = "3 of 9 models are trained, 4 more are in epochs 7 to 9 of 15"
+    again = "; the same command goes on from there."
+    assert told == [
+        [f"Interrupted: {first}{again}"],
+        [f"Resuming: {first}.", f"Interrupted: {second}{again}"],
+        [f"Resuming: {second}.", f"Interrupted: {third}{again}"],
+    ]
 
 
 def test_an_interrupt_before_anything_began(capsys: Any):
@@ -107,7 +134,7 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
         run()
     capsys.readouterr()
     work(Path("run"))
-    assert "going on: 3 of 9" in capsys.readouterr().err
+    assert "Resuming: 3 of 9" in capsys.readouterr().err
 
 
 def test_the_same_run_twice_at_once(cache: Path, capsys: Any):

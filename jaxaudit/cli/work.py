@@ -1,4 +1,4 @@
-"""Runs that can be stopped: Ctrl-C or a kill, and the same command goes on after its last finished chunk.
+"""Runs that can be stopped: Ctrl-C or a kill, and the same command goes on from what was kept shortly before.
 
 A command needs four lines of it:
 
@@ -12,19 +12,20 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
+    from jaxaudit.ensemble.training_state import KeptState
     from jaxaudit.report.identity import Identity
     from jaxaudit.report.unfinished import Unfinished
 
 INTERRUPTED = 130
 
 Begin = Callable[["Identity", int, str], Path | None]
-"""`begin(identity, models, line)`: says the line, and where finished chunks go; None where they cannot be kept."""
+"""`begin(identity, models, line)`: says the line and what was found, and where models are kept; None where nowhere."""
 
 
 class Interrupted(SystemExit):
@@ -36,7 +37,7 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
     """Within it a command works; once it is through, what was kept to go on from is removed.
 
     The work is kept in `out/unfinished`, else in the cache folder under the run's identity. Where the command ends
-    otherwise it stays there, if any model was finished, else nothing stays.
+    otherwise it stays there, if any model was kept, finished or in training, else nothing stays.
 
     Raises:
         InputError: where `out` is taken, in use, cannot be written, or holds the unfinished work of another run.
@@ -56,24 +57,20 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
         if work is not None:
             works.append(work)
         say(line)
-        before = _models(works)
-        if before:
-            say(f"going on: {before} of {models} models were trained before")
+        if found := _kept(works).in_words(models):
+            say(f"Resuming: {found}.")
         return work and work.checkpoints
 
     try:
         yield begin
     except BaseException as error:
-        kept = _models(works)
+        kept = _kept(works).in_words(total)
         for work in works:
             work.keep() if kept else work.remove()
         if not isinstance(error, KeyboardInterrupt):
             raise
-        say(
-            f"Interrupted: {kept} of {total} models are trained and kept; the same command goes on from there."
-            if kept
-            else "Interrupted: nothing was kept; the same command starts anew."
-        )
+        goes_on = "goes on from there" if kept else "starts anew"
+        say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")
         raise Interrupted(INTERRUPTED) from error
     for work in works:
         work.remove()
@@ -117,9 +114,30 @@ def _open_cached(identity: "Identity") -> "Unfinished | None":
     return None
 
 
-def _models(works: "list[Unfinished]") -> int:
-    if not works:
-        return 0
-    from jaxaudit.ensemble import kept_models
+class _Kept(NamedTuple):
+    models: int
+    states: "list[KeptState]"
 
-    return sum(kept_models(work.checkpoints) for work in works)
+    def in_words(self, total: int) -> str:
+        """What there is to go on from; nothing where that is nothing."""
+        begun = sum(state.models for state in self.states)
+        if not (self.models or begun):
+            return ""
+        epochs = sorted({state.epoch for state in self.states})
+        trained = f"{self.models} of {total} models are trained"
+        if not begun:
+            return trained
+        first, last, of = epochs[0], epochs[-1], self.states[0].epochs
+        where = f"in epoch {first} of {of}" if first == last else f"in epochs {first} to {last} of {of}"
+        return f"{trained}, {begun} more are {where}"
+
+
+def _kept(works: "list[Unfinished]") -> _Kept:
+    if not works:
+        return _Kept(0, [])
+    from jaxaudit.ensemble import kept_models, kept_states
+
+    return _Kept(
+        sum(kept_models(work.checkpoints) for work in works),
+        [state for work in works for state in kept_states(work.checkpoints)],
+    )

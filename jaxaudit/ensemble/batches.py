@@ -52,6 +52,22 @@ def epoch_blocks(
         yield block
 
 
+def blocks_after(
+    learner: SteppedLearner,
+    group: Group,
+    keys: Key[Array, " models"],
+    rows: Bool[np.ndarray, "models examples"],
+    taken: int,
+) -> Iterator[tuple[Block, int]]:
+    """The blocks of all epochs that are left after so many steps, and the step of each that is the next to take."""
+    first, skip = divmod(taken, max(group.steps, 1))
+    for epoch in range(first, learner.epochs):
+        for block in epoch_blocks(learner, group, keys, rows, epoch):
+            if skip < block.steps:
+                yield block, skip
+            skip = max(0, skip - block.steps)
+
+
 def _pool_epoch(
     group: Group, keys: Key[Array, " models"], rows: np.ndarray, epoch: int, batch: int
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,8 @@
     checkpoints/<digest of a call>/<width>-<digest of a chunk's rows>.npz
 
 A call is known by its keys, its membership, its pool and the devices it runs on. Its learner and what is made of the
-parameters are functions, which have no digest: a caller that changes them takes another directory.
+parameters are functions, which have no digest: a caller that changes them takes another directory. A file is a digest
+and the .npz archive that it is of, so that one with a bit flipped is never taken.
 """
 
 import hashlib
@@ -12,10 +13,13 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from contextlib import suppress
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -23,6 +27,8 @@ from jaxaudit.errors import InputError
 
 PLAIN = "biufc"
 """The kinds of number that a .npz file gives back as they were."""
+DIGEST_BYTES = 16
+DRAFT = ".writing-"
 
 
 def call_directory(
@@ -54,8 +60,8 @@ def kept_width(
 
 
 def width_of(directory: Path) -> int | None:
-    """The width of a call's chunks, the most frequent should there be several; None without chunks."""
-    widths = [path.name.partition("-")[0] for path in directory.glob("*-*.npz")]
+    """The width of a call's chunks, finished or not, the most frequent should there be several; None without chunks."""
+    widths = [path.name.partition("-")[0] for path in directory.glob("*-*")]
     counts = Counter(int(width) for width in widths if width.isdecimal() and int(width))
     return counts.most_common(1)[0][0] if counts else None
 
@@ -70,22 +76,48 @@ def chunk_path(directory: Path, width: int, rows: Int[np.ndarray, " rows"]) -> P
     return directory / f"{width}-{hashlib.blake2b(rows.astype('<i8').tobytes(), digest_size=16).hexdigest()}.npz"
 
 
-def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
-    """Keeps a chunk's result: whole or not at all, since it is written beside its place and then moved there.
-
-    A disk that cannot be written costs a RuntimeWarning, not the training.
+def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> bool:
+    """Keeps a chunk's result, and says whether it could: see `write_arrays`.
 
     Raises:
         InputError: where the result is not an array or a tuple (a NamedTuple, too) of arrays of plain numbers.
     """
     kind, leaves = _taken_apart(tree)
+    return write_arrays(path, {"rows": rows, "kind": np.array(kind), **numbered(leaves)})
+
+
+def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
+    """The result kept for these rows, bit for bit; None where there is none, or a damaged or a different one."""
+    kept = read_arrays(path)
+    if kept is None or not np.array_equal(kept.pop("rows", np.zeros(0)), rows):
+        return None
+    try:
+        return _put_together(str(kept.pop("kind")), list(kept.values()))
+    except Exception:  # one for a class that is no more
+        return None
+
+
+def numbered(leaves: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays without names of their own, for `write_arrays`."""
+    return {str(index): leaf for index, leaf in enumerate(leaves)}
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
+    """Keeps named arrays of plain numbers and text: whole or not at all, since a draft is written and moved there.
+
+    A disk that cannot be written costs a RuntimeWarning, not the training: then False.
+    """
     draft: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            arrays = {str(index): leaf for index, leaf in enumerate(leaves)}
-            np.savez(file, allow_pickle=False, rows=rows, kind=np.array(kind), **arrays)
+        _drop_drafts(path)
+        handle, draft = tempfile.mkstemp(prefix=f"{DRAFT}{path.name}-", dir=path.parent)
+        with os.fdopen(handle, "w+b") as file:
+            file.write(bytes(DIGEST_BYTES))
+            np.savez(file, allow_pickle=False, **arrays)
+            digest = _digest_of_rest(file)
+            file.seek(0)
+            file.write(digest)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
@@ -94,33 +126,62 @@ def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
             f"trained models cannot be kept in {path.parent} ({error.strerror}): training goes on, but a run that is "
             "stopped loses them.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
+        return False
     finally:
         if draft is not None:
             Path(draft).unlink(missing_ok=True)
+    return True
 
 
-def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
-    """The result kept for these rows, bit for bit; None where there is none, or a damaged or a different one."""
+def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
+    """What `write_arrays` kept, in its order, bit for bit; None where there is nothing, or it is damaged."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            # Nothing here is compressed, so what is read is no larger than the file.
-            if any(member.compress_type for member in archive.zip.infolist()):
+        with path.open("rb") as file:
+            if file.read(DIGEST_BYTES) != _digest_of_rest(file):
                 return None
-            if not np.array_equal(archive["rows"], rows):
-                return None
-            leaves = [archive[str(index)] for index in range(len(archive.files) - 2)]
-            tree = _put_together(str(archive["kind"]), leaves)
+            file.seek(DIGEST_BYTES)
+            with np.load(file, allow_pickle=False) as archive:
+                members = archive.zip.infolist()
+                # Neither packed nor one inside the other: what is read is no larger than the file.
+                if any(m.compress_type for m in members) or sum(m.file_size for m in members) > path.stat().st_size:
+                    return None
+                return {name: archive[name] for name in archive.files}
     except Exception:  # whatever a damaged file makes the reader raise, the answer is the same: train it again
         return None
-    return tree if all(leaf.shape[:1] == rows.shape for leaf in leaves) else None
+
+
+def _digest_of_rest(file: BufferedReader | BufferedRandom) -> bytes:
+    """Of everything behind the place of the digest."""
+    file.seek(DIGEST_BYTES)
+    return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
+
+
+def remove_kept(path: Path) -> None:
+    """Removes what `write_arrays` kept, if it is there; what cannot be removed does no harm."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+        _drop_drafts(path)
+
+
+def _drop_drafts(path: Path) -> None:
+    """Removes the halves of this file that kills left."""
+    for draft in path.parent.glob(f"{DRAFT}{path.name}-*"):
+        draft.unlink(missing_ok=True)
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether this is an array of random keys, which NumPy cannot hold."""
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _rows(path: Path) -> np.ndarray:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return archive["rows"]
+        with path.open("rb") as file:
+            file.seek(DIGEST_BYTES)
+            with np.load(file, allow_pickle=False) as archive:
+                return archive["rows"]
     except Exception:
         return np.zeros(0, np.int64)
 

@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
-from jaxaudit.ensemble.batches import epoch_blocks
+from jaxaudit.ensemble.batches import blocks_after
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk
+from jaxaudit.ensemble.streams import Interrupted
+from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.learners.learner import SteppedLearner, TrainState
 
 
@@ -32,24 +34,34 @@ def train_from_host(
     rows: Bool[np.ndarray, "one examples"],
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
+    keeper: StateKeeper,
 ) -> TrainState:
     """The trained state of one model, with a leading axis of one; calls `advance(1)` after every step."""
     with DISPATCH:
-        state = jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys))
-    gradient = jax.tree.map(jnp.zeros_like, state.params)
-    update = _update_at_once if _optimizer_reads_params(learner, state) else _update_in_parts
-    for epoch in range(learner.epochs):
-        for block in epoch_blocks(learner, group, keys, rows, epoch):
+        now = keeper.begin(jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys)))
+    if now.taken:
+        advance(now.taken)
+    gradient = jax.tree.map(jnp.zeros_like, now.states.params)
+    update = _update_at_once if _optimizer_reads_params(learner, now.states) else _update_in_parts
+    try:
+        for block, start in blocks_after(learner, group, keys, rows, now.taken):
             indices = block.indices if group.shared else block.indices[:, 0]
-            for chosen, weight in zip(indices[: block.steps], block.weights[: block.steps, 0], strict=True):
+            steps = slice(start, block.steps)
+            for chosen, weight in zip(indices[steps], block.weights[steps, 0], strict=True):
+                state = now.states
                 if weight.any():
                     batch = jnp.asarray(chosen), jnp.asarray(weight)
                     with DISPATCH:
                         gradient, module_state = _gradient(learner, state, gradient, *pool, *batch)
                         state = update(learner, state, gradient, module_state)
                     jax.block_until_ready(state)
+                now = UnderWay(state, now.taken + 1)
                 advance(1)
-    return jax.tree.map(lambda leaf: leaf[None], state)
+                keeper.passing(now)
+    except (KeyboardInterrupt, Interrupted):
+        keeper.stopping(now)
+        raise
+    return jax.tree.map(lambda leaf: leaf[None], now.states)
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="last", keep_unused=True)

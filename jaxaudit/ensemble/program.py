@@ -28,7 +28,6 @@ def chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: 
     return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys)
 
 
-@partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
 def run_block(
     learner: SteppedLearner,
     states: Any,
@@ -36,15 +35,31 @@ def run_block(
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],
-    steps: int | Int[Array, ""],
+    steps: int,
+    shared: bool,
+    uneven: bool,
+    start: int = 0,
+) -> Any:
+    """The states after so many minibatches of a block, from `start` on; `states` is handed over.
+
+    One compilation serves every start and length; the block's length only bounds them.
+    """
+    return _run_block(learner, states, inputs, labels, indices, weights, start, start + steps, shared, uneven)
+
+
+@partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
+def _run_block(
+    learner: SteppedLearner,
+    states: Any,
+    inputs: Float[Array, "examples ..."],
+    labels: Int[Array, " examples"],
+    indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
+    weights: Float[Array, "block models batch"],
+    start: int | Int[Array, ""],
+    stop: int | Int[Array, ""],
     shared: bool,
     uneven: bool,
 ) -> Any:
-    """The states after the first `steps` minibatches of a block.
-
-    `steps` is a run-time value, so one compilation serves every length; the block's length only bounds it.
-    """
-
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
 
     def step(state: Any, chosen: Any, weight: Array) -> Any:
@@ -69,4 +84,4 @@ def run_block(
             chosen = jax.tree.map(lambda x: jnp.broadcast_to(x, (weights.shape[1], *x.shape)), batch)
         return jax.vmap(step)(states, chosen, weights[index])
 
-    return jax.lax.fori_loop(0, steps, body, states)
+    return jax.lax.fori_loop(start, stop, body, states)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.ensemble.checkpoint import chunk_path, read_chunk, width_of, write_chunk
+from jaxaudit.ensemble.checkpoint import chunk_path, is_key, read_chunk, remove_kept, width_of, write_chunk
+from jaxaudit.ensemble.training_state import STATE, StateKeeper
 
 Then = Callable[[Any, Int[np.ndarray, " models"]], Any]
 """`then(params, rows)`: what to keep of a chunk's models, which are those of these rows of the membership."""
@@ -28,20 +29,27 @@ class Results:
 
     def restore(self, width: int, rows: np.ndarray) -> bool:
         """Takes the chunk with these rows from the directory, if it is there."""
-        rows = np.unique(rows)
-        tree = self.directory and read_chunk(chunk_path(self.directory, width, rows), rows)
-        if tree is None:
+        path, rows = self._path(width, rows), np.unique(rows)
+        tree = path and read_chunk(path, rows)
+        if path is None or tree is None:
             return False
+        remove_kept(path.with_suffix(STATE))
         self.chunks.append((rows, tree))
         return True
+
+    def under_way(self, width: int, rows: np.ndarray, steps: int, epochs: int) -> StateKeeper:
+        """Keeps the training state of the chunk with these rows, of so many steps an epoch, in the directory."""
+        path = self._path(width, rows)
+        return StateKeeper(path and path.with_suffix(STATE), rows, steps, epochs)
 
     def add(self, width: int, rows: np.ndarray, params: Any) -> None:
         """Takes a chunk that was trained just now."""
         tree = params if self.then is None else self.then(params, rows)
+        path = self._path(width, rows)
         rows, first = np.unique(rows, return_index=True)
-        tree = jax.tree.map(lambda leaf: leaf[first] if _is_key(leaf) else np.asarray(leaf)[first], tree)
-        if self.directory is not None:
-            write_chunk(chunk_path(self.directory, width, rows), rows, tree)
+        tree = jax.tree.map(lambda leaf: leaf[first] if is_key(leaf) else np.asarray(leaf)[first], tree)
+        if path is not None and write_chunk(path, rows, tree):
+            remove_kept(path.with_suffix(STATE))
         self.chunks.append((rows, tree))
 
     def in_order(self) -> Any:
@@ -49,10 +57,9 @@ class Results:
         order = np.argsort(np.concatenate([rows for rows, _ in self.chunks]), kind="stable")
         return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
 
-
-def _is_key(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    def _path(self, width: int, rows: np.ndarray) -> Path | None:
+        return self.directory and chunk_path(self.directory, width, np.unique(rows))
 
 
 def _concatenate(leaves: tuple[Any, ...]) -> Any:
-    return jnp.concatenate(leaves) if _is_key(leaves[0]) else np.concatenate(leaves)
+    return jnp.concatenate(leaves) if is_key(leaves[0]) else np.concatenate(leaves)

@@ -15,6 +15,7 @@ from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.predict import log_probs_many
 from jaxaudit.ensemble.program import init_chunk
 from jaxaudit.ensemble.streams import streams
+from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.ensemble.width import choose_width, probe_width
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import everyone
@@ -91,8 +92,9 @@ def _host_step(
             if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[1] > HOST_SECONDS):
                 raise _Enough
 
+        keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
         with suppress(_Enough):
-            train_from_host(learner, chunk, keys[chunk.rows], membership[chunk.rows], pool, advance)
+            train_from_host(learner, chunk, keys[chunk.rows], membership[chunk.rows], pool, advance, keeper)
         return float(np.median(np.diff(times[1:]))) if len(times) > 2 else (times[-1] - started) / len(times)
 
     with ThreadPoolExecutor(streams()) as threads:

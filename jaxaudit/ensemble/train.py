@@ -1,5 +1,6 @@
 """Training all models of a plan, chunk by chunk, several chunks at the same time where that is faster."""
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
@@ -9,17 +10,22 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.batches import blocks_after, place_block
 from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
 from jaxaudit.ensemble.plan import Group, chunk_places
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.results import Results
-from jaxaudit.ensemble.streams import Stop, ahead, run_at_once, streams
+from jaxaudit.ensemble.streams import Interrupted, Stop, ahead, run_at_once, streams
+from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.width import choose_width
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 
 WHOLE_FIT_WIDTH = 16
+FIRST_STEPS = 8
+"""Steps that a chunk takes in its first call of the compiled program; then up to twice as many in each."""
+CALL_SECONDS = 5.0
+"""What a call may take: between calls progress is told, a stop is seen, and the training state is kept."""
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
@@ -58,9 +64,10 @@ def train_stepped(
             stop.check()
             counted.advance(model_steps)
 
-        # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
         rows = chunk.rows
-        return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance))
+        keeper = results.under_way(wide, rows, chunk.steps, learner.epochs)
+        # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
+        return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance, keeper))
 
     run_at_once(missing, train_one, lambda chunk, params: results.add(wide, chunk.rows, params), streams())
 
@@ -84,23 +91,38 @@ def _train_chunk(
     rows: np.ndarray,
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
+    keeper: StateKeeper,
 ) -> TrainState:
     keys = place_models(keys)
     with DISPATCH:
-        states = init_chunk(learner, keys)
+        now = keeper.begin(init_chunk(learner, keys))
+    if now.taken:
+        advance(now.taken * len(rows))
 
-    def tables() -> Iterator[tuple[Any, int]]:
-        for epoch in range(learner.epochs):
-            for block in epoch_blocks(learner, group, keys, rows, epoch):
-                yield place_block(block, group), block.steps
+    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], int, int]]:
+        for block, start in blocks_after(learner, group, keys, rows, taken):
+            yield place_block(block, group), start, block.steps
 
-    # Tables are made while the devices work on the block before; no more than one block is in flight.
-    for arrays, steps in ahead(tables()):
-        jax.block_until_ready(states)
-        with DISPATCH:
-            states = run_block(learner, states, *pool, *arrays, steps, group.shared, group.uneven)
-        advance(steps * len(rows))
-    return states
+    most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
+    try:
+        # Tables are made while the devices work on the block before; no more than one call is in flight.
+        for arrays, start, stop in ahead(tables(now.taken)):
+            while start < stop:
+                jax.block_until_ready(now.states)
+                seconds = max(time.monotonic() - began, 1e-6)
+                most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
+                steps, began = min(most, stop - start), time.monotonic()
+                with DISPATCH:
+                    part = {"start": start, "steps": steps, "shared": group.shared, "uneven": group.uneven}
+                    states = run_block(learner, now.states, *pool, *arrays, **part)
+                now = UnderWay(states, now.taken + steps)
+                advance(steps * len(rows))
+                keeper.passing(now)
+                start += steps
+    except (KeyboardInterrupt, Interrupted):
+        keeper.stopping(now)
+        raise
+    return now.states
 
 
 def train_whole(

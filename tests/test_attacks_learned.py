@@ -1,6 +1,7 @@
 """The learned attack: a loop in plain steps, IBM's toolbox itself, and what may leave no trace."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -161,6 +162,36 @@ def test_progress_counts_models():
     keys = jax.random.split(jax.random.key(1), 3)
     fit_learned(keys, outputs, labels, member, CLASSES, epochs=1, width=2, progress=lambda *now: seen.append(now))
     assert sorted(seen)[-1] == (3, 3)
+
+
+def test_a_stopped_training_goes_on_from_the_epoch_it_was_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.ensemble.training_state.WORTH_SECONDS", 0)
+    outputs, labels, member = attack_data(4, 3, 40)
+    epochs, stop_at = iter(range(1000)), [0]
+
+    def check(stop: Any) -> None:
+        if next(epochs) == stop_at[0]:
+            raise KeyboardInterrupt
+
+    def fit(checkpoints: Path | None, stop: int, width: int | None = 2) -> Any:
+        nonlocal epochs
+        epochs, stop_at[0] = iter(range(1000)), stop
+        keys = jax.random.split(jax.random.key(1), 3)
+        how: dict[str, Any] = {"epochs": 5, "width": width, "checkpoints": checkpoints}
+        return fit_learned(keys, outputs, labels, member, CLASSES, **how)
+
+    monkeypatch.setattr("jaxaudit.attacks.learned.streams", lambda: 1)  # a chunk at a time, on any machine
+    monkeypatch.setattr(learned.Stop, "check", check)
+    expected = fit(None, 999)
+    for stop in (3, 4):
+        with pytest.raises(KeyboardInterrupt):
+            fit(tmp_path, stop)
+    assert sorted(path.suffix for path in tmp_path.glob("*/*")) == [".npz", ".state"]
+    # Of ten epochs three are left; the width is that of what was kept.
+    result = fit(tmp_path, 3, width=None)
+    assert next(epochs) == 3
+    for mine, theirs in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 OUTPUTS, LABELS, MEMBER = attack_data(4, 1, 40)

@@ -7,6 +7,7 @@ what an attacker learns of records before and after they were forgotten.
 
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +16,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.program import DISPATCH
-from jaxaudit.ensemble.streams import Stop, run_at_once, streams
+from jaxaudit.ensemble.results import Results
+from jaxaudit.ensemble.streams import Interrupted, Stop, run_at_once, streams
 from jaxaudit.ensemble.train import Progress
+from jaxaudit.ensemble.training_state import UnderWay
 from jaxaudit.errors import InputError
 from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
@@ -64,6 +68,7 @@ def fit_learned(
     epochs: int = EPOCHS,
     width: int | None = None,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
 ) -> LearnedAttack:
     """Trains one attack network for every target model, all in one go.
 
@@ -81,6 +86,8 @@ def fit_learned(
         epochs: walks through them.
         width: networks trained side by side; chosen for the device when None. It changes no result but by rounding.
         progress: called as training goes on.
+        checkpoints: a directory to keep networks in, trained or in training, which a later call with the same
+            arguments takes up: see `fit_many`.
 
     Raises:
         InputError: shapes disagree, an output is not finite, a label is no class, or a network would see members or
@@ -91,31 +98,42 @@ def fit_learned(
     models = len(membership)
     members, counted = jnp.asarray(membership, jnp.float32), jnp.asarray(used)
     mean, scale = _standard(outputs, used)
-    width = width or _width(models)
-    chunks = [slice(start, min(start + width, models)) for start in range(0, models, width)]
-    parts: dict[int, Any] = {}
+    facts = membership, used, outputs, labels, np.array([classes, epochs])
+    results = Results(lambda params, _: params, checkpoints and call_directory(checkpoints, keys, *facts))
+    width = results.width or width or _width(models)
+    chunks = [np.arange(start, start + width).clip(max=models - 1) for start in range(0, models, width)]
 
-    def train(chunk: slice, stop: Stop) -> Any:
-        rows = np.arange(chunk.start, chunk.start + width).clip(max=models - 1)
+    def report() -> None:
+        if progress is not None and results.chunks:
+            progress(sum(len(rows) for rows, _ in results.chunks), models)
+
+    def train(rows: np.ndarray, stop: Stop) -> Any:
+        keeper = results.under_way(width, rows, 1, epochs)
         standardised = (outputs[rows] - mean[rows, None]) / scale[rows, None]
         with DISPATCH:
             arrays = jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32)
-            state = _start(keys[rows], standardised.shape[2], classes)
-        for epoch in range(epochs):
-            stop.check()
-            with DISPATCH:
-                state = _epoch(keys[rows], epoch, state, *arrays, members[rows], counted[rows], classes)
-            jax.block_until_ready(state)
-        return state[0]
+            now = keeper.begin(_start(keys[rows], standardised.shape[2], classes))
+        try:
+            for epoch in range(now.taken, epochs):
+                stop.check()
+                with DISPATCH:
+                    state = _epoch(keys[rows], epoch, now.states, *arrays, members[rows], counted[rows], classes)
+                now = UnderWay(jax.block_until_ready(state), epoch + 1)
+                keeper.passing(now)
+        except (KeyboardInterrupt, Interrupted):
+            keeper.stopping(now)
+            raise
+        return tuple(jax.tree.leaves(now.states[0]))
 
-    def collect(chunk: slice, params: Any) -> None:
-        parts[chunk.start] = jax.tree.map(lambda leaf: np.asarray(leaf)[: chunk.stop - chunk.start], params)
-        if progress is not None:
-            progress(min(width * len(parts), models), models)
+    def collect(rows: np.ndarray, params: Any) -> None:
+        results.add(width, rows, params)
+        report()
 
-    run_at_once(chunks, train, collect, streams())
-    ordered = [parts[chunk.start] for chunk in chunks]
-    return LearnedAttack(jax.tree.map(lambda *leaves: np.concatenate(leaves), *ordered), mean, scale)
+    missing = [rows for rows in chunks if not results.restore(width, rows)]
+    report()
+    run_at_once(missing, train, collect, streams())
+    structure = jax.tree.structure(jax.eval_shape(partial(_init, features=outputs.shape[2], classes=classes), keys[0]))
+    return LearnedAttack(structure.unflatten(results.in_order()), mean, scale)
 
 
 def learned_probabilities(

@@ -185,6 +185,7 @@ def _scored(
     def of_originals() -> LearnedAttack:
         return train_attack(
             *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), share.of(ORIGINAL)),
+            checkpoints=checkpoints,
             name=ORIGINAL,
         )
 
@@ -193,8 +194,9 @@ def _scored(
             return look_at(learner, models, train, test, None, name=name)
         attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
         if attack_each and name != ORIGINAL:
+            own = learner, models, train, test
             attack, attacked = (
-                partial(train_attack, learner, models, train, test, members, attacker, share.of(part), name=name),
+                partial(train_attack, *own, members, attacker, share.of(part), checkpoints, name=name),
                 (),
             )
         elif name != ORIGINAL:

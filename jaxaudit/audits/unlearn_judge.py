@@ -1,6 +1,5 @@
 """Judging many models at once on what they still show of the records to forget."""
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from jaxaudit.audits.kept_params import flat_params
 from jaxaudit.audits.unlearn_result import Scores
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import Progress, log_probs_many
-from jaxaudit.ensemble.checkpoint import read_chunk, write_chunk
+from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
@@ -63,6 +62,7 @@ def train_attack(
     members: Bool[np.ndarray, " n"],
     attacker: Attacker,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
     *,
     name: str,
 ) -> LearnedAttack:
@@ -76,6 +76,7 @@ def train_attack(
         members: the training records that count as members; the others are not shown.
         attacker: the recipe.
         progress: called as attack networks are finished.
+        checkpoints: a directory to keep them in, from where a later call takes them up.
         name: what messages call the models.
 
     Raises:
@@ -92,6 +93,7 @@ def train_attack(
         used=np.tile(used, (models, 1)),
         epochs=attacker.epochs,
         progress=progress,
+        checkpoints=checkpoints and checkpoints / "attacks",
     )
 
 
@@ -150,14 +152,11 @@ def judged_file(
 
     `attacked`: the parameters of the models that attack networks learned from, where these are others than `params`.
     """
-    digest = hashlib.blake2b(f"{train.content_hash} {test.content_hash}".encode(), digest_size=16)
     arrays = [*flat_params(params, np.arange(0)), members]
     if attacker is not None:
         arrays += [np.asarray(jax.random.key_data(attacker.keys)), attacker.nonmembers, np.array(attacker.epochs)]
-    for array in [*arrays, *flat_params(attacked, np.arange(0))]:
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return checkpoints / "judged" / f"{digest.hexdigest()}.npz"
+    digest = digest_of(f"{train.content_hash} {test.content_hash}", *arrays, *flat_params(attacked, np.arange(0)))
+    return checkpoints / "judged" / f"{digest}.npz"
 
 
 def score(

@@ -31,21 +31,23 @@ DIGEST_BYTES = 16
 DRAFT = ".writing-"
 
 
-def call_directory(
-    checkpoints: Path,
-    keys: Key[Array, " models"],
-    membership: Bool[np.ndarray, "models examples"],
-    inputs: Float[Array | np.ndarray, "examples ..."],
-    labels: Int[Array | np.ndarray, " examples"],
-) -> Path:
-    """The folder in `checkpoints` for the chunks of these models, on devices such as this process has."""
+def call_directory(checkpoints: Path, keys: Key[Array, " models"], *arrays: Array | np.ndarray) -> Path:
+    """The folder in `checkpoints` for the chunks of these models, on devices such as this process has.
+
+    `arrays`: all that they are trained on; for `fit_many` membership, inputs and labels.
+    """
     devices = jax.local_devices()
-    digest = hashlib.blake2b(f"{devices[0].device_kind} {len(devices)}".encode(), digest_size=16)
-    for array in (jax.random.key_data(keys), membership, inputs, labels):
+    return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), *arrays)
+
+
+def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
+    """32 hexadecimal digits, the same for the same text and arrays."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for array in arrays:
         host = np.ascontiguousarray(array)
         digest.update(f"{host.dtype}{host.shape}".encode())
         digest.update(host.reshape(-1).view(np.uint8).data)
-    return checkpoints / digest.hexdigest()
+    return digest.hexdigest()
 
 
 def kept_width(

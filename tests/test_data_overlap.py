@@ -1,12 +1,15 @@
 """Shared records are found, refused or dropped."""
 
+from collections import Counter
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
+from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
 from jaxaudit.errors import InputError
 
 
@@ -63,3 +66,50 @@ def test_unlike_records_cannot_be_compared(other):
     other = Examples(other, np.zeros(2, int), ("a",), "calibration")
     with pytest.raises(InputError, match="bring both to one shape and type first"):
         find_overlap(make([1], "query"), other)
+
+
+def test_a_holdout_is_refused_with_the_first_pairs():
+    query, holdout = make([1, 2, 3, 4, 5], "query"), make([9, 5, 4, 3, 2, 8], "holdout")
+    with pytest.raises(InputError, match=r"4 of the 6 records of the holdout .*counted from 0: 4 = 1, 3 = 2, 2 = 3\)"):
+        refuse_held(query, holdout, "query set")
+    refuse_held(query, make([9], "holdout"), "query set")
+
+
+@given(values, values)
+def test_what_is_kept_occurs_once_and_nothing_leaves_where_nothing_is_shared(mine, others):
+    query, holdout = make(mine, "query"), make(others, "holdout")
+    shared = set(mine) & set(others)
+    once = {value for value in (*mine, *others) if (mine + others).count(value) == 1}
+    if shared and not (once & set(mine) and once & set(others)):
+        with pytest.raises(InputError, match="nothing remains to compare query and the holdout holdout by"):
+            without_copies(query, holdout)
+        return
+    kept = without_copies(query, holdout)
+    assert query.inputs[kept.query, 0].tolist() == [value for value in mine if not shared or value in once]
+    assert holdout.inputs[kept.holdout, 0].tolist() == [value for value in others if not shared or value in once]
+
+
+def test_what_is_kept_was_dealt_from_one_pile():
+    """Over all deals of a pile with copies: of those that leave the same records, each sends every record to the query
+    set equally often, so that the permutation test is exact. Dropping the holdout's copies alone would not do."""
+    pile = [0, 0, 1, 1, 2, 2, 3, 4, 5, 6]
+    seen: dict[tuple[frozenset[int], int], Counter[int]] = {}
+    one_sided: Counter[int] = Counter()
+    for places in combinations(range(len(pile)), 5):
+        mine = [pile[place] for place in places]
+        others = [pile[place] for place in range(len(pile)) if place not in places]
+        one_sided.update(mine)
+        one_sided.subtract([value for value in others if value not in mine])
+        if not set(mine) & set(others):
+            continue
+        try:
+            kept = without_copies(make(mine, "query"), make(others, "holdout"))
+        except InputError:
+            continue
+        query = [mine[place] for place in kept.query]
+        left = frozenset(query) | {others[place] for place in kept.holdout}
+        seen.setdefault((left, len(query)), Counter()).update(query)
+    assert seen
+    for (left, _), counts in seen.items():
+        assert len({counts[value] for value in left}) == 1
+    assert one_sided[0] > 0 == one_sided[6]

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxaudit.data import Examples, align_target_data, concatenate
-from jaxaudit.data.overlap import find_overlap
+from jaxaudit.data.overlap import refuse_held
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
 
@@ -44,12 +44,10 @@ def make_pool(
     """
     parts = [query, calibration]
     known = set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist())
-    held: set[bytes] = set()
     if holdout is not None:
-        for other in (query, calibration):
-            _refuse_held(holdout, find_overlap(holdout, other).count, other.name)
+        refuse_held(query, holdout, "query set")
+        refuse_held(calibration, holdout, "calibration set")
         parts.append(holdout)
-        held = set(holdout.record_hashes.tolist())
     for target in targets:
         if not target.parts:
             raise InputError(f"{target.name}: no data to train this target on; give at least one set.")
@@ -61,7 +59,7 @@ def make_pool(
                 )
             extra = align_target_data(query, part.examples)
             if holdout is not None:
-                _refuse_held(holdout, sum(h in held for h in extra.record_hashes.tolist()), extra.name)
+                refuse_held(extra, holdout, "target's data", "take them out of one of the two")
             fresh = np.array([h not in known for h in extra.record_hashes.tolist()])
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))
@@ -69,14 +67,6 @@ def make_pool(
     q, c = len(query), len(query) + len(calibration)
     h = c + (0 if holdout is None else len(holdout))
     return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h))
-
-
-def _refuse_held(holdout: Examples, count: int, other: str) -> None:
-    if count:
-        raise InputError(
-            f"{count} records of {other} also occur in the holdout {holdout.name}: a holdout is records of the query "
-            "set's provider that nobody was given; take them out of one of the two."
-        )
 
 
 def target_row(generator: np.random.Generator, pool: Pool, target: SimulatedTarget) -> Bool[np.ndarray, "1 examples"]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -43,6 +43,11 @@ class Outputs:
 
     def __post_init__(self) -> None:
         self.probabilities.flags.writeable = False
+
+    def take(self, indices: np.ndarray) -> "Outputs":
+        """The same model's outputs on the records at `indices`, in that order; the hash remains the file's."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: each[indices] for name, each in values.items() if isinstance(each, np.ndarray)})
 
 
 def load_outputs(

@@ -1,11 +1,14 @@
-"""Records that occur both in the query set and in the calibration set: the method needs that there be none."""
+"""Records that two sets share: what is done about them, so that the tests stay what they claim to be."""
 
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
+
+SHOWN = 3
 
 
 class Overlap(NamedTuple):
@@ -62,12 +65,10 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
     """
     overlap = find_overlap(query, calibration)
     if overlap.count:
-        pairs = zip(overlap.query_indices[:3].tolist(), overlap.calibration_indices[:3].tolist(), strict=True)
-        first = ", ".join(f"{mine} = {other}" for mine, other in pairs)
         raise InputError(
-            f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in "
-            f"{query.name} (first, query record = calibration record: {first}); the method needs disjoint "
-            "sets: use --drop-overlap to remove them from the calibration set."
+            f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in {query.name} "
+            f"({_first_pairs(overlap, query, calibration)}); the method needs disjoint sets: use --drop-overlap "
+            "to remove them from the calibration set."
         )
 
 
@@ -86,3 +87,76 @@ def drop_overlap(query: Examples, calibration: Examples) -> Examples:
             "to calibrate with; is it the same data set? Choose another calibration set."
         )
     return calibration.take(np.delete(np.arange(len(calibration)), overlap.calibration_indices))
+
+
+def refuse_held(
+    other: Examples, holdout: Examples, role: str, advice: str = "use --drop-overlap to leave them out"
+) -> None:
+    """Nothing when no record of the holdout is in another set.
+
+    Args:
+        other: the other set, and
+        role: what it is to the audit, such as "query set".
+        advice: what to do about it.
+
+    Raises:
+        InputError: when records are shared, with their number and the first of them.
+    """
+    overlap = find_overlap(other, holdout)
+    if overlap.count:
+        raise InputError(
+            f"{overlap.count} of the {len(holdout)} records of the holdout {holdout.name} also occur in the {role} "
+            f"{other.name} ({_first_pairs(overlap, other, holdout)}); a holdout is records of the query set's provider "
+            f"that nobody was given: {advice}."
+        )
+
+
+class Kept(NamedTuple):
+    """Which records of the query set and of the holdout have no copy in either: places in each, ascending."""
+
+    query: Int[np.ndarray, " n"]
+    holdout: Int[np.ndarray, " m"]
+
+
+def without_copies(query: Examples, holdout: Examples) -> Kept:
+    """What remains of both sets for the holdout test, where they share records.
+
+    Where they share one, every record that occurs more than once in the two sets together leaves, in both sets.
+    Dropping the holdout's copies alone would break the test: the query set keeps its records that have copies, the
+    holdout loses them, and so the two no longer look dealt from one pile, whatever the target. Nor is it enough to drop
+    what is shared from both: copies that fell on one side would remain, and they move together. Which records occur
+    once is known from the pile alone, not from how it was dealt. So, given what left, every deal of what remains is as
+    likely as any other, and the test is exact for it.
+
+    Where they share none, all records stay: copies that all fell on one side speak against one pile, and
+    `metrics.exchangeability` judges them.
+
+    Raises:
+        InputError: when nothing remains of either set.
+
+    >>> query = Examples(np.array([[1.0], [2.0], [2.0], [3.0]]), np.zeros(4, int), ("a",), "query")
+    >>> holdout = Examples(np.array([[3.0], [4.0]]), np.zeros(2, int), ("a",), "holdout")
+    >>> without_copies(query, holdout)
+    Kept(query=array([0]), holdout=array([1]))
+    """
+    size = len(query)
+    if not find_overlap(query, holdout).count:
+        return Kept(np.arange(size), np.arange(len(holdout)))
+    hashes = np.concatenate([query.record_hashes, holdout.record_hashes]).view("S16")
+    _, where, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    once = counts[where] == 1
+    kept = Kept(np.flatnonzero(once[:size]), np.flatnonzero(once[size:]))
+    for examples, indices in ((query, kept.query), (holdout, kept.holdout)):
+        if not len(indices):
+            raise InputError(
+                f"all {len(examples)} records of {examples.name} have copies in it or in the other set: nothing "
+                f"remains to compare {query.name} and the holdout {holdout.name} by; is it the same data set?"
+            )
+    return kept
+
+
+def _first_pairs(overlap: Overlap, query: Examples, calibration: Examples) -> str:
+    """The first few shared records by their places in both sets; never what is in them."""
+    pairs = zip(overlap.query_indices[:SHOWN].tolist(), overlap.calibration_indices[:SHOWN].tolist(), strict=True)
+    shown = ", ".join(f"{mine} = {other}" for mine, other in pairs)
+    return f"first, record of {query.name} = record of {calibration.name}, counted from 0: {shown}"

@@ -146,7 +146,7 @@ class Wide(linen.Module):
         (Always, (4,), "Always draws random numbers in evaluation, so that it has no answer of its own"),
         (AlwaysNNX, (4,), "AlwaysNNX draws random numbers in evaluation, so that it has no answer of its own"),
         (Mask, (4,), "Mask wants 'mask' beside its inputs, which nobody gives it; only train, training"),
-        (Wide, (4,), "Wide could not be built: .*'features'; name a function of .* that returns it"),
+        (Wide, (4,), r"Wide has the parameters \(features\), of which features cannot be given: understood are"),
         (Wide(7), (4,), r"Wide maps 2 records to outputs of shape \(2, 7\); .*one column a class"),
         (Fixed, (4,), r"Fixed does not accept records of shape \(4,\): TypeError: "),
     ],

@@ -9,10 +9,12 @@ from flax import linen, nnx
 from jaxtyping import Array, Float, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.linen import evaluation_draws, linen_functions, make_module
+from jaxaudit.models.factory import FORMS, Call, plan_call
+from jaxaudit.models.linen import evaluation_draws, linen_functions
 
 ModuleFactory = Callable[..., nnx.Module | linen.Module]
-"""`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`."""
+"""`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`; or one
+with other parameters, given what their names say: see `plan_call`."""
 
 
 RUN_ONCE = {"xla_backend_optimization_level": 1}
@@ -37,20 +39,24 @@ class PureModule(NamedTuple):
             evaluation mode, and neither draws random numbers nor changes its state.
         batch_coupled: whether in training one record's output depends on the other records of its batch, as with
             batch normalisation: then a record of weight zero must not be in the batch at all.
+        draws: whether it draws random numbers in training.
+        seeded: whether the key decides the parameters: not those of an NNX module whose factory takes no `rngs`, so
+            that every model begins from the same weights.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
     apply: Callable[[Any, Any, Float[Array, "n ..."], bool], tuple[Float[Array, "n classes"], Any]]
     batch_coupled: bool
     draws: bool = False
+    seeded: bool = True
 
 
 def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
-    """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
+    """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds, or as its names ask.
 
     An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
     can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be what the factory
-    builds, or stand in its place, as it is or as a class; see `linen_functions`.
+    builds, or stand in its place; see `linen_functions`.
 
     Raises:
         InputError: where the factory cannot be called so, builds something else, draws random numbers in evaluation,
@@ -64,26 +70,32 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     (2, 3)
     """
 
-    module = make_module(factory, input_shape, classes)
-    name = getattr(factory, "__qualname__", type(factory).__name__ if module is factory else repr(factory))
+    whole = isinstance(factory, linen.Module)
+    name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
+    if isinstance(factory, nnx.Module):
+        raise InputError(
+            f"the model {type(factory).__name__} is built already, so that every model would begin from its weights; "
+            "name its class, or a function that builds it."
+        )
+    call = None if whole else plan_call(factory, name, input_shape, classes)
 
     def build(key: Key[Array, ""]) -> Any:
-        return _called(factory, name, input_shape, classes, key)
+        return _called(factory, name, call, key) if call else factory
 
     try:
-        built = module or _linen_from(build) or nnx.eval_shape(build, _abstract_key())
+        built = factory if whole else _linen_from(build) or nnx.eval_shape(build, _abstract_key())
     except InputError:
         raise
     except UNFIT as error:
         raise InputError(
-            f"the model factory {name} could not build a network: {_first_line(error)}. It is called as "
-            f"{name}(input_shape={input_shape}, classes={classes}, rngs=...); does it suit records of that shape?"
+            f"the model factory {name} could not build a network: {_first_line(error)}. It was called as "
+            f"{call.text if call else name}; does it suit records of shape {input_shape}? ({FORMS})"
         ) from error
     try:
         net = (
             PureModule(*linen_functions(built, input_shape))
             if isinstance(built, linen.Module)
-            else _nnx_functions(built, build)
+            else _nnx_functions(built, build)._replace(seeded=call is None or call.seeded)
         )
         _check_outputs(net, name, input_shape, classes)
     except InputError:
@@ -91,6 +103,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     except UNFIT as error:
         raise InputError(
             f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
+            + (f" (it was called as {call.text})" if call else "")
         ) from error
     return net
 
@@ -106,8 +119,8 @@ def _abstract_key() -> Any:
     return jax.eval_shape(jax.random.key, 1)
 
 
-def _called(factory: Any, name: str, input_shape: tuple[int, ...], classes: int, key: Key[Array, ""]) -> Any:
-    module = factory(input_shape, classes, rngs=nnx.Rngs(key))
+def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
+    module = call.made(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module):
         raise InputError(
             f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module."

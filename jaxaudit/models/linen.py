@@ -38,29 +38,6 @@ class LinenFunctions(NamedTuple):
     draws: bool
 
 
-def make_module(factory: Any, input_shape: tuple[int, ...], classes: int) -> linen.Module | None:
-    """The Linen module that `factory` is, or whose class it is; None where it is neither.
-
-    A class is called with those of `input_shape` and `classes` that it has fields for.
-
-    Raises:
-        InputError: where a class has other fields without a default.
-    """
-    if isinstance(factory, linen.Module):
-        return factory
-    if not (isinstance(factory, type) and issubclass(factory, linen.Module)):
-        return None
-    known = {"input_shape": input_shape, "classes": classes}
-    fields = {name: known[name] for name in known if name in factory.__dataclass_fields__}
-    try:
-        return factory(**fields)
-    except TypeError as error:
-        raise InputError(
-            f"the model {factory.__qualname__} could not be built: {error}; name a function of (input_shape, classes, "
-            "rngs) that returns it with all its fields."
-        ) from error
-
-
 def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions:
     """The pure functions of a Linen module.
 

@@ -1,5 +1,7 @@
 """The errors a user can cause."""
 
+from collections.abc import Sequence
+
 LONGEST_MESSAGE = 1_500
 
 
@@ -15,6 +17,18 @@ class InputError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(_shortened(visible(message)))
+
+
+class InputErrors(InputError):
+    """Several at once.
+
+    Attributes:
+        problems: the message of each, a line for a person.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(" ".join(problems))
+        self.problems = tuple(problems)
 
 
 class MissingSplit(InputError):

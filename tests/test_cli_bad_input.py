@@ -47,8 +47,11 @@ def refused(words: tuple[str, ...], message: str) -> None:
         ((*QUICK, "--target-data", "far.npz:0"), r"--target-data far.npz:0: the fraction must be .* far.npz:0.5\."),
         ((*QUICK, "--target-data", "far.npz:1.01"), r"--target-data far.npz:1.01: the fraction must be above 0 .*"),
         ((*QUICK, "--target-data", "far.npz:nan"), r"--target-data far.npz:nan: the fraction must be above 0 .*"),
-        ((*QUICK, "--target-data", "nowhere.npz"), r"`nowhere.npz` is no file or folder here .*"),
-        ((*QUICK, "--target", "nowhere.npz"), r"nowhere.npz: there is no such file; is the path right\?"),
+        (
+            (*QUICK, "--target-data", "nowhere.npz"),
+            r"--target-data nowhere.npz: there is no such file or folder; .*",
+        ),
+        ((*QUICK, "--target", "nowhere.npz"), r"--target nowhere.npz: there is no such file or folder; .*"),
         ((*QUICK, "--model", "resnet"), r"--model resnet is not one of mlp, liu-cnn, medical-cnn; .*"),
         ((*QUICK, "--out", "query.npz"), r"--out query.npz is a file; name a directory that does not exist yet\."),
         ((*QUICK, "--out", "query.npz/run"), r"--out query.npz/run cannot be written: .*query.npz is a file; .*"),
@@ -57,7 +60,10 @@ def refused(words: tuple[str, ...], message: str) -> None:
         ((*QUICK, "--query", "@train"), r"`@train` names no data set; .*"),
         ((*QUICK, "--query", "query.npz@"), r"`query.npz@` has nothing after the '@'; .*"),
         ((*QUICK, "--query", "query.npz@test"), r"query.npz.*test.*"),
-        ((*QUICK, "--query", "evil\nError: \x1b[31mname"), r"`evil\\nError: \\x1b\[31mname` is no file or folder .*"),
+        (
+            (*QUICK, "--query", "evil\nError: \x1b[31mname"),
+            r"--query evil\\nError: \\x1b\[31mname: there .*",
+        ),
         ((*QUICK, "--query", "acdc:somewhere"), r"acdc:somewhere must be acdc:FOLDER@STRENGTH, .*"),
         ((*QUICK, "--query", "acdc:somewhere@strong"), r"acdc:somewhere@strong must be acdc:FOLDER@STRENGTH, .*"),
         ((*QUICK, "--query", "acdc:somewhere@-3"), r"acdc:somewhere@-3 must be acdc:FOLDER@STRENGTH, .*"),
@@ -208,7 +214,7 @@ def test_overlap_is_refused_with_counts(sets: Path):
     overlapping()
     refused(
         (*QUICK, "--calibration", "c.npz"),
-        r"2 of the 302 records of c.npz also occur in query.npz \(first, query record = calibration record: 5 = 300, "
+        r"2 of the 302 records of c.npz also occur in query.npz \(first, record of .*, counted from 0: 5 = 300, "
         r"6 = 301\); the method needs disjoint sets: use --drop-overlap to remove them from the calibration set\.",
     )
     refused((*QUICK, "--calibration", "query.npz"), r"300 of the 300 records of query.npz also occur .*")
@@ -219,7 +225,7 @@ def test_overlap_is_dropped_when_asked(sets: Path):
     overlapping()
     done = jaxaudit("ks", *QUICK, "--calibration", "c.npz", "--drop-overlap", "--json")
     assert done.result["provenance"]["data"]["calibration"]["records"] == RECORDS
-    assert done.err.startswith("2 query records are also in the calibration set; they were dropped from it\n")
+    assert "\n2 query records are also in the calibration set; they were dropped from it\n" in done.err
 
 
 def images(root: str, *sizes: tuple[int, int]) -> None:

@@ -278,7 +278,7 @@ def bad(name: str) -> None:
         (("--params", "a.safetensors"), "--params needs --model: the network they belong to; without any of them"),
         (("--model", "mlp"), "--model needs --params: weights; without any of them the command shows an example."),
         ((*OURS, "--params", "a.safetensors"), "--params needs --data: the records; without any of them"),
-        ((*USUAL, "--params", "gone.safetensors"), "gone.safetensors: there is no such file or folder; weights are"),
+        ((*USUAL, "--params", "gone.safetensors"), "gone.safetensors: there is no such file or folder; "),
         ((*USUAL, "--params", "nan.safetensors"), "6 of the 6 numbers of layers/0/bias are NaN or infinite"),
         ((*USUAL, "--params", "missing.safetensors"), "does not fit mlp: it has no layers/1/bias."),
         ((*USUAL, "--params", "shape.safetensors"), "layers/0/kernel is (4, 6) where (5, 6) is wanted."),

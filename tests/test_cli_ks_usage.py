@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def stop(key: Any, query: Any, calibration: Any, learner: Any, **options: Any) -> None:
         seen.clear()
-        seen.update(options)
+        seen.update(options, query=query, calibration=calibration)
         raise InputError("enough")
 
     monkeypatch.setattr("jaxaudit.cli.ks_run.audit_ks", stop)
@@ -68,7 +68,7 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     def of(*words: str) -> tuple[Shadows, bool, bool, str]:
         done = jaxaudit("ks", *SETS, *RECIPE, *words)
         assert done.err.endswith("Error: enough\n")
-        return asked["shadows"], asked["ema"], asked["holdout"] is not None, done.err.split()[1]
+        return asked["shadows"], asked["ema"], asked["holdout"] is not None, done.err.split("training ")[1].split()[0]
 
     held = ("--holdout", "holdout.npz")
     assert of() == (Shadows(39, 19, 19, 0), False, False, "85")
@@ -92,9 +92,12 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
             "--target was given 0 times and --holdout-target 1 times",
         ),
         (("--method", "ema", "--subsample", "1"), "--method ema learns from calibration records that"),
-        (("--holdout", "query.npz"), "300 of the 300 records of --holdout query.npz are also in the query set"),
-        (("--holdout", "calibration.npz"), "300 records of --holdout calibration.npz are also in the calibration set"),
-        (("--holdout", "nowhere.npz"), "`nowhere.npz` is no file or folder here"),
+        (
+            ("--holdout", "query.npz"),
+            "300 of the 300 records of the holdout query.npz also occur in the query",
+        ),
+        (("--holdout", "calibration.npz"), "records of the holdout calibration.npz also occur in the calibration set"),
+        (("--holdout", "nowhere.npz"), "--holdout nowhere.npz: there is no such file or folder"),
         (
             ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "short.npy"),
             "short.npy: has 5 rows but the holdout 300 records; give one row for each, in the order of the holdout.",
@@ -106,7 +109,44 @@ def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: 
     done = jaxaudit("ks", *SETS, *RECIPE, *words)
     assert done.code == 2
     assert message in done.err
-    assert done.err.count("\n") == 1
+    assert done.err.count("Error: ") == 1
+
+
+def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdout: Path, asked: dict[str, Any]):
+    def shown(files: Any) -> list[list[float]]:
+        return [file.probabilities[:, 0].tolist() for file in files]
+
+    # The holdout has copies of query records 2 and 4, the query set has its record 9 at 0, too, and the calibration set
+    # has the holdout's record 3 and query record 4.
+    (mine, labels), (other, their), (held, own) = records(2, 0.0), records(3, 0.5), records(5, 0.0)
+    mine[0], labels[0] = mine[9], labels[9]
+    x, y = np.concatenate([held, mine[[2, 4]]]), np.concatenate([own, labels[[2, 4]]])
+    more, names = np.concatenate([other, held[3:4], mine[4:5]]), np.concatenate([their, own[3:4], labels[4:5]])
+    np.savez("query.npz", x=mine, y=labels)
+    np.savez("holdout.npz", x=x, y=y)
+    np.savez("calibration.npz", x=more, y=names)
+    first = np.linspace(0.1, 0.9, RECORDS + 2, dtype=np.float64)
+    rows = np.stack([first, 1 - first, 0 * first], axis=1)
+    np.save("t.npy", rows[:RECORDS])
+    np.save("t_h.npy", rows)
+    files = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
+    refused = jaxaudit("ks", *SETS, *RECIPE, *files)
+    assert refused.code == 2
+    assert "calibration.npz" in refused.err
+    done = jaxaudit("ks", *SETS, *RECIPE, *files, "--drop-overlap")
+    assert done.err.startswith(
+        "1 query records are also in the calibration set; they were dropped from it\n"
+        "1 holdout records are also in the calibration set; they were dropped from it\n"
+        "2 holdout records are also in the query set; every record with a copy was dropped, 4 of the query set and 2 "
+        "of the holdout, with their rows of the outputs\n"
+    )
+    left = np.delete(np.arange(RECORDS), [0, 2, 4, 9])
+    np.testing.assert_array_equal(asked["query"].inputs, mine[left])
+    np.testing.assert_array_equal(asked["holdout"].inputs, x[:RECORDS])
+    assert len(asked["calibration"]) == RECORDS
+    exact = first.astype(np.float32)
+    assert shown(asked["outputs"]) == [exact[left].tolist()]
+    assert shown(asked["holdout_outputs"]) == [exact[:RECORDS].tolist()]
 
 
 def test_another_holdout_is_another_run():

@@ -12,7 +12,9 @@ import pytest
 from cli_runs import QUICK, content, jaxaudit
 
 from jaxaudit.cli.inputs import read_examples
-from jaxaudit.cli.recipe import make_factory, make_optimizer, parse_hidden
+from jaxaudit.cli.own_model import source_hash
+from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.words import parse_hidden
 from jaxaudit.errors import InputError
 
 NET = """
@@ -48,8 +50,33 @@ def test_a_module_of_ones_own(own: Path):
     done = jaxaudit("ks", *QUICK, "--model", "nets.small:factory", "--json")
     assert done.result["provenance"]["options"]["model"] == "nets.small:factory"
     assert "nets.small:factory" in done.result["provenance"]["command"]
-    assert done.err == "training 10 nets.small:factory models on cpu, 2 epochs each\n"
+    assert done.err.endswith("training 10 nets.small:factory models on cpu, 2 epochs each\n")
     assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
+
+
+def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pytest.MonkeyPatch):
+    home = own / "home"
+    (home / "nets").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    (home / "nets/widths.py").write_text("width = 32\n")
+    (home / "nets/mine.py").write_text(
+        "import widths\n"
+        "from dataclasses import dataclass\n"
+        "from jaxaudit.models import MLP\n"
+        "@dataclass\n"
+        "class Sizes:\n"
+        "    width: int = widths.width\n"
+        "def f(num_classes, in_features, rngs):\n"
+        "    return MLP((in_features,), num_classes, hidden=(Sizes().width,), rngs=rngs)\n"
+    )
+    done = jaxaudit("ks", *QUICK, "--model", "~/nets/mine.py:f", "--json")
+    assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
+    before = source_hash("~/nets/mine.py:f")
+    assert done.result["provenance"]["model_hash"] == before
+    (home / "nets/mine.py").write_text("")
+    assert source_hash("~/nets/mine.py:f") != before
+    # What is imported from now on is not looked for beside that file first.
+    assert sys.path[0] != str(home / "nets")
 
 
 @pytest.mark.parametrize(
@@ -61,12 +88,20 @@ def test_a_module_of_ones_own(own: Path):
         ("1 / 0", "mine:factory", "--model mine:factory: importing mine failed: ZeroDivisionError: division by zero"),
         ("def f(:", "mine:f", "--model mine:f: importing mine failed: SyntaxError: "),
         ("raise SystemExit(0)", "mine:f", "--model mine:f: importing mine failed: SystemExit: 0"),
-        ("", "mine:", "--model mine: must name a module and a factory, such as package.module:factory."),
-        ("", ":f", "--model :f must name a module and a factory, such as package.module:factory."),
-        ("", ".mine:f", "--model .mine:f must name a module and a factory, such as package.module:factory."),
+        ("", "mine:", "--model mine: must name a module or file and a factory, such as package.module:factory"),
+        ("", ":f", "--model :f must name a module or file and a factory, such as package.module:factory"),
+        ("", ".mine:f", "--model .mine:f must name a module or file and a factory, such as package.module:factory"),
         ("factory = 3", "mine:factory", "--model mine:factory is of type int, which cannot be called; name a module "),
         ("def f(input_shape, classes, *, rngs): return 3", "mine:f", "the model factory f returned a int, not a "),
-        ("def f(): pass", "mine:f", "the model factory f could not build a network: TypeError: "),
+        ("def f(): pass", "mine:f", "the model factory f returned a NoneType, not a flax.nnx.Module"),
+        ("def f(a, rngs): pass", "mine:f", "the model factory f has the parameters (a, rngs), of which a cannot be"),
+        (NET + "net = Net((12,), 3, rngs=nnx.Rngs(1))", "mine:net", "the model Net is built already, so that every"),
+        ("", "mine.py", "--model mine.py names a file; name the factory in it, too, such as mine.py:factory."),
+        ("", "nets/mine.py:f", "--model nets/mine.py:f: there is no file nets/mine.py; is the path right?"),
+        ("import beside", "mine.py:f", "--model mine.py:f: there is no module 'beside'; is it beside mine.py, or is "),
+        ("1 / 0", "mine.py:f", "--model mine.py:f: importing mine.py failed: ZeroDivisionError: division by zero"),
+        ("", "mine.py:f", "--model mine.py:f: file mine.py has no 'f'."),
+        ("", "mine.py:f()", "--model mine.py:f() must name a module or file and a factory, such as "),
         (
             NET.replace("classes, rngs", "9, rngs"),
             "mine:Net",
@@ -80,8 +115,9 @@ def test_modules_that_do_not_fit(own: Path, source: str, model: str, message: st
     before = content(own)
     done = jaxaudit("ks", *QUICK, "--model", model)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"Error: {message}"), done.err
-    assert done.err.count("\n") == 1
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"Error: {message}"), done.err
+    assert sum(line.startswith("Error: ") for line in done.err.splitlines()) == 1
     assert content(own) == before
 
 
@@ -93,7 +129,7 @@ def test_a_failure_is_one_line_and_status_1(own: Path, monkeypatch: pytest.Monke
     Path("mine.py").write_text(RAISES)
     done = jaxaudit("ks", *QUICK, "--model", "mine:Net", "--out", "run")
     assert (done.code, done.out) == (1, "")
-    assert done.err == "Failed: RuntimeError: no (set JAXAUDIT_DEBUG=1 for the traceback)\n"
+    assert done.err.endswith("\nFailed: RuntimeError: no (set JAXAUDIT_DEBUG=1 for the traceback)\n")
     assert not Path("run").exists()
 
 

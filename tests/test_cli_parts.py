@@ -12,10 +12,10 @@ import pytest
 
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli import progress, widths
-from jaxaudit.cli.inputs import default_targets, match, parse_image_size, parse_target_data, simulate
+from jaxaudit.cli.inputs import default_targets, match, simulate
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.recipe import check_shares
 from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.words import check_shares, parse_image_size, parse_target_data
 from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
 

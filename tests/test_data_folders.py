@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxaudit.cli.inputs import parse_image_size, read_examples
+from jaxaudit.cli.inputs import read_examples
+from jaxaudit.cli.words import parse_image_size
 from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.files import load_path
 from jaxaudit.data.folders import SUFFIXES, load_image_folders

@@ -15,7 +15,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.unlearn import unlearn
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
 
 app = typer.Typer(
@@ -60,11 +60,16 @@ def top(
 
 
 def main() -> None:
-    """Runs the command; an `InputError` becomes one line and status 2, any other error one line and status 1."""
+    """Runs the command; an `InputError` becomes one line and status 2, any other error one line and status 1.
+
+    `InputErrors` are a line each.
+    """
     try:
         app()
+    except InputErrors as errors:
+        _stop(2, *(f"Error: {problem}" for problem in errors.problems))
     except InputError as error:
-        _stop(f"Error: {error}", 2)
+        _stop(2, f"Error: {error}")
     except SystemExit as stop:
         # Typer turns Ctrl-C into this status without a word.
         if stop.code == INTERRUPTED and not isinstance(stop, Interrupted):
@@ -74,9 +79,10 @@ def main() -> None:
         if os.environ.get("JAXAUDIT_DEBUG"):
             raise
         first = (str(error).strip().splitlines() or ["no message"])[0]
-        _stop(f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)", 1)
+        _stop(1, f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)")
 
 
-def _stop(message: str, status: int) -> None:
-    say(message)
+def _stop(status: int, *messages: str) -> None:
+    for message in messages:
+        say(message)
     sys.exit(status)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxaudit.cli import classifier_options as shared
-from jaxaudit.cli import report_option
+from jaxaudit.cli import preflight, report_option
 
 if TYPE_CHECKING:
     from jaxaudit.cli.attack_run import Answer
@@ -116,7 +116,7 @@ def attack(
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
 
-    report_option.claim(report, out)
+    preflight.check(given)
     with lasting_work(out) as begin:
         from jaxaudit.cli.attack_run import arrays_of, run, save
 

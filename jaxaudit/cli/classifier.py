@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_optimizer, parse_hidden
+from jaxaudit.cli.recipe import make_optimizer
+from jaxaudit.cli.words import parse_hidden
 from jaxaudit.data import Column, Examples, Table, binary, category_counts, coded, describe_table, load, load_table
 from jaxaudit.data.resolve_table import table_names
 from jaxaudit.errors import InputError

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxaudit.cli import network_options as shared
-from jaxaudit.cli import report_option
+from jaxaudit.cli import preflight, report_option
+from jaxaudit.cli.own_model import OWN
 
 if TYPE_CHECKING:
     from jaxaudit.cli.efficacy_run import Answer
@@ -37,8 +38,7 @@ def efficacy(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The network: mlp, liu-cnn, medical-cnn, or package.module:factory of your own Flax NNX or Linen "
-            "module.",
+            help=f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.",
             rich_help_panel=shared.NETWORK,
         ),
     ] = None,
@@ -94,7 +94,7 @@ def efficacy(
     given = dict(locals())
     from jaxaudit.cli.work import lasting_work
 
-    report_option.claim(report, out)
+    preflight.check(given)
     with lasting_work(out):
         from jaxaudit.cli.efficacy_run import run, save
 

@@ -13,9 +13,11 @@ import numpy as np
 
 from jaxaudit.audits.efficacy import EfficacyAudit, NamedWeights, audit_efficacy
 from jaxaudit.cli.network_inputs import label_outputs, read_inputs
+from jaxaudit.cli.own_model import source_hash
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_factory, parse_hidden, source_hash
+from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
 from jaxaudit.data import Examples
 from jaxaudit.data.weights import Weights, read_weights
 from jaxaudit.errors import InputError
@@ -26,7 +28,6 @@ from jaxaudit.report.efficacy_records import write_csv, write_parquet
 from jaxaudit.report.provenance import describe_examples, describe_machine
 from jaxaudit.report.run_directory import write
 
-UNTRAINED = "untrained"
 NAMES_SHOWN = 10
 
 
@@ -73,31 +74,9 @@ def save(directory: Path, answer: Answer) -> None:
     say(f"written: {directory}/result.json, records.csv and records.parquet")
 
 
-def parse_reference(text: str) -> tuple[str, Path | None]:
-    """A reference's name and file, from NAME=PATH; no file for `untrained`.
-
-    Raises:
-        InputError: where it is neither.
-
-    >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
-    (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
-    """
-    name, equals, path = text.partition("=")
-    if not equals and name == UNTRAINED:
-        return name, None
-    if not (name.strip() and path):
-        raise InputError(
-            f"--reference {text} must be NAME=PATH, such as retrained=retrained.safetensors, or untrained."
-        )
-    return name.strip(), Path(path)
-
-
 def _given(options: Options) -> Any:
     # What can be refused without reading data is refused first.
-    for name, what in (("model", "the network they belong to"), ("params", "weights"), ("data", "the records")):
-        if options[name] is None:
-            present = next(other for other in ("params", "model", "data") if options[other] is not None)
-            raise InputError(f"--{present} needs --{name}: {what}; without any of them the command shows an example.")
+    check_weights(options)
     hidden = parse_hidden(options["hidden"])
     sources = [parse_reference(text) for text in options["reference"] or ()]
     weights = {path: read_weights(path) for path in [options["params"], *(path for _, path in sources if path)]}

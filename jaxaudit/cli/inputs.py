@@ -3,47 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.repeat import Options
+from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared, is_image, load, prepare_images
-from jaxaudit.data.outputs import Outputs
-from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
-from jaxaudit.errors import InputError
-
-ACDC = "acdc:"
-LARGEST_SIDE = 4096
-
-
-def parse_image_size(text: str) -> tuple[int, int] | None:
-    """(height, width) from `28x28`; None from `none`."""
-    if text == "none":
-        return None
-    height, _, width = text.lower().partition("x")
-    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
-        raise InputError(f"--image-size {text} must be HEIGHTxWIDTH, such as 28x28, or none to keep the size.")
-    return int(height), int(width)
-
-
-def parse_target_data(text: str) -> tuple[str, float]:
-    """A data set's name and the fraction of it, from `NAME[:FRACTION]`; without a fraction, all of it.
-
-    >>> parse_target_data("mnist:0.1"), parse_target_data("mnist@train[:100]"), parse_target_data("mnist:3.0.1")
-    (('mnist', 0.1), ('mnist@train[:100]', 1.0), ('mnist:3.0.1', 1.0))
-    """
-    name, _, last = text.rpartition(":")
-    try:
-        fraction = float(last)
-    except ValueError:
-        return text, 1.0
-    if not name:
-        return text, 1.0
-    if not 0 < fraction <= 1:
-        raise InputError(f"--target-data {text}: the fraction must be above 0 and at most 1, such as {name}:0.5.")
-    return name, fraction
+from jaxaudit.data.outputs import Outputs, load_outputs
+from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
 
 
 def read_examples(
@@ -64,13 +34,7 @@ def _read_acdc(name: str, field_strength: Path | None) -> Examples:
     """`acdc:FOLDER@STRENGTH`: the slices of the patients scanned at this field strength."""
     from jaxaudit.data.acdc import load_acdc
 
-    folder, _, strength = name.removeprefix(ACDC).rpartition("@")
-    try:
-        tesla = float(strength)
-    except ValueError:
-        tesla = float("nan")
-    if not folder or not tesla > 0:
-        raise InputError(f"{name} must be acdc:FOLDER@STRENGTH, the strength in tesla, such as acdc:ACDC@3.0.")
+    folder, tesla = parse_acdc(name)
     table = field_strength or Path(folder) / "field_strength.csv"
     return replace(load_acdc(folder, table, tesla).examples, name=name)
 
@@ -89,10 +53,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     if not drop_shared:
         refuse_overlap(query, aligned)
         return aligned
-    count = find_overlap(query, aligned).count
-    if count:
-        say(f"{count} query records are also in the calibration set; they were dropped from it")
-    return drop_overlap(query, aligned)
+    return _drop_from_calibration(query, aligned, "query")
 
 
 def reader(options: Options, size: tuple[int, int] | None) -> Callable[[str], Examples]:
@@ -116,22 +77,80 @@ def read_sets(options: Options, read: Callable[[str], Examples]) -> tuple[Exampl
     return query, calibration
 
 
-def match_holdout(query: Examples, calibration: Examples, holdout: Examples) -> Examples:
-    """The holdout with the query's classes in the query's order.
+class Given(NamedTuple):
+    """What a person has, matched record by record.
+
+    Attributes:
+        query: the data in question.
+        calibration: the query's classes in the query's order, and none of its or the holdout's records.
+        holdout: records of the same provider that nobody was given; None where there is none.
+        outputs: targets' outputs on the query set, in its order.
+        on_holdout: the same targets' outputs on the holdout, in its order.
+    """
+
+    query: Examples
+    calibration: Examples
+    holdout: Examples | None
+    outputs: list[Outputs]
+    on_holdout: list[Outputs]
+
+
+def read_given(options: Options, read: Callable[[str], Examples]) -> Given:
+    """The sets and the outputs that these options name; with `--drop-overlap`, without what they share.
+
+    Files of outputs have a row for each record as the sets were read; what is dropped of a set is dropped of them.
 
     Raises:
-        InputError: where a record of it is in the query or the calibration set.
+        InputError: where records are shared and may not be dropped, and where files of outputs do not fit.
     """
-    aligned = align_target_data(query, holdout)
-    for other, name in ((query, "query"), (calibration, "calibration")):
-        shared = find_overlap(other, aligned).count
-        if shared:
-            raise InputError(
-                f"{shared} of the {len(aligned)} records of --holdout {holdout.name} are also in the {name} set "
-                f"({other.name}): a holdout is records of the query set's provider that nobody was given; take them "
-                "out of one of the two."
-            )
-    return aligned
+    query, calibration = read_sets(options, read)
+    if not options["holdout"]:
+        return Given(query, calibration, None, _read_outputs(options, "target", query, "query set"), [])
+    holdout = align_target_data(query, read(options["holdout"]))
+    if not options["drop_overlap"]:
+        refuse_held(query, holdout, "query set")
+        refuse_held(calibration, holdout, "calibration set")
+    given = Given(
+        query,
+        calibration,
+        holdout,
+        _read_outputs(options, "target", query, "query set"),
+        _read_outputs(options, "holdout_target", holdout, "holdout"),
+    )
+    return _apart(given, holdout) if options["drop_overlap"] else given
+
+
+def _read_outputs(options: Options, option: str, examples: Examples, of: str) -> list[Outputs]:
+    """The files that this option names, as outputs on these records; messages call them `of`."""
+    paths, kind = options[option], options["target_kind"]
+    files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
+    return name_apart(files, paths)
+
+
+def _apart(given: Given, holdout: Examples) -> Given:
+    """The same without what the three sets share."""
+    calibration = _drop_from_calibration(holdout, given.calibration, "holdout")
+    kept = without_copies(given.query, holdout)
+    left, theirs = len(given.query) - len(kept.query), len(holdout) - len(kept.holdout)
+    if left:
+        say(
+            f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; every record with "
+            f"a copy was dropped, {left} of the query set and {theirs} of the holdout, with their rows of the outputs"
+        )
+    return Given(
+        given.query.take(kept.query),
+        calibration,
+        holdout.take(kept.holdout),
+        [file.take(kept.query) for file in given.outputs],
+        [file.take(kept.holdout) for file in given.on_holdout],
+    )
+
+
+def _drop_from_calibration(other: Examples, calibration: Examples, role: str) -> Examples:
+    count = find_overlap(other, calibration).count
+    if count:
+        say(f"{count} {role} records are also in the calibration set; they were dropped from it")
+    return drop_overlap(other, calibration)
 
 
 def default_targets(query: Examples, calibration: Examples) -> list[SimulatedTarget]:

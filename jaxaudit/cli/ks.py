@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jaxaudit.cli import ks_options as shared
-from jaxaudit.cli import report_option
+from jaxaudit.cli import preflight, report_option
 
 if TYPE_CHECKING:
     from jaxaudit.audits.ks_result import KSAudit
@@ -184,7 +184,8 @@ def ks(
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
 
-    report_option.claim(report, out)
+    preflight.check(given)
+    preflight.say_what_is_simulated(given)
     by_hand = {name for name in given if _is_by_hand(context, name)}
     options = {name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}
     with lasting_work(out) as begin:

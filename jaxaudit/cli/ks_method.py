@@ -1,18 +1,19 @@
 """From `--method` and its numbers to the tests that `audit_ks` is asked for."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jaxaudit.audits.ks_models import Shadows
-from jaxaudit.audits.ks_usage import LEAST
 from jaxaudit.cli.repeat import Options
-from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxaudit.audits.ks_models import Shadows
+    from jaxaudit.data import Examples
 
 
 class Asked(NamedTuple):
     """What is asked for: shadow models of the tests of use, and whether EMA's test is made."""
 
-    shadows: Shadows
+    shadows: "Shadows"
     ema: bool
 
 
@@ -42,6 +43,10 @@ def settle_method(options: Options) -> None:
 
 def asked_of(options: Options) -> Asked:
     """The tests that a settled method stands for."""
+    # Imported here because they import JAX, and options are checked before that.
+    from jaxaudit.audits.ks_models import Shadows
+    from jaxaudit.audits.ks_usage import LEAST
+
     method, shadows = options["method"], Shadows()
     if method in ("shadow", "all"):
         some = max(LEAST, options["shadows"] // 2)
@@ -51,6 +56,6 @@ def asked_of(options: Options) -> Asked:
     return Asked(shadows, method in ("ema", "all"))
 
 
-def named(holdout: Examples | None) -> dict[str, Examples]:
+def named(holdout: "Examples | None") -> "dict[str, Examples]":
     """The holdout among data sets by name, if there is one."""
     return {} if holdout is None else {"holdout": holdout}

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from jaxaudit.cli.own_model import OWN
+
 DATA, SHADOW, AUDIT, OUTPUT = "Data", "Shadow models", "Audit", "Output"
 
 
@@ -47,7 +49,12 @@ FieldStrength = Annotated[
 ]
 DropOverlap = Annotated[
     bool,
-    typer.Option("--drop-overlap", help="Drop calibration records that are in the query set.", rich_help_panel=DATA),
+    typer.Option(
+        "--drop-overlap",
+        help="Drop calibration records that are in the query set or the holdout, and what has copies in these two, "
+        "with its outputs.",
+        rich_help_panel=DATA,
+    ),
 ]
 DropUnshared = Annotated[
     bool,
@@ -58,8 +65,7 @@ DropUnshared = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="The target's design: mlp, liu-cnn, medical-cnn, or package.module:factory of your own Flax module. "
-        "[default: liu-cnn for images, mlp for tables]",
+        help=f"The target's design: mlp, liu-cnn, medical-cnn, or {OWN}. [default: liu-cnn for images, mlp for tables]",
         rich_help_panel=SHADOW,
     ),
 ]

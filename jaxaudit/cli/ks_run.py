@@ -16,25 +16,20 @@ from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.cli.budget import Planned, Sets, parse_budget, plan_within, take_records
 from jaxaudit.cli.inputs import (
     default_targets,
-    match_holdout,
-    name_apart,
-    parse_image_size,
-    parse_target_data,
-    read_sets,
+    read_given,
     reader,
     simulate,
 )
 from jaxaudit.cli.ks_method import asked_of, named, settle_method
+from jaxaudit.cli.own_model import source_hash
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.recipe import check_shares, make_factory, make_optimizer, parse_hidden, source_hash
+from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.words import check_pair, check_shares, other_split, parse_hidden, parse_image_size, parse_target_data
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import Examples, align_target_data, concatenate, is_image
-from jaxaudit.data.files import exists
-from jaxaudit.data.outputs import Outputs, load_outputs
-from jaxaudit.data.selection import split_name
-from jaxaudit.errors import InputError
+from jaxaudit.data.outputs import Outputs
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.report.identity import Identity, run_identity
 from jaxaudit.report.ks_json import ks_json
@@ -150,10 +145,10 @@ def arrays_of(audit: KSAudit) -> dict[str, Any]:
 
 def with_defaults(options: Options) -> Options:
     """The options with what a run without them uses."""
+    check_pair(options)
     if options["calibration"] is None and options["query"] is not None:
-        options["calibration"] = _other_split(options["query"])
-    if options["query"] is None and options["calibration"] is not None:
-        raise InputError("--calibration needs --query: shadow models are trained on both sets.")
+        options["calibration"] = other_split(options["query"])
+        say(f"no --calibration was given: {options['calibration']} is used")
     # The medical network takes its crops from images of their own size.
     usual = {**USUAL, "image_size": "none"} if options["model"] == "medical-cnn" else USUAL
     defaults = {
@@ -165,39 +160,10 @@ def with_defaults(options: Options) -> Options:
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
 
 
-def _other_split(query: str) -> str:
-    """The calibration set where none was given: the other one of a data set's train and test split.
-
-    Raises:
-        InputError: where the query set is no whole split of a data set that has both.
-    """
-    source, split = (query, None) if exists(Path(query)) else split_name(query)
-    other = {None: "test", "train": "test", "test": "train"}.get(split)
-    if other is None or Path(source).suffix or source in ("digits", "printed-digits"):
-        raise InputError(
-            "--query needs --calibration: shadow models are trained on both sets. Give data of the same kind with no "
-            "record of the query set."
-        )
-    say(f"no --calibration was given: {source}@{other} is used")
-    return f"{source}@{other}"
-
-
 def _read(options: Options, target_data: list[tuple[str, float]], read: Callable[[str], Examples]) -> Sets:
     """All that the options name."""
-    query, calibration = read_sets(options, read)
-    holdout = match_holdout(query, calibration, read(options["holdout"])) if options["holdout"] else None
-    outputs = _outputs(options, "target", query, "query set")
-    on_holdout = [] if holdout is None else _outputs(options, "holdout_target", holdout, "holdout")
-    return Sets(
-        query, calibration, holdout, outputs, on_holdout, _simulated(options, target_data, query, calibration, read)
-    )
-
-
-def _outputs(options: Options, option: str, examples: Examples, of: str) -> list[Outputs]:
-    """The files that this option names, as outputs on these records; messages call them `of`."""
-    paths, kind = options[option], options["target_kind"]
-    files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
-    return name_apart(files, paths)
+    given = read_given(options, read)
+    return Sets(*given, _simulated(options, target_data, given.query, given.calibration, read))
 
 
 def _simulated(

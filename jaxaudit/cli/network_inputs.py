@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.cli.inputs import parse_image_size
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.words import parse_image_size
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.errors import InputError
 

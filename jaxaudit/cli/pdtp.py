@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxaudit.cli import classifier_options as shared
-from jaxaudit.cli import report_option
+from jaxaudit.cli import preflight, report_option
 
 if TYPE_CHECKING:
     from jaxaudit.cli.pdtp_run import Answer
@@ -112,7 +112,7 @@ def pdtp(
 
     if show_values and as_json:
         raise InputError("--show-values is for the table that a person reads; leave out --json.")
-    report_option.claim(report, out)
+    preflight.check(given)
     with lasting_work(out) as begin:
         from jaxaudit.cli.pdtp_run import arrays_of, run, save
         from jaxaudit.report.pdtp_json import verdict

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli import ks_options as shared
+from jaxaudit.cli import preflight
 
 
 def power(
@@ -55,6 +56,7 @@ def power(
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
 
+    preflight.check(given)
     with lasting_work(None) as begin:
         from jaxaudit.cli.power_run import run
 

@@ -8,15 +8,16 @@ from typing import Any
 import jax
 
 from jaxaudit.audits.power import Power, audit_power
-from jaxaudit.cli.inputs import parse_image_size, read_sets, reader
+from jaxaudit.cli.inputs import read_sets, reader
 from jaxaudit.cli.ks_run import make_learner, with_defaults
+from jaxaudit.cli.own_model import source_hash
 from jaxaudit.cli.progress import progress_on_stderr
-from jaxaudit.cli.recipe import make_optimizer, parse_hidden, source_hash
+from jaxaudit.cli.recipe import make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.words import check_share, parse_hidden, parse_image_size
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import is_image
-from jaxaudit.errors import InputError
 from jaxaudit.report.identity import run_identity
 from jaxaudit.report.power_json import power_json
 from jaxaudit.report.provenance import describe_examples, describe_machine
@@ -28,8 +29,7 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], Power]:
     options = with_defaults(options)
     size, hidden = parse_image_size(options["image_size"]), parse_hidden(options["hidden"])
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
-    if not 0 < options["fraction"] <= 1:
-        raise InputError(f"--fraction must be above 0 and at most 1, such as 0.1, got {options['fraction']:g}.")
+    check_share("fraction", options["fraction"])
     query, calibration = read_sets(options, reader(options, size))
     options["model"] = options["model"] or ("liu-cnn" if is_image(query) else "mlp")
     learner = make_learner(options, hidden, optimizer, query, len(query) + len(calibration))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jaxaudit.cli import network_options as shared
-from jaxaudit.cli import report_option
+from jaxaudit.cli import preflight, report_option
+from jaxaudit.cli.own_model import OWN
 
 if TYPE_CHECKING:
     from jaxaudit.cli.unlearn_run import Answer
@@ -55,8 +56,7 @@ def unlearn(
     model: Annotated[
         str,
         typer.Option(
-            help="The network: mlp, liu-cnn, medical-cnn, or package.module:factory of your own Flax NNX or Linen "
-            "module.",
+            help=f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.",
             rich_help_panel=shared.NETWORK,
         ),
     ] = "mlp",
@@ -151,7 +151,7 @@ def unlearn(
     given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
     from jaxaudit.cli.work import lasting_work
 
-    report_option.claim(report, out)
+    preflight.check(given)
     with lasting_work(out) as begin:
         from jaxaudit.cli.unlearn_run import run, save
 

@@ -82,8 +82,6 @@ def read_parts(options: dict[str, Any]) -> Parts:
         InputError: the class or the fraction names no record, there is but one class, there are no test records, or
             fewer than `--nonmembers`.
     """
-    if not 0 < options["fraction"] <= 1:
-        raise InputError(f"--fraction must be above 0 and at most 1, got {options['fraction']:g}.")
     whole = read_inputs(options["data"], options)
     if options["class_name"] is None:
         raise InputError(f"--class is missing: name the class to forget records of, {_some(whole.class_names)}.")

@@ -13,11 +13,13 @@ import numpy as np
 
 from jaxaudit.audits.unlearn import audit_unlearn
 from jaxaudit.audits.unlearn_result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
+from jaxaudit.cli.own_model import source_hash
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.recipe import make_factory, make_optimizer, parse_hidden, source_hash
+from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.unlearn_inputs import FISHER, Parts, make_method, parse_methods, read_parts
 from jaxaudit.cli.widths import recall_width, remember_width
+from jaxaudit.cli.words import check_shares, parse_hidden
 from jaxaudit.cli.work import Begin
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import measure_width
@@ -64,8 +66,7 @@ def run(options: Options, begin: Begin) -> Answer:
     # What can be refused without reading data is refused first.
     names, hidden = parse_methods(options["method"]), parse_hidden(options["hidden"])
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
-    if not 0 < options["level"] < 1:
-        raise InputError(f"--level must be between 0 and 1, such as 0.95, got {options['level']:g}.")
+    check_shares(options)
     methods = {FISHER: make_method(options["fisher_variant"], options["alpha"])} if FISHER in names else {}
     parts = read_parts(options)
     train, test = parts.train, parts.test

@@ -1,0 +1,157 @@
+"""What single words on the command line mean, and which do not go together. Imports nothing heavy."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxaudit.errors import InputError
+
+ACDC = "acdc:"
+EMBEDDED = ("digits", "printed-digits")
+UNTRAINED = "untrained"
+LARGEST_SIDE = 4096
+WIDEST = 65_536
+SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
+    "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
+    "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
+    "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
+}
+"""Which numbers these options take, so written that NaN is none of them."""
+
+
+def parse_image_size(text: str) -> tuple[int, int] | None:
+    """(height, width) from `28x28`; None from `none`."""
+    if text == "none":
+        return None
+    sides = text.lower().split("x")
+    digits = len(str(LARGEST_SIDE))
+    if len(sides) != 2 or not all(s.isdecimal() and len(s) <= digits and 0 < int(s) <= LARGEST_SIDE for s in sides):
+        raise InputError(
+            f"--image-size {text} must be HEIGHTxWIDTH, such as 28x28, or none to keep the size; neither side may be "
+            f"above {LARGEST_SIDE}."
+        )
+    return int(sides[0]), int(sides[1])
+
+
+def parse_hidden(text: str) -> tuple[int, ...]:
+    """Layer widths, from `512,256,128`; an empty text is no hidden layer."""
+    try:
+        widths = tuple(int(width) for width in text.split(",") if width.strip())
+    except ValueError:
+        widths = (0,)
+    if any(not 1 <= width <= WIDEST for width in widths):
+        raise InputError(
+            f"--hidden {text} must be whole numbers from 1 to {WIDEST} with commas between, such as 512,256,128."
+        )
+    return widths
+
+
+def parse_target_data(text: str) -> tuple[str, float]:
+    """A data set's name and the fraction of it, from `NAME[:FRACTION]`; without a fraction, all of it.
+
+    >>> parse_target_data("mnist:0.1"), parse_target_data("mnist@train[:100]"), parse_target_data("mnist:3.0.1")
+    (('mnist', 0.1), ('mnist@train[:100]', 1.0), ('mnist:3.0.1', 1.0))
+    """
+    name, _, last = text.rpartition(":")
+    try:
+        fraction = float(last)
+    except ValueError:
+        return text, 1.0
+    if not name:
+        return text, 1.0
+    if not 0 < fraction <= 1:
+        raise InputError(f"--target-data {text}: the fraction must be above 0 and at most 1, such as {name}:0.5.")
+    return name, fraction
+
+
+def parse_reference(text: str) -> tuple[str, Path | None]:
+    """A reference's name and file, from NAME=PATH; no file for `untrained`.
+
+    Raises:
+        InputError: where it is neither.
+
+    >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
+    (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
+    """
+    name, equals, path = text.partition("=")
+    if not equals and name == UNTRAINED:
+        return name, None
+    if not (name.strip() and path):
+        raise InputError(
+            f"--reference {text} must be NAME=PATH, such as retrained=retrained.safetensors, or untrained."
+        )
+    return name.strip(), Path(path)
+
+
+def parse_acdc(name: str) -> tuple[str, float]:
+    """The folder and the field strength in tesla, from `acdc:FOLDER@STRENGTH`.
+
+    >>> parse_acdc("acdc:scans@3.0")
+    ('scans', 3.0)
+    """
+    folder, _, strength = name.removeprefix(ACDC).rpartition("@")
+    try:
+        tesla = float(strength)
+    except ValueError:
+        tesla = float("nan")
+    if not folder or not tesla > 0:
+        raise InputError(f"{name} must be acdc:FOLDER@STRENGTH, the strength in tesla, such as acdc:ACDC@3.0.")
+    return folder, tesla
+
+
+def check_learning_rate(learning_rate: float) -> None:
+    """Refuses a step of the optimiser that is none."""
+    if not 0 < learning_rate < float("inf"):
+        raise InputError(f"--learning-rate must be above 0, got {learning_rate:g}.")
+
+
+def check_share(name: str, share: float) -> None:
+    """Refuses a share out of range for the option of this name, one of `SHARES`."""
+    allowed, words = SHARES[name]
+    if not allowed(share):
+        raise InputError(f"--{name.replace('_', '-')} must be {words}, got {share:g}.")
+
+
+def check_shares(options: dict[str, Any]) -> None:
+    """Refuses the first share that is out of range."""
+    for name in SHARES:
+        if name in options:
+            check_share(name, options[name])
+
+
+def check_pair(options: dict[str, Any]) -> None:
+    """Refuses a query set without a calibration set where it has none of its own, and the other way round."""
+    query, calibration = options["query"], options["calibration"]
+    if query is None and calibration is not None:
+        raise InputError("--calibration needs --query: shadow models are trained on both sets.")
+    if query is not None and calibration is None and other_split(query) is None:
+        raise InputError(
+            "--query needs --calibration: shadow models are trained on both sets. Give data of the same kind with no "
+            "record of the query set."
+        )
+
+
+def other_split(query: str) -> str | None:
+    """The other one of a named set's train and test split, which serves as calibration set where none is given.
+
+    None for what is not a whole split of a set that may have both: a path, an embedded set, a slice.
+
+    >>> other_split("mnist"), other_split("mnist@test"), other_split("mnist@train[:100]"), other_split("q.npz")
+    ('mnist@test', 'mnist@train', None, None)
+    """
+    source, _, split = query.rpartition("@") if "@" in query else (query, "", "train")
+    other = {"train": "test", "test": "train"}.get(split)
+    is_path = os.path.exists(query) or os.path.exists(source) or "." in source or os.sep in source.removeprefix("~")
+    return None if other is None or is_path or source.startswith(ACDC) or source in EMBEDDED else f"{source}@{other}"
+
+
+def check_weights(options: dict[str, Any]) -> None:
+    """Refuses some of a network, its weights and records without the others."""
+    needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
+    given, missing = [name for name in needs if options[name] is not None], [n for n in needs if options[n] is None]
+    if given and missing:
+        raise InputError(
+            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without any of them the command shows an example."
+        )

@@ -230,3 +230,10 @@ def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict
     assert "a.npz: 4 images of 9x9, made 28x28x1 in [0, 1]" in done.err
     assert "training 14 liu-cnn models on cpu, 15 epochs each" in done.err
     assert untrained["learner"].batch_size == 64
+
+
+def test_it_is_said_where_all_models_begin_alike(own: Path, untrained: dict[str, Any]):
+    Path("mine.py").write_text(NET + "def f(): return Net((12,), 3, rngs=nnx.Rngs(1))\n")
+    said = "the factory of the network takes no rngs: all models begin from the same weights, whatever the seed"
+    assert said in jaxaudit("ks", *QUICK, "--model", "mine.py:f").err
+    assert said not in jaxaudit("ks", *QUICK, "--model", "mine.py:Net").err

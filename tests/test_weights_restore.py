@@ -154,3 +154,43 @@ def test_restoring_does_not_touch_the_structure():
     net, weights, _ = trained(Net)
     restored = fit_weights(net, weights, "w", "Net")
     assert jax.tree.structure((restored.params, restored.state)) == jax.tree.structure(net.init(KEY))
+
+
+def test_weights_of_pytorch_are_recognised_and_the_way_that_is_named_leads_there():
+    """Renamed and transposed as the message says, they are the module's."""
+    weights, expected = trained(Net)[1:]
+    theirs = {
+        "fc1.weight": weights["layers/0/kernel"].T,
+        "fc1.bias": weights["layers/0/bias"],
+        "bn.weight": weights["norm/scale"],
+        "bn.bias": weights["norm/bias"],
+        "bn.running_mean": weights["norm/mean"],
+        "bn.running_var": weights["norm/var"],
+        "bn.num_batches_tracked": np.array(1),
+        "fc2.weight": weights["layers/1/kernel"].T,
+        "fc2.bias": weights["layers/1/bias"],
+    }
+    message = r"as PyTorch names them \(fc1.weight, bn.weight.*wants layers/0/bias \(5,\).*transposed.*--target"
+    with pytest.raises(InputError, match=message):
+        fit_weights(trained(Net)[0], theirs, "w.safetensors", "Net")
+    places = {"fc1": "layers/0", "bn": "norm", "fc2": "layers/1"}
+    words = {"running_mean": "mean", "running_var": "var", "bias": "bias"}
+    ours = {}
+    for name, values in theirs.items():
+        layer, word = name.split(".")
+        if word != "num_batches_tracked":
+            kernel = "scale" if layer == "bn" else "kernel"
+            ours[f"{places[layer]}/{words.get(word, kernel)}"] = values.T
+    np.testing.assert_array_equal(answer(Net, ours), expected)
+
+
+def test_a_module_that_says_weight_itself_is_not_taken_for_pytorchs():
+    class Own(nnx.Module):
+        def __init__(self, input_shape, classes, *, rngs):
+            self.weight = nnx.Param(jnp.ones((*input_shape, classes)))
+
+        def __call__(self, inputs):
+            return inputs @ self.weight
+
+    net = pure_module(Own, (4,), 3)
+    assert fit_weights(net, {"weight": np.ones((4, 3), np.float32)}, "w", "Own").notes == ()

@@ -21,7 +21,7 @@ from jaxaudit.cli.inputs import (
     simulate,
 )
 from jaxaudit.cli.ks_method import asked_of, named, settle_method
-from jaxaudit.cli.own_model import source_hash
+from jaxaudit.cli.own_model import UNSEEDED, source_hash
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
@@ -195,6 +195,8 @@ def make_learner(
         epochs=options["epochs"],
         batch_size=options["batch_size"],
     )
+    if not learner.net.seeded:
+        say(UNSEEDED)
     if learner.batch_coupled:
         return learner
     # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.

@@ -23,6 +23,8 @@ OWN = (
 )
 """For the help of every command with --model."""
 
+UNSEEDED = "the factory of the network takes no rngs: all models begin from the same weights, whatever the seed"
+
 
 class OwnModel(NamedTuple):
     """Where a factory is.

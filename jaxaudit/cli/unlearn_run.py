@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxaudit.audits.unlearn import audit_unlearn
 from jaxaudit.audits.unlearn_result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
-from jaxaudit.cli.own_model import source_hash
+from jaxaudit.cli.own_model import UNSEEDED, source_hash
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
@@ -130,6 +130,8 @@ def run(options: Options, begin: Begin) -> Answer:
         )
     if methods and learner.batch_coupled:
         notes.append("fisher: running statistics of batch normalisation are as they were, with the forgotten records")
+    if not learner.net.seeded:
+        notes.append(UNSEEDED)
     if learner.net.draws:
         notes.append("the network is random in training (dropout or the like); it was judged in evaluation mode")
     return Answer(audit, forgotten, tuple(notes), _provenance(options, parts, started), parts)

@@ -3,7 +3,8 @@
 Nothing pickled is ever loaded, and what a file holds is measured before anything is allocated for it.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import ml_dtypes
@@ -24,6 +25,15 @@ METADATA = {"jaxaudit_weights": "1"}
 
 KINDS = "a .safetensors file, a Flax .msgpack file, or an Orbax directory"
 PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"}
+PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
+"""How names end that only PyTorch gives."""
+FROM_PYTORCH = (
+    "Flax calls .weight .kernel (.scale in a normalisation, .embedding in an embedding), running_mean mean and "
+    "running_var var, and has no num_batches_tracked; kernels of Linear are transposed there (in, out), those of "
+    "convolutions are HWIO instead of OIHW, and images are flattened as HWC instead of CHW. Rename and transpose the "
+    "arrays and save them as .safetensors; or, for jaxaudit ks, hand over the model's outputs instead (--target): it "
+    "needs no weights"
+)
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS = ".safetensors"
 _DTYPES = {
@@ -77,12 +87,24 @@ def safetensors_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
     return save({name: np.array(values, order="C") for name, values in weights.items()}, METADATA)
 
 
+def pytorch_names(names: Iterable[str]) -> list[str]:
+    """Those of the names that are as PyTorch gives them; none where any is as Flax does.
+
+    >>> pytorch_names(["fc.weight", "fc.bias", "bn.num_batches_tracked"]), pytorch_names(["fc.kernel", "fc.bias"])
+    (['fc.weight', 'bn.num_batches_tracked'], [])
+    """
+    last = {name: re.split(r"[./]", name)[-1] for name in names}
+    if {"kernel", "scale", "embedding"} & set(last.values()):
+        return []
+    return [name for name, word in last.items() if word in (*PYTORCH, "weight")]
+
+
 def _read_file(path: Path, max_bytes: int) -> Weights:
     suffix = path.suffix.lower()
     if suffix in PICKLES:
         raise InputError(
             f"{path}: a {suffix} file may be a pickle, which runs code when it is loaded, so it is not; save the "
-            "weights as .safetensors."
+            f"weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
         )
     with open_regular(path) as file:
         size = file_size(file)
@@ -99,7 +121,7 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
     if content == "pickle":
         raise InputError(
             f"{path}: begins like a pickle or a PyTorch file, which run code when they are loaded, so it is not; save "
-            "the weights as .safetensors."
+            f"the weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
         )
     wanted = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
     if wanted is None:

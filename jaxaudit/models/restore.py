@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxaudit.data.weights import FROM_PYTORCH, pytorch_names
 from jaxaudit.errors import InputError
 from jaxaudit.models.bridge import PureModule
 from jaxaudit.models.linen import PARAMS, LinenState
@@ -78,6 +79,13 @@ def fit_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str,
             "nnx.state(model), or all variables of a Linen module."
         )
     faults = _faults(found, both)
+    foreign = pytorch_names(weights) if faults else []
+    if foreign:
+        wanted = [f"{name} {leaf.shape}" for name, leaf in (of_params | of_state).items()]
+        raise InputError(
+            f"{source} holds weights as PyTorch names them ({_some(foreign)}), and {model} wants {_some(wanted)}. "
+            f"{FROM_PYTORCH}."
+        )
     if faults:
         raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.")
     cast = {name: _cast(found[name], leaf, name, source) for name, leaf in both.items()}

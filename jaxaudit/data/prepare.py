@@ -63,7 +63,7 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
     target = next(filter(_writable, folders), None)
     if target is None:
         raise InputError(
-            f"{name} is not prepared here and cannot be: none of {', '.join(map(str, folders)) or 'no folders'} is writable; "
+            f"{name} is not prepared here and cannot be: none of {', '.join(map(str, folders)) or 'nothing'} is writable; "
             "set TFDS_DATA_DIR to a folder that is."
         )
     manual = _manual_folder(base, folders)

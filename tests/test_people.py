@@ -142,7 +142,7 @@ def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
             order = sorted(set(there), key=str if numbers is None else float)
             expected.append([cell if cell in order else MISSING for cell in cells])
     if "missing" in expected:
-        with pytest.raises(InputError, match="holds numbers, but"):
+        with pytest.raises(InputError, match="numbers are missing"):
             read_people(path, label="y", few=few)
         return
     table = read_people(path, label="y", few=few)
@@ -157,12 +157,18 @@ def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
 def test_a_column_in_which_nearly_all_records_differ_is_pointed_at(read):
     prices = column_of(*(f"EUR {i}" for i in range(20)))
     (note,) = read(prices).notes
-    assert note == (
-        "column 'a' has 20 categories in 20 records: is it an identifier (--drop), or numbers with units or separators "
-        "(correct them)?"
-    )
+    assert note.startswith("column 'a' differs in all records")
+    assert note.endswith("--drop a leaves it out")
+    (note,) = read(column_of(*(f"EUR {i}" for i in range(19)), "EUR 3", name="a b")).notes
+    assert note.startswith("column 'a b' has 19 categories in 20 records")
+    assert "--drop 'a b'" in note
     assert read(prices, categorical=["a"]).notes == ()
     assert read(column_of(*(f"EUR {i}" for i in range(11)), rows=22)).notes == ()
+    (note,) = read(column_of(*(7 * i % 100 for i in range(40)))).notes
+    assert note.startswith("column 'a' differs in all records")
+    for different in ([0.5, *range(30)], [0, *range(30)], range(19)):
+        assert read(column_of(*different)).notes == ()
+    assert read(column_of(*range(40)), numeric=["a"]).notes == ()
 
 
 MANY = column_of(*range(20))
@@ -171,21 +177,25 @@ MANY = column_of(*range(20))
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("", {}, r"people.csv: cannot be read as CSV \(Empty CSV file\)"),
+        ("", {}, "people.csv: is empty"),
         ("a,y\n", {"label": "y"}, "there are no records below the header line. Is the file empty"),
         ("\na,y\n1,2\n", {}, "its first line is blank; delete it"),
-        ("a,y\nx,n\nx,p,3\n", {}, "Row #3: Expected 2 columns, got 3"),
-        (b"a,y\n\xff,n\n", {}, "is it comma-separated UTF-8 text"),
+        ("a,y\nx,n\nx,p,3\n", {}, "line 3 has 3 cells, but the first line has 2"),
+        (b"a,y\n\x81,n\n", {}, "no text in UTF-8, UTF-16 or Windows-1252"),
         ("a,b,a,y\n1,2,3,4\n", {}, "two columns are called 'a'; give every column its own name in the header"),
-        ("0.5,1\n0.1,0\n", {}, "the first line holds numbers, not column names; add a header line"),
+        (
+            "0.5,1\n0.1,0\n",
+            {},
+            "looks like a record, not like column names, because column 1 of it is a number",
+        ),
         (PEOPLE, {}, "no column is called the label; name the label column"),
         ("y,class\n1,2\n", {}, "columns 'y', 'class' could all be the label; name the label column"),
         (PEOPLE, {"label": "incme"}, "there is no column called 'incme'; did you mean 'income'?"),
         (PEOPLE, {"label": "Age"}, "there is no column called 'Age'; did you mean 'age'?"),
         (PEOPLE, {"label": "income", "drop": ["zzz"]}, "called 'zzz'; the columns are 'age', 'work', 'children'"),
-        ("a;y\nx;n\n", {"label": "y"}, "the columns are 'a;y'. Is the file comma-separated, with a header line?"),
-        ("a;income\nx;n\n", {"label": "income"}, "the columns are 'a;income'. Is the file comma-separated, with a"),
-        ("70,cook,high\n60,cook,low\n", {"label": "income"}, "are '70', 'cook', 'high'. Is the file comma-separated"),
+        ("a:y\nx:n\n", {"label": "y"}, "the columns are 'a:y'. Is the file comma-separated, with a header line?"),
+        ("a:income\nx:n\n", {"label": "income"}, "the columns are 'a:income'. Is the file comma-separated, with a"),
+        ("70,cook,high\n60,cook,low\n", {"label": "income"}, "looks like a record, .* column 1 of it is a number"),
         (
             PEOPLE,
             {"label": "income", "drop": ["income"]},
@@ -193,7 +203,7 @@ MANY = column_of(*range(20))
         ),
         (PEOPLE, {"label": "income", "numeric": ["age"], "categorical": ["age"]}, "both categorical and numeric"),
         (PEOPLE, {"label": "income", "drop": ["age", "work", "children", "city"]}, "no column besides the label"),
-        ("a,y\nx,n\nx,n\n", {}, "every row has the label 'n' .column 'y'.; a classifier needs at least two classes"),
+        ("a,y\nx,n\nx,n\n", {}, "every row has the same label .column 'y'.; a classifier needs at least two classes"),
         ("a,y\nx,n\nx,\nx,?\n", {}, "2 rows have no label .column 'y', first: row 2.; delete them"),
         ("a,y\nx,n\nx,\n", {}, "1 row has no label .column 'y', first: row 2.; delete it"),
         (
@@ -209,20 +219,20 @@ MANY = column_of(*range(20))
         (
             MANY + ",n\n",
             {},
-            r"column 'a' holds numbers, but 1 of 21 values is missing \(row 21\); make it categorical .* delete this",
+            r"numbers are missing in 'a' \(1 of 21\); .*--missing drop, mean or category",
         ),
-        (MANY + "?,n\n" * 4, {}, r"4 of 24 values are missing \(rows 21, 22, 23, ...\); make it categorical"),
-        (MANY + "x1,n\n", {"numeric": ["a"]}, "row 21, column 'a' holds the text 'x1', not a number; correct it"),
-        (MANY + "1_0,n\n", {"numeric": ["a"]}, "row 21, column 'a' holds the text '1_0', not a number"),
-        (MANY + "1e999,n\n", {}, "row 21, column 'a' holds '1e999', which is no finite number; correct it"),
-        (column_of(1, "-inf"), {}, "row 2, column 'a' holds '-inf', which is no finite number"),
+        (MANY + "?,n\n" * 4, {}, r"'a' \(4 of 24\)"),
+        (MANY + "x1,n\n", {"numeric": ["a"]}, "row 21, column 'a' holds text, not a number; correct it"),
+        (MANY + "1_0,n\n", {"numeric": ["a"]}, "row 21, column 'a' holds text, not a number"),
+        (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
+        (column_of(1, "-inf"), {}, "row 2, column 'a' is not finite"),
         (
             column_of(*range(20), "x"),
             {"most_categories": 20},
-            "21 different categories, more than 20; row 21 holds 'x'",
+            "21 different categories, more than 20; row 21 holds text",
         ),
         (column_of(*"abcdef"), {"most_categories": 5}, "6 different categories, more than 5; is it an identifier"),
-        ("a,b,c\n1,2,3\n", {"most_columns": 2}, "its header line has 3 columns or more, but at most 2 are allowed"),
+        ("a,b,c\n1,2,3\n", {"most_columns": 2}, "its first line has 3 columns or more, but at most 2 are allowed"),
         (PEOPLE, {"max_bytes": 100}, "holds 0.00 GiB, more than the 0.00 GiB that are allowed; keep fewer rows"),
     ],
 )

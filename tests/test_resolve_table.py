@@ -113,7 +113,7 @@ def test_files(folder, data):
         ("zzz\n", r"`zzz\\n` is no file here and no known table .* Is it spelled right\?"),
         ("z" * 5000, r"`z{100}\.\.\.` is no file here"),
         ("~nobody-at-all/x.csv", "is no file here"),
-        (".", "is a folder; give a CSV file or one of breast-cancer"),
+        (".", "is a folder; give a CSV or Parquet file or one of breast-cancer"),
         ("wine@test", "wine@test has no split `test`; it has: train"),
         ("wine@train[200:]", "reaches outside the 178 records"),
         ("wine@", "has nothing after the '@'"),

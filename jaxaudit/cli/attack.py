@@ -22,6 +22,10 @@ def attack(
     categorical: shared.Categorical = None,
     numeric: shared.Numeric = None,
     drop: shared.Drop = None,
+    missing: shared.MissingNumbers = shared.Missing.error,
+    delimiter: shared.Delimiter = None,
+    encoding: shared.Encoding = None,
+    decimal: shared.Decimal = None,
     data_dir: shared.DataDir = None,
     candidates: Annotated[
         int | None,

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,6 +21,9 @@ Options = dict[str, Any]
 DEFAULT_DATA = "breast-cancer"
 SMOOTHING = {"nb": 1.0, "trees": 1.0, "knn": 0.01}
 COLUMNS_SHOWN = 40
+TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+TAB = {"tab": "\t", "\\t": "\t"}
+"""What a person can type for it."""
 
 
 class Classifier(NamedTuple):
@@ -43,13 +47,20 @@ def read_table(options: Options) -> Table:
         InputError: both or neither make sense, and what reading them raises.
     """
     choice: dict[str, Any] = {name: options[name] or () for name in ("categorical", "numeric", "drop")}
+    written = {name: options[name] for name in ("delimiter", "encoding", "decimal")}
     if options["csv"] is not None:
         if options["data"] is not None:
             raise InputError("--data and --csv both name the training set; give one of them.")
-        return load_table(f"{options['csv']}", label=options["label"], **choice, data_dir=options["data_dir"])
-    if options["label"] is not None:
-        raise InputError("--label names a column of --csv; the sets of --data have labels of their own.")
+        written["delimiter"] = TAB.get(written["delimiter"], written["delimiter"])
+        how = {**choice, **written, "missing": options["missing"], "data_dir": options["data_dir"]}
+        return load_table(f"{options['csv']}", label=options["label"], **how)
     name = options["data"] or DEFAULT_DATA
+    if Path(name.partition("@")[0]).suffix.lower() in TABLE_FILES:
+        raise InputError(f"--data {name} is a file: did you mean --csv {name}?")
+    given = [f"--{each}" for each, value in {"label": options["label"], **written}.items() if value is not None]
+    given += ["--missing"] if options["missing"] != "error" else []
+    if given:
+        raise InputError(f"{given[0]} is for a table of your own (--csv); the sets of --data are read as they are.")
     if name.partition("@")[0] in table_names():
         return load_table(name, **choice, data_dir=options["data_dir"])
     if any(choice.values()):

@@ -19,6 +19,15 @@ class LearnerName(enum.StrEnum):
     knn = "knn"
 
 
+class Missing(enum.StrEnum):
+    """What becomes of missing numbers."""
+
+    error = "error"
+    drop = "drop"
+    mean = "mean"
+    category = "category"
+
+
 class Optimizer(enum.StrEnum):
     """How the network is trained."""
 
@@ -34,7 +43,15 @@ Data = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-Csv = Annotated[Path | None, typer.Option(help="Your own table, with a line of column names.", rich_help_panel=DATA)]
+Csv = Annotated[
+    Path | None,
+    typer.Option(
+        "--csv",
+        "--table",
+        help="Your own table: CSV with a line of column names, or Parquet.",
+        rich_help_panel=DATA,
+    ),
+]
 Label = Annotated[str | None, typer.Option(help="The column of --csv to classify by.", rich_help_panel=DATA)]
 Categorical = Annotated[
     list[str] | None,
@@ -46,6 +63,26 @@ Numeric = Annotated[
 ]
 Drop = Annotated[
     list[str] | None, typer.Option(metavar="COLUMN", help="Leave this column out. Repeatable.", rich_help_panel=DATA)
+]
+MissingNumbers = Annotated[
+    Missing,
+    typer.Option(
+        "--missing",
+        help="Missing numbers of --csv: refuse them, drop their records, take the column's mean, or that and a "
+        "category column that says where.",
+        rich_help_panel=DATA,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="What stands between the cells of --csv; tab is a word. [default: found]", rich_help_panel=DATA),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="Of --csv: utf-8, utf-16, cp1252, ... [default: found]", rich_help_panel=DATA),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="The decimal sign of --csv: . or , [default: found]", rich_help_panel=DATA)
 ]
 DataDir = Annotated[
     Path | None,

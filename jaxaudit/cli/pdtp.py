@@ -29,6 +29,10 @@ def pdtp(
     categorical: shared.Categorical = None,
     numeric: shared.Numeric = None,
     drop: shared.Drop = None,
+    missing: shared.MissingNumbers = shared.Missing.error,
+    delimiter: shared.Delimiter = None,
+    encoding: shared.Encoding = None,
+    decimal: shared.Decimal = None,
     data_dir: shared.DataDir = None,
     sample: Annotated[
         int | None,

@@ -6,6 +6,8 @@ import numpy as np
 
 from jaxaudit.data.table import MISSING, Table
 
+_MANY = 10
+
 
 class ColumnSummary(NamedTuple):
     """What a column holds.
@@ -14,7 +16,8 @@ class ColumnSummary(NamedTuple):
         name: the column's name.
         categories: how many categories it has; 0 for numbers.
         low, high: the smallest and the largest number; NaN for categories.
-        common: the names of up to three categories with most records, the commonest first; `MISSING` is not one.
+        common: the names of up to three categories with most records, the commonest first; `MISSING` is not one. None
+            where nearly every record has a category of its own, which may be its name.
         missing: how many values are missing.
         constant: whether all records agree, so that the column tells nothing.
     """
@@ -61,7 +64,8 @@ def _summary(table: Table, place: int) -> ColumnSummary:
         return ColumnSummary(column.name, 0, low, high, (), 0, low == high)
     counts = np.bincount(values.astype(np.intp), minlength=len(column.categories))
     order = np.argsort(-counts, kind="stable").tolist()
-    common = [column.categories[i] for i in order if counts[i] and column.categories[i] != MISSING]
+    shown = [] if len(counts) > max(_MANY, len(values) / 2) else order
+    common = [column.categories[i] for i in shown if counts[i] and column.categories[i] != MISSING]
     missing = int(counts[column.categories.index(MISSING)]) if MISSING in column.categories else 0
     return ColumnSummary(column.name, len(counts), np.nan, np.nan, tuple(common[:3]), missing, low == high)
 

@@ -4,8 +4,10 @@ import difflib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 from jaxaudit.data.column_choice import recode
+from jaxaudit.data.csv_format import Asked
 from jaxaudit.data.embedded_tables import breast_cancer, wine
 from jaxaudit.data.files import exists
 from jaxaudit.data.selection import choose_parts, split_name
@@ -24,6 +26,10 @@ def load_table(
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
     drop: Sequence[str] = (),
+    missing: Literal["error", "drop", "mean", "category"] = "error",
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
     data_dir: Path | None = None,
 ) -> Table:
     """The table that a name means: `NAME_OR_PATH[@SPLIT]`, SPLIT as in `load`.
@@ -35,16 +41,21 @@ def load_table(
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
     | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
     | `acs` | one a file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
-    | a CSV file | `train` | here, else in the data directory; see `read_people` |
+    | a CSV or Parquet file | `train` | here, else in the data directory; see `read_people` |
 
     The data directory is `data_dir`, else `$JAXAUDIT_DATA`. A name that is a set's means the set; write `./adult` for
     a file called so.
 
     Args:
-        label: the label column of a CSV file; the named sets have theirs.
+        label: the label column of a file; the named sets have theirs.
         categorical: columns to be categorical.
         numeric: columns to be numeric.
         drop: columns to leave out.
+        missing: what becomes of missing numbers of a file: refused (`error`), or their records left out (`drop`), or
+            the mean of the others (`mean`), or that and a further column that says where (`category`).
+        delimiter: what stands between the cells of a CSV file; found when None, as the next two are.
+        encoding: of a CSV file, such as utf-8, utf-16 or cp1252.
+        decimal: the decimal sign of a CSV file, a point or a comma.
 
     Raises:
         InputError: nothing fits (with near matches), the files are not there (with what to put where), they cannot be
@@ -59,11 +70,15 @@ def load_table(
         from jaxaudit.data.people import read_people
 
         path = _file(source, data_dir)
-        read = partial(read_people, path, label=label, categorical=categorical, numeric=numeric, drop=drop)
+        asked = Asked(delimiter, encoding, decimal)
+        how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
+        read = partial(read_people, path, label=label, **how, missing=missing, asked=asked)
         return _select({"train": read}, split, name_or_path)
     splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
     if label is not None:
         raise InputError(f"{source}: has labels of its own; leave out the label column (--label).")
+    if missing != "error" or not delimiter is encoding is decimal is None:
+        raise InputError(f"{source}: is read as it is; --missing, --delimiter, --encoding and --decimal are for files.")
     table = _select(splits, split, name_or_path)
     return recode(table, categorical=categorical, numeric=numeric, drop=drop)
 
@@ -111,7 +126,7 @@ def _file(source: str, data_dir: Path | None) -> Path:
     for path in (here, *([directory / source] if directory else [])):
         if exists(path):
             if path.is_dir():
-                raise InputError(f"{path}: is a folder; give a CSV file or one of {', '.join(_NAMES)}.")
+                raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")
             return path
     shown = source if source.isprintable() else repr(source)[1:-1]
     shown = shown if len(shown) <= 100 else shown[:100] + "..."

@@ -50,6 +50,7 @@ class Table:
         class_names: one name a class, in label order.
         name: what a person calls this table.
         notes: what a person should know of its making, a sentence each.
+        places: where each record stands in its file, in which others were left out; None where none was.
 
     Guarantees: those of `Examples`; every category index is one of its column's; there is at least one column and no
     two have one name. The arrays are read-only.
@@ -68,6 +69,7 @@ class Table:
     class_names: tuple[str, ...]
     name: str
     notes: tuple[str, ...] = ()
+    places: Int[np.ndarray, " n"] | None = None
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
@@ -100,7 +102,14 @@ class Table:
 
     def take(self, indices: np.ndarray | slice, name: str | None = None) -> "Table":
         """The records at `indices`, in that order; columns, categories and classes stay as they are."""
-        return replace(self, values=self.values[indices], labels=self.labels[indices], name=name or self.name)
+        places = None if self.places is None else self.places[indices]
+        return replace(
+            self, values=self.values[indices], labels=self.labels[indices], name=name or self.name, places=places
+        )
+
+    def in_file(self, records: Int[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
+        """Where these records stand in the file, counted from 0."""
+        return records if self.places is None else self.places[records]
 
     @cached_property
     def content_hash(self) -> str:
@@ -219,6 +228,7 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
                 )
         if len(part.columns) != len(first.columns) or part.class_names != first.class_names:
             raise InputError(f"{part.name} and {first.name} differ in columns or classes; bring both to one form.")
+    places = [part.places for part in parts if part.places is not None]
     return Table(
         np.concatenate([part.values for part in parts]),
         first.columns,
@@ -226,6 +236,7 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
         first.class_names,
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        np.concatenate(places) if len(places) == len(parts) else None,
     )
 
 

@@ -1,20 +1,34 @@
 """CSV files: a header row, numeric feature columns and one column of labels."""
 
-import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from jaxaudit.data.arrays import MAX_BYTES
+from jaxaudit.data.csv_format import (
+    FIRST_LINE,
+    MOST_COLUMNS,
+    USUAL,
+    Asked,
+    CsvFormat,
+    find_format,
+    looks_like_record,
+)
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
+ASKED_NOTHING = Asked()
+Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
+_BLOCK = 2 * FIRST_LINE
+_LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +39,13 @@ class Table:
         header: the first line's cells when it was read as a header, else None.
         columns: the others' cells, one array of text a column.
         source: the file's name, for messages.
+        format: how the file is written.
     """
 
     header: list[str] | None
     columns: list[pa.ChunkedArray]
     source: str
+    format: CsvFormat = USUAL
 
     @property
     def rows(self) -> int:
@@ -43,60 +59,110 @@ class Table:
     def with_header(self) -> "Table":
         """The table whose header is the first line of this one, which has none yet."""
         names = [column[0].as_py().strip() for column in self.columns]
-        return Table(names, [column[1:] for column in self.columns], self.source)
+        return replace(self, header=names, columns=[column[1:] for column in self.columns])
 
     def numbers(self, column: int) -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers.
 
         Raises:
             InputError: when a cell is empty or text, with its row (counted from 1 below the header) and
-                column.
+                column, never what it holds.
         """
-        cells = _trimmed(self.columns[column])
-        try:
-            return pc.cast(cells, pa.float64()).to_numpy()
-        except pa.ArrowInvalid:
-            pass
-        for row, cell in enumerate(cells.to_pylist(), 1):
+        found = float_cells(self.columns[column], self.format.decimal)
+        if found is not None:
+            return found
+        cells = decimal_points(trimmed(self.columns[column]), self.format.decimal).to_pylist()
+        for row, cell in enumerate(cells, 1):
             try:
                 float(cell)
             except ValueError as error:
-                what = "is empty" if cell == "" else f"holds the text {cell[:40]!r}"
+                what = "is empty" if cell == "" else "holds text"
                 raise InputError(
                     f"{self.source}: row {row}, {self.title(column)} {what}, not a number; clean, encode or drop it."
                 ) from error
-        return np.array([float(cell) for cell in cells.to_pylist()])
+        return np.array([float(cell) for cell in cells])
 
 
-def read_table(path: Path, header: bool = True) -> Table:
-    """The cells of a CSV file (commas, UTF-8) as text.
+def read_table(
+    path: Path,
+    header: bool = True,
+    *,
+    asked: Asked = ASKED_NOTHING,
+    most_columns: int = MOST_COLUMNS,
+    max_bytes: int = MAX_BYTES,
+) -> Table:
+    """The cells of a CSV file as text; how it is written is found where it is not `asked` for (`find_format`).
 
     Args:
         header: False reads the first line as data too.
+        most_columns: refuse more columns than this, before room is made for any.
+        max_bytes: refuse larger files.
 
     Raises:
-        InputError: when the file is missing, empty, not UTF-8, begins with a blank line, or its lines differ in their
-            number of cells.
+        InputError: when the file is missing, no plain file, too large, empty, packed, no text, begins with a blank line
+            or a very long one, or its lines differ in their number of cells. No message shows a cell.
     """
+    _check_file(path, max_bytes)
+    wrong: list[tuple[int | None, int]] = []
+
+    def refuse(row: arrow_csv.InvalidRow) -> str:
+        wrong.append((row.number, row.actual_columns))
+        return "error"
+
     # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            first = next(csv.reader(stream), None)
-        if first == []:
-            raise InputError(f"{path}: its first line is blank; delete it.")
-        width = len(first or ())
+        written, width = find_format(path, asked, most_columns)
         titles = [str(column) for column in range(width)]
-        table = arrow_csv.read_csv(
-            path,
-            arrow_csv.ReadOptions(column_names=titles, use_threads=False),
-            arrow_csv.ParseOptions(newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
-        )
-    except (pa.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = str(error).splitlines()[0][:160]
-        raise InputError(f"{path}: cannot be read as CSV ({reason}); is it comma-separated UTF-8 text?") from error
-    whole = Table(None, list(table.columns), path.name)
+        with path.open("rb") as stream:
+            table = arrow_csv.read_csv(
+                stream,
+                arrow_csv.ReadOptions(
+                    column_names=titles, use_threads=False, encoding=written.encoding, block_size=_BLOCK
+                ),
+                arrow_csv.ParseOptions(
+                    delimiter=written.delimiter, newlines_in_values=True, invalid_row_handler=refuse
+                ),
+                arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
+            )
+    except UnicodeError as error:
+        encoding = asked.encoding or "UTF-8, UTF-16 or Windows-1252"
+        raise InputError(
+            f"{path}: cannot be read as CSV: it is no text in {encoding}; name its --encoding, or save it as UTF-8."
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read as CSV ({error.strerror or 'damaged'}).") from error
+    except pa.ArrowInvalid as error:
+        # What pyarrow says holds the line itself, which may be somebody's record.
+        if wrong:
+            line, cells = wrong[0]
+            reason = f"line {line} has {cells} cells, but the first line has {width}"
+        elif "straddling" in str(error):
+            reason = f"a line is longer than {_BLOCK:,} bytes; is a quotation mark not closed?"
+        else:
+            reason = "it is empty" if "Empty" in str(error) else "it is damaged, or no text in UTF-8"
+        raise InputError(f"{path}: cannot be read as CSV: {reason}.") from error
+    whole = Table(None, list(table.columns), path.name, written)
     return whole.with_header() if header else whole
+
+
+def _check_file(path: Path, max_bytes: int) -> None:
+    """Refuses what is no plain file, or too large, before anything is read."""
+    try:
+        size = path.stat().st_size if path.is_file() else None
+        if size is None:
+            kind = "it is no plain file" if path.exists() else "there is no such file; is the path right?"
+            raise InputError(f"{path}: cannot be read as CSV: {kind}.")
+        with path.open("rb") as stream:
+            packed = stream.read(2) == b"\x1f\x8b"
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as CSV ({getattr(error, 'strerror', None) or 'no path'}).") from error
+    if packed:
+        raise InputError(f"{path}: cannot be read as CSV, because it is packed by gzip; unpack it first.")
+    if size > max_bytes:
+        raise InputError(
+            f"{path}: holds {size / 2**30:.2f} GiB, more than the {max_bytes / 2**30:.2f} GiB that are allowed; keep "
+            "fewer rows or columns."
+        )
 
 
 def load_table(
@@ -118,18 +184,14 @@ def load_table(
     assert table.header is not None
     if table.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
-    if _is_data(table.header):
-        raise InputError(
-            f"{path}: the first line holds numbers, not column names; add a header line, with the label "
-            "column named 'label'."
-        )
+    check_header(table, path)
     features = list(range(len(table.header)))
     if counts_rows(table):
         features.remove(0)
     if labels is None:
         column = _label_column(table, label_column)
         features = [feature for feature in features if feature != column]
-        cells = _trimmed(table.columns[column]).to_numpy().astype(str)
+        cells = trimmed(table.columns[column]).to_numpy().astype(str)
         empty = np.flatnonzero(cells == "")
         if len(empty):
             raise InputError(f"{path}: row {empty[0] + 1} has no label (column {table.header[column]!r} is empty).")
@@ -159,8 +221,51 @@ def read_label_column(path: Path) -> np.ndarray:
     return cells[1:] if str(cells[0]).strip().lower() in LABEL_NAMES else cells
 
 
-def _trimmed(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+def trimmed(cells: Cells) -> Cells:
+    """The cells without the blanks around them."""
     return pc.call_function("utf8_trim_whitespace", [cells])
+
+
+def decimal_points(cells: Cells, decimal: str) -> Cells:
+    """The cells with a point for the decimal sign; where that is the comma, one with a point becomes no number."""
+    if decimal == ".":
+        return cells
+    # 1.234 is a thousand and some where people write decimal commas, or is it?
+    pointed = pc.call_function("match_substring", [cells], pc.MatchSubstringOptions("."))
+    points = pc.call_function("replace_substring", [cells], pc.ReplaceSubstringOptions(",", "."))
+    return pc.call_function("if_else", [pointed, pa.scalar("x"), points])
+
+
+def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
+    """`float64[rows]`: the cells as numbers where pyarrow reads all of them so, else None."""
+    # Trimming takes as long as reading, and few files need it.
+    for prepare in (lambda: cells, lambda: trimmed(cells)):
+        try:
+            return pc.cast(decimal_points(prepare(), decimal), pa.float64()).to_numpy()
+        except pa.ArrowInvalid:
+            pass
+    return None
+
+
+def check_header(table: Table, path: Path) -> None:
+    """Refuses a first line that looks like a record; its cells would be shown as names of columns.
+
+    Raises:
+        InputError: when a cell of it is a number (see `looks_like_record`), or half of them occur again below.
+    """
+    names = table.header or []
+    place = looks_like_record(names)
+    again = sum(
+        name != "" and bool(pc.call_function("any", [pc.call_function("equal", [cells[:_LOOKED_AT], name])]).as_py())
+        for name, cells in list(zip(names, table.columns, strict=True))[:_LOOKED_AT_COLUMNS]
+    )
+    if place is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
+        return
+    why = f"column {place + 1} of it is a number" if place is not None else "its cells occur again in the lines below"
+    raise InputError(
+        f"{path}: the first line looks like a record, not like column names, because {why}; add a header line, with a "
+        "name for every column."
+    )
 
 
 def counts_rows(table: Table) -> bool:
@@ -172,16 +277,6 @@ def counts_rows(table: Table) -> bool:
     except InputError:
         return False
     return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
-
-
-def _is_data(header: list[str]) -> bool:
-    """True when the cells are numbers, other than the 0, 1, 2, ... that pandas writes for nameless columns."""
-    names = header[1:] if header[0] == "" else header
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return False
-    return numbers != list(range(len(numbers)))
 
 
 def _label_column(table: Table, wanted: str | None) -> int:

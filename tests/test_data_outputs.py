@@ -157,7 +157,7 @@ BAD = [
     (changed(P, (3, 1), np.nan), r"1 rows hold NaN or infinite values \(first: row 4\)"),
     (changed(changed(P, (7, 0), np.inf), (5, 2), np.nan), r"2 rows hold NaN or infinite values \(first: row 6\)"),
     (csv(P).replace("\n", "\nnan,0,0,0\n", 1).rsplit("\n", 2)[0] + "\n", r"1 rows hold NaN .*\(first: row 2\)"),
-    (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds the text 'none'"),
+    (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds text"),
     (csv(P, "a,b,c,d").replace("\n", "\n0.1,,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 1, column 'b' is empty"),
     (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no class; name all columns"),
     (csv(P, "ant,bee,cat,cat"), "some columns are named after classes, but 'ant' is there twice|'cat' is there twice"),

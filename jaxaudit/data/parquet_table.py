@@ -13,6 +13,7 @@ from jaxaudit.data.tables import Table
 from jaxaudit.errors import InputError
 
 MAGIC = b"PAR1"
+_ROWS = 2**16
 
 
 def is_parquet(path: Path) -> bool:
@@ -33,7 +34,7 @@ def read_parquet(
 
     Numbers, truth values, dates, times and decimal numbers are written out; texts that are stored as a dictionary are
     looked up. The columns that pandas kept its index in (its metadata say which) are left out unless they are in
-    `keep`; those to `drop` are left out too if they are of another kind.
+    `keep` or `drop`; of a column of another kind that is to be dropped, all cells are empty.
 
     Args:
         most_columns: refuse more columns than this.
@@ -47,19 +48,39 @@ def read_parquet(
             file = parquet.ParquetFile(stream)
             schema, rows = file.schema_arrow, file.metadata.num_rows
             _check_size(path, file.metadata, most_columns, max_bytes)
-            index = [name for name in _index_columns(schema.metadata) if name in schema.names and name not in keep]
-            chosen = [name for name in schema.names if name not in index and _flat(path, schema.field(name), drop)]
+            if len(set(schema.names)) < len(schema.names):
+                raise InputError(f"{path}: two columns have one name; give every column its own.")
+            index = [name for name in _index_columns(schema.metadata) if name in schema.names]
+            index = [name for name in index if name not in keep and name not in drop]
+            names = [name for name in schema.names if name not in index]
+            chosen = [name for name in names if _flat(path, schema.field(name), drop)]
             texts = [name for name in chosen if _is_text(schema.field(name).type)]
             # Left as a dictionary: a few bytes can hold millions of equal texts.
-            cells = parquet.ParquetFile(stream, read_dictionary=texts).read(columns=chosen, use_threads=False)
-            if cells.num_rows != rows or cells.column_names != chosen:
-                raise InputError(f"{path}: is damaged: it holds other columns or rows than it says.")
-            columns = [_as_text(cells.column(name), name, path, max_bytes) for name in chosen]
+            cells = _read(path, parquet.ParquetFile(stream, read_dictionary=texts), chosen, rows)
+            nothing = pa.chunked_array([pa.repeat("", rows)])
+            columns = [
+                _as_text(cells.column(name), name, path, max_bytes) if name in chosen else nothing for name in names
+            ]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path}: is not a readable Parquet file; was it copied in full?") from error
     listed = ", ".join(map(repr, index))
     notes = (f"the index that pandas kept in the file ({listed}) is left out",) if index else ()
-    return Table(chosen, columns, path.name), notes
+    return Table(names, columns, path.name), notes
+
+
+def _read(path: Path, file: parquet.ParquetFile, columns: list[str], rows: int) -> pa.Table:
+    """So many rows of these columns; no more are unpacked, whatever a damaged file holds."""
+    # What a column chunk says of its length is not asked for: of a damaged one, that ends the process (pyarrow 26).
+    batches, found = [], 0
+    for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
+        batches.append(batch)
+        found += len(batch)
+        if found > rows:
+            break
+    cells = pa.Table.from_batches(batches, batches[0].schema) if batches else file.schema_arrow.empty_table()
+    if found != rows or cells.column_names != columns:
+        raise InputError(f"{path}: is damaged: it holds other columns or rows than it says.")
+    return cells
 
 
 def _check_size(path: Path, metadata: Any, most_columns: int, max_bytes: int) -> None:
@@ -67,8 +88,7 @@ def _check_size(path: Path, metadata: Any, most_columns: int, max_bytes: int) ->
     if count > most_columns:
         raise InputError(f"{path}: has {count:,} columns, but at most {most_columns:,} are allowed.")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    held = sum(group.column(column).num_values for group in groups for column in range(count))
-    size = max(sum(group.total_byte_size for group in groups), 8 * rows * count, 8 * held)
+    size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
     if rows < 0 or size > max_bytes:
         raise InputError(
             f"{path}: {rows:,} rows of {count:,} columns unpack to {size / 2**30:.2f} GiB or more, but at most "
@@ -109,7 +129,9 @@ def _as_text(cells: pa.ChunkedArray, name: str, path: Path, max_bytes: int) -> p
     if pa.types.is_dictionary(cells.type):
         _check_texts(cells, name, path, max_bytes)
         cells = cells.cast(cells.type.value_type)
-    return pc.fill_null(cells.cast(pa.string()), "")
+    text = pc.fill_null(cells.cast(pa.string()), "")
+    text.validate(full=True)
+    return text
 
 
 def _check_texts(cells: pa.ChunkedArray, name: str, path: Path, max_bytes: int) -> None:

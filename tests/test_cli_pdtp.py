@@ -11,11 +11,13 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import pyarrow
 import pyarrow.parquet
 import pytest
 from cli_runs import content, jaxaudit
 
 from jaxaudit.audits.left_out import models_trained
+from jaxaudit.cli import pdtp_run
 from jaxaudit.report.pdtp_json import pdtp_schema
 
 PEOPLE = ("--csv", "people.csv", "--label", "income")
@@ -161,6 +163,76 @@ def test_what_stands_in_records_is_shown_only_when_asked():
     assert "labelled" not in jaxaudit(*words).out
 
 
+def people_rows() -> list[list[str]]:
+    return list(csv.reader(Path("people.csv").read_text().splitlines()))
+
+
+def test_a_table_is_the_same_however_it_is_written():
+    header, *rows = people_rows()
+    whole = jaxaudit("pdtp", *PEOPLE, "--learner", "nb", "--json").result
+    table = pyarrow.table({name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)})
+    pyarrow.parquet.write_table(table, "people.parquet")
+    lines = [";".join(cell.replace(".", ",") for cell in row) for row in (header, *rows)]
+    Path("german.csv").write_bytes("\n".join(lines).encode("utf-16"))
+    for words in (("--table", "people.parquet"), ("--csv", "german.csv"), ("--csv", "german.csv", "--delimiter", ";")):
+        done = jaxaudit("pdtp", *words, "--label", "income", "--learner", "nb", "--json")
+        assert done.result["records"] == whole["records"]
+        assert ("note: it is read as utf-16, semicolons between cells, decimal commas" in done.err) is (
+            "german.csv" in words
+        )
+    Path("tabs.txt").write_text("\n".join("\t".join(row) for row in (header, *rows)))
+    tabs = jaxaudit("pdtp", "--csv", "tabs.txt", "--label", "income", "--learner", "nb", "--json", "--delimiter", "tab")
+    assert tabs.result["records"] == whole["records"]
+    again = jaxaudit(*tabs.result["provenance"]["command"][1:], "--json").result
+    assert again["records"] == whole["records"]
+
+
+def test_missing_numbers_become_what_is_said():
+    header, *rows = people_rows()
+    for place in (4, 7):
+        rows[place][1] = ""
+    write(Path("gaps.csv"), header, rows)
+    words = ("pdtp", "--csv", "gaps.csv", "--label", "income", "--learner", "nb")
+    refused = jaxaudit(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert "numbers are missing in 'hours' (2 of 60); say what becomes of them (--missing drop" in refused.err
+    dropped = jaxaudit(*words, "--missing", "drop", "--json", "--out", "run").result
+    unknown = {place for place, row in enumerate(rows) if "?" in row or place in (4, 7)}
+    assert [record["index"] for record in dropped["records"]] == [i for i in range(60) if i not in unknown]
+    sampled = jaxaudit(*words, "--missing", "drop", "--sample", "20", "--top", "3", "--show-values").out
+    for line in (line for line in sampled.splitlines() if "labelled" in line):
+        number, _, said = line.strip().partition(": ")
+        assert said.startswith(f"age {rows[int(number)][0]}, hours {float(rows[int(number)][1]):g}")
+    assert len(jaxaudit(*words, "--missing", "mean", "--json").result["records"]) == 60
+    columns = jaxaudit(*words, "--missing", "category", "--json").result["provenance"]["data"]["columns"]
+    assert columns == ["age", "hours", "hours is missing", "work", "sex"]
+
+
+def test_an_identifier_is_pointed_at():
+    header, *rows = people_rows()
+    write(Path("ids.csv"), ["case", *header], [[f"c-{i}", *row] for i, row in enumerate(rows)])
+    done = jaxaudit("pdtp", "--csv", "ids.csv", "--label", "income", "--learner", "nb", "--sample", "50")
+    assert "note: column 'case' differs in all records: is it an identifier? --drop case leaves it out" in done.err
+    assert "c-1" not in done.err
+
+
+def test_how_long_it_takes_is_said_once_it_was_timed(monkeypatch):
+    now, told, lines = [0.0], [], []
+    monkeypatch.setattr(pdtp_run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(pdtp_run, "say", lines.append)
+    progress = pdtp_run.foretold(lambda done, total: told.append((done, total)))
+    for now[0], done in ((0, 0), (30, 1), (31, 2), (32, 3), (33, 4), (34, 5), (50, 6)):
+        progress(done, 1001)
+    assert told == [(done, 1001) for done in range(7)]
+    (line,) = lines
+    assert line.startswith("about 17 min left; --records N")
+    lines.clear()
+    progress = pdtp_run.foretold(lambda done, total: None)
+    for now[0], done in ((0, 5), (4, 6), (5, 10)):
+        progress(done, 10)
+    assert lines == []
+
+
 def test_a_verdict_changes_the_status_only_when_asked():
     few = ("pdtp", *PEOPLE, "--learner", "knn", "--smoothing", "5", "--records", "5")
     assert jaxaudit(*few).code == 0
@@ -200,7 +272,18 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     ("words", "message"),
     [
         (("--csv", "people.csv", "--data", "wine"), "--data and --csv both name the training set; give one of them."),
-        (("--label", "income"), "--label names a column of --csv; the sets of --data have labels of their own."),
+        (("--label", "income"), "--label is for a table of your own (--csv); the sets of --data are read as they are."),
+        (("--missing", "drop"), "--missing is for a table of your own (--csv)"),
+        (("--data", "wine", "--decimal", ","), "--decimal is for a table of your own (--csv)"),
+        (("--data", "people.csv", "--label", "income"), "--data people.csv is a file: did you mean --csv people.csv?"),
+        ((*PEOPLE, "--decimal", ";"), "(--decimal)"),
+        ((*PEOPLE, "--encoding", "klingon"), "(--encoding)"),
+        ((*PEOPLE, "--delimiter", "ab"), "(--delimiter)"),
+        ((*PEOPLE, "--hidden", "65536,65536,65536,65536"), "of memory there is; give narrower layers"),
+        (
+            (*PEOPLE, "--trees", "1000000", "--depth", "20", "--learner", "trees"),
+            "of memory there is; give fewer --trees",
+        ),
         (
             ("--data", "digits", "--drop", "x"),
             "--categorical, --numeric and --drop choose columns, and digits is no table (breast-cancer, wine, adult, "
@@ -238,6 +321,28 @@ def test_bad_input_is_one_line_and_writes_nothing(words, message):
     assert message in done.err.splitlines()[-1]
     assert done.err.splitlines()[-1].startswith("Error: ")
     assert content(Path.cwd()) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--bins", str(2**64)),
+        ("--smoothing", "1e308"),
+        ("--smoothing", "nan"),
+        ("--penalty", "1e308"),
+        ("--penalty", "nan"),
+        ("--epochs", str(2**64)),
+        ("--trees", str(2**64)),
+        ("--measurements", str(2**64)),
+        ("--floor-seeds", str(2**64)),
+        ("--width", str(2**64)),
+        ("--missing", "zero"),
+    ],
+)
+def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read(words):
+    done = jaxaudit("pdtp", *PEOPLE, *words)
+    assert (done.code, done.out) == (2, "")
+    assert "people.csv: " not in done.err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from jaxaudit.audits.attack_shadows import groups_of, shadow_models
 from jaxaudit.audits.left_out import models_trained, settle_width
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.binning import check_bins
 from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.membership import halves
 from jaxaudit.randomness import generator_of, stream
@@ -23,6 +24,8 @@ class Attacks(NamedTuple):
 
 
 ALL = Attacks()
+MOST = 1_000_000
+"""Of anything that is counted: no machine gets through more, and their keys and rows alone fill its memory."""
 
 
 class Drawn(NamedTuple):
@@ -129,8 +132,9 @@ def check_options(
         "measured iterations": measured,
     }
     for name, count in counts.items():
-        if count < 1:
-            raise InputError(f"there must be at least 1 of {name}, got {count}.")
+        if not 1 <= count <= MOST:
+            raise InputError(f"there must be from 1 to {MOST:,} of {name}, got {count}.")
+    check_bins(bins)
     if bins < 0 or bins == 1 or (bins == 0 and attacks.frequency):
         raise InputError(
             f"outputs cannot be put into {bins} bins: give at least 2, or 0 for none, but the frequency attack cannot "

@@ -34,7 +34,7 @@ def leave_out(
     otherwise, and training amplifies that. Memory is bounded by a slab of models, not by the number of records.
     """
     if isinstance(learner, LeavesOneOut):
-        return learner.leave_one_out(key, examples.inputs, examples.labels, records)
+        return learner.leave_one_out(key, examples.inputs, examples.labels, records, progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
     width = width or settle_width(key, examples, learner, len(records))
     slab = max(1, MEMBERSHIP_BYTES // n // width) * width

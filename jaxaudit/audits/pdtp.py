@@ -13,6 +13,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.table import duplicates
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.binning import check_bins
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, publishable, seed_floor
 from jaxaudit.randomness import stream
@@ -210,10 +211,7 @@ def reduce_pdtp(
         InputError: `steps` would leave fewer than two records.
     """
     _check_bins(bins)
-    if not 1 <= steps <= len(examples) - 2:
-        raise InputError(
-            f"{steps} records cannot be removed one at a time from {len(examples)}: at least 1, and two must remain."
-        )
+    check_steps(steps, len(examples))
     remaining = np.arange(len(examples))
     removed, largest = [], []
     parts = _Steps(progress, steps + 1)
@@ -237,6 +235,18 @@ def reduce_pdtp(
     return Reduction(np.array(removed), np.array(largest))
 
 
+def check_steps(steps: int, records: int) -> None:
+    """Refuses to remove so many of the records one at a time.
+
+    Raises:
+        InputError: `steps` is below 1, or would leave fewer than two records.
+    """
+    if not 1 <= steps <= records - 2:
+        raise InputError(
+            f"{steps} records cannot be removed one at a time from {records}: at least 1, and two must remain."
+        )
+
+
 class _Steps:
     """One count of progress over several pieces of work, of equal shares."""
 
@@ -254,6 +264,7 @@ class _Steps:
 
 
 def _check_bins(bins: int) -> None:
+    check_bins(bins)
     if bins == 1:
         raise InputError(
             "in 1 bin all outputs are equal and every classifier would pass: give at least 2 bins (the paper has 100), "

@@ -55,6 +55,7 @@ def attack(
         int | None,
         typer.Option(
             min=1,
+            max=shared.MOST,
             help="Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
             rich_help_panel=shared.AUDIT,
         ),
@@ -71,6 +72,7 @@ def attack(
         int,
         typer.Option(
             min=1,
+            max=shared.MOST,
             help="distance, frequency: pairs of shadow models a target, with and without it.",
             rich_help_panel=shared.AUDIT,
         ),
@@ -84,7 +86,7 @@ def attack(
         ),
     ] = False,
     untargeted_shadows: Annotated[
-        int, typer.Option(min=1, help="untargeted: shadow models.", rich_help_panel=shared.AUDIT)
+        int, typer.Option(min=1, max=shared.MOST, help="untargeted: shadow models.", rich_help_panel=shared.AUDIT)
     ] = 20,
     measured: Annotated[
         int,

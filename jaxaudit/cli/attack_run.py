@@ -12,7 +12,7 @@ from jaxtyping import Int
 from jaxaudit.audits.attack import audit_attack
 from jaxaudit.audits.attack_plan import Attacks, check_options, draw, models_to_train, settle_attack_width
 from jaxaudit.audits.attack_result import AttackAudit
-from jaxaudit.cli.classifier import describe, make_classifier, read_table
+from jaxaudit.cli.classifier import demand_memory, describe, make_classifier, read_table
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.repeat import Options, plain
 from jaxaudit.cli.table_run import settled, table_provenance
@@ -67,6 +67,8 @@ def run(options: Options, begin: Begin) -> Answer:
     chosen = candidate_indices(np.random.default_rng(options["seed"]), len(whole), options["candidates"])
     table = whole.take(chosen)
     examples, learner = make_classifier(options, table)[:2]
+    splits = 2 * options["iterations"] * len(table)
+    demand_memory(splits, f"--iterations {options['iterations']}", "give fewer of them, or fewer --candidates")
     key = jax.random.key(options["seed"])
     drawn = draw(key, examples, options["iterations"], options["targets"])
     work = {**plain(options), "command": "attack", "shape": examples.inputs.shape}
@@ -100,7 +102,7 @@ def run(options: Options, begin: Begin) -> Answer:
             **how,
         )
     provenance = table_provenance("attack", options, whole, table, "candidate", started)
-    return Answer(audit, chosen[audit.targets], provenance, options["level"])
+    return Answer(audit, whole.in_file(chosen[audit.targets]), provenance, options["level"])
 
 
 def save(directory: Path, answer: Answer) -> None:

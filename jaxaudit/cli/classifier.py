@@ -1,10 +1,13 @@
 """From the words on the command line to a training set and the learner that makes a classifier of it."""
 
 import math
+import os
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -94,6 +97,8 @@ def make_classifier(options: Options, table: Table) -> Classifier:
         counts = category_counts(table)
         if name == "nb":
             return Classifier(coded(table), naive_bayes(counts, classes, smoothing=smoothing))
+        leaves = options["trees"] * (len(table) + 2 ** options["depth"] * classes)
+        demand_memory(8 * leaves, f"{options['trees']:,} trees", "give fewer --trees or a smaller --depth")
         trees = random_trees(counts, classes, trees=options["trees"], depth=options["depth"], smoothing=smoothing)
         return Classifier(coded(table), trees, bound)
     if name == "knn":
@@ -105,12 +110,32 @@ def make_classifier(options: Options, table: Table) -> Classifier:
         return Classifier(examples, logistic_regression(inputs, classes, l2=options["penalty"]))
     from jaxaudit.models import MLP
 
-    factory = partial(MLP, hidden=parse_hidden(options["hidden"]), activation=jnp.tanh)
+    hidden = parse_hidden(options["hidden"])
+    layers = pairwise([inputs, *hidden, classes])
+    # A model, its gradient, and what Adam remembers: two more.
+    held = 4 * sum((before + 1) * after for before, after in layers) * (4 if options["optimizer"] == "adam" else 2)
+    demand_memory(held * (options["width"] or 1), f"a network of --hidden {options['hidden']}", "give narrower layers")
+    factory = partial(MLP, hidden=hidden, activation=jnp.tanh)
     optimizer = make_optimizer(options["optimizer"], options["learning_rate"])
     batch_size = min(options["batch_size"], len(examples))
     epochs = options["epochs"]
     learner = network(factory, (inputs,), classes, optimizer=optimizer, epochs=epochs, batch_size=batch_size)
     return Classifier(examples, learner)
+
+
+def demand_memory(size: int, what: str, advice: str) -> None:
+    """Refuses what cannot fit into the memory there is, before it is begun.
+
+    Raises:
+        InputError: when `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
+    """
+    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    there = (stats or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > there / 2:
+        raise InputError(
+            f"{what} takes {size / 2**30:,.1f} GiB, more than half of the {there / 2**30:,.1f} GiB of memory there is; "
+            f"{advice}."
+        )
 
 
 def _flattened(examples: Examples) -> Table:

@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+MOST = 1_000_000
+"""Of whatever is counted: what lies above is a slip, and would be found out after the work."""
+
 DATA, CLASSIFIER, AUDIT, OUTPUT = "Data", "Classifier", "Audit", "Output"
 
 
@@ -96,7 +99,9 @@ Learner = Annotated[
     ),
 ]
 Hidden = Annotated[str, typer.Option(help="nn: widths of the tanh layers.", rich_help_panel=CLASSIFIER)]
-Epochs = Annotated[int, typer.Option(min=1, help="nn: walks through the training data.", rich_help_panel=CLASSIFIER)]
+Epochs = Annotated[
+    int, typer.Option(min=1, max=MOST, help="nn: walks through the training data.", rich_help_panel=CLASSIFIER)
+]
 BatchSize = Annotated[int, typer.Option(min=1, help="nn: records a step.", rich_help_panel=CLASSIFIER)]
 LearningRate = Annotated[float, typer.Option(help="nn: the optimiser's step.", rich_help_panel=CLASSIFIER)]
 OptimizerName = Annotated[
@@ -105,24 +110,35 @@ OptimizerName = Annotated[
 Smoothing = Annotated[
     float | None,
     typer.Option(
-        min=0, help="nb, trees, knn: added to every count. [default: 1; 0.01 for knn]", rich_help_panel=CLASSIFIER
+        min=0,
+        max=1e6,
+        help="nb, trees, knn: added to every count. [default: 1; 0.01 for knn]",
+        rich_help_panel=CLASSIFIER,
     ),
 ]
 Penalty = Annotated[
-    float, typer.Option(help="lr: half the weight of the squared coefficients, 1 / C.", rich_help_panel=CLASSIFIER)
+    float,
+    typer.Option(
+        min=1e-9, max=1e9, help="lr: half the weight of the squared coefficients, 1 / C.", rich_help_panel=CLASSIFIER
+    ),
 ]
-Trees = Annotated[int, typer.Option(min=1, help="trees: how many.", rich_help_panel=CLASSIFIER)]
+Trees = Annotated[int, typer.Option(min=1, max=MOST, help="trees: how many.", rich_help_panel=CLASSIFIER)]
 Depth = Annotated[int, typer.Option(min=1, max=20, help="trees: splits from root to leaf.", rich_help_panel=CLASSIFIER)]
 Neighbours = Annotated[int, typer.Option(min=1, help="knn: how many are asked.", rich_help_panel=CLASSIFIER)]
 Width = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Models trained side by side. [default: measured once a machine]", rich_help_panel=CLASSIFIER
+        min=1,
+        max=MOST,
+        help="Models trained side by side. [default: measured once a machine]",
+        rich_help_panel=CLASSIFIER,
     ),
 ]
 Bins = Annotated[
     int,
-    typer.Option(min=0, help="Bins outputs are put into before they are compared; 0: none.", rich_help_panel=AUDIT),
+    typer.Option(
+        min=0, max=MOST, help="Bins outputs are put into before they are compared; 0: none.", rich_help_panel=AUDIT
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="All randomness follows from it.", rich_help_panel=AUDIT)]
 AsJson = Annotated[

@@ -60,11 +60,17 @@ def pdtp(
     measurements: Annotated[
         int,
         typer.Option(
-            min=1, help="Measure so many times with other seeds; take the mean.", rich_help_panel=shared.AUDIT
+            min=1,
+            max=shared.MOST,
+            help="Measure so many times with other seeds; take the mean.",
+            rich_help_panel=shared.AUDIT,
         ),
     ] = 1,
     floor_seeds: Annotated[
-        int, typer.Option(min=2, help="Models of all records for the seed floor.", rich_help_panel=shared.AUDIT)
+        int,
+        typer.Option(
+            min=2, max=shared.MOST, help="Models of all records for the seed floor.", rich_help_panel=shared.AUDIT
+        ),
     ] = 5,
     reduce: Annotated[
         int,

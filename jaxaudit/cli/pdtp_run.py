@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.left_out import models_trained, settle_width
-from jaxaudit.audits.pdtp import PDTPAudit, Reduction, audit_pdtp, reduce_pdtp
+from jaxaudit.audits.pdtp import PDTPAudit, Reduction, audit_pdtp, check_steps, reduce_pdtp
 from jaxaudit.cli.classifier import describe, make_classifier, read_table
-from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.progress import duration, progress_on_stderr, say
 from jaxaudit.cli.repeat import Options, plain
 from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
@@ -19,11 +19,14 @@ from jaxaudit.cli.work import Begin
 from jaxaudit.data import Table, describe_record
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LeavesOneOut
+from jaxaudit.learners.learner import Progress
 from jaxaudit.report.identity import run_identity
 from jaxaudit.report.pdtp_json import pdtp_json
 from jaxaudit.report.pdtp_records import write_csv, write_parquet
 from jaxaudit.report.pdtp_table import riskiest
 from jaxaudit.report.run_directory import write
+
+TIMED_SECONDS, LONG_SECONDS = 3, 60
 
 
 class Answer(NamedTuple):
@@ -51,8 +54,9 @@ class Answer(NamedTuple):
 
     def own_values(self, top: int) -> dict[int, str]:
         """What stands in the riskiest records."""
-        records = self.audit.records[riskiest(self.audit, top)].tolist()
-        return {record: describe_record(self.table, record) for record in records}
+        records = self.audit.records[riskiest(self.audit, top)]
+        everyone = self.table.in_file(np.arange(len(self.table))).tolist()
+        return {record: describe_record(self.table, everyone.index(record)) for record in records.tolist()}
 
 
 def run(options: Options, begin: Begin) -> Answer:
@@ -65,6 +69,8 @@ def run(options: Options, begin: Begin) -> Answer:
     generator = np.random.default_rng(options["seed"])
     drawn = _draw(generator, len(whole), options["sample"], f"--sample {options['sample']}", whole.name)
     table = whole if drawn is None else whole.take(drawn)
+    if options["reduce"]:
+        check_steps(options["reduce"], len(table))
     measured = _draw(generator, len(table), options["records"], f"--records {options['records']}", table.name)
     examples, learner, bound = make_classifier(options, table)
     key = jax.random.key(options["seed"])
@@ -92,19 +98,42 @@ def run(options: Options, begin: Begin) -> Answer:
             records=measured,
             measurements=options["measurements"],
             seeds=options["floor_seeds"],
-            progress=progress,
+            progress=foretold(progress),
             **how,
         )
     reduction = None
     if options["reduce"]:
         with progress_on_stderr("reducing") as progress:
             reduction = reduce_pdtp(key, examples, learner, options["reduce"], progress=progress, **how)
-    if drawn is not None:
-        # Records are known by their place in what the person gave.
-        audit = audit._replace(records=drawn[audit.records])
-        reduction = reduction and reduction._replace(removed=drawn[reduction.removed])
+    # Records are known by their place in what the person gave.
+    places = whole.in_file(np.arange(len(whole)) if drawn is None else drawn)
+    audit = audit._replace(records=places[audit.records])
+    reduction = reduction and reduction._replace(removed=places[reduction.removed])
     provenance = table_provenance("pdtp", options, whole, table, "training", started)
     return Answer(audit, reduction, table.class_names, provenance, bound, whole)
+
+
+def foretold(progress: Progress) -> Progress:
+    """The same, and one line that says how long it will take, if it is minutes, once some seconds were timed."""
+    begun: tuple[float, float] | None = None
+    said = False
+
+    def show(done: int, total: int) -> None:
+        nonlocal begun, said
+        progress(done, total)
+        if said or not 0 < done < total:
+            return
+        now = time.monotonic()
+        # What comes before is compiling.
+        begun = begun or (now, done / total)
+        passed, share = now - begun[0], done / total - begun[1]
+        if passed >= TIMED_SECONDS and share > 0:
+            said = True
+            left = passed * (1 - done / total) / share
+            if left > LONG_SECONDS:
+                say(f"about {duration(left)} left; --records N measures so many only, --sample N trains on so many")
+
+    return show
 
 
 def arrays_of(answer: Answer) -> dict[str, np.ndarray]:

@@ -8,6 +8,9 @@ from jaxaudit.errors import InputError
 EDGE = 1e-6
 """A probability this little below an edge, relatively, is on it: float32 log-probabilities do not know better."""
 
+MOST_BINS = 1_000_000
+"""Narrower ones would be thinner than their own edges."""
+
 ABOVE_ONE = 1e-4
 """How far rounding may lift a log-probability (nats) above 0."""
 
@@ -33,6 +36,16 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
     return values
 
 
+def check_bins(bins: int) -> None:
+    """Refuses more bins than probabilities can be told apart.
+
+    Raises:
+        InputError: `bins` is above a million.
+    """
+    if bins > MOST_BINS:
+        raise InputError(f"probabilities are not known to 1 / {bins}: give at most {MOST_BINS:,} bins, usually 100.")
+
+
 def bin_indices(log_probs: Float[np.ndarray, "*shape"], bins: int) -> Int[np.ndarray, "*shape"]:
     """Which of `bins` equal bins of [0, 1] each probability falls in: bin i is [i / bins, (i + 1) / bins).
 
@@ -43,6 +56,7 @@ def bin_indices(log_probs: Float[np.ndarray, "*shape"], bins: int) -> Int[np.nda
     """
     if bins < 1:
         raise InputError(f"probabilities cannot be put into {bins} bins: give at least 1 bin, usually 100.")
+    check_bins(bins)
     places = np.exp(log_probs)
     places *= bins * (1 + EDGE)
     return np.minimum(places.astype(np.intp), bins - 1)

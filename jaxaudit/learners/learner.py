@@ -1,9 +1,13 @@
 """What a learner is: two pure functions."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
+
+Progress = Callable[[int, int], None]
+"""`progress(done, total)`: pieces of work finished, of all."""
 
 
 @runtime_checkable
@@ -56,8 +60,12 @@ class LeavesOneOut(Learner, Protocol):
         inputs: Float[np.ndarray, "n ..."],
         labels: Int[np.ndarray, " n"],
         records: Int[np.ndarray, " k"],
+        progress: Progress | None = None,
     ) -> LeftOut:
-        """What the models with and without each of `records` (indices into `inputs`) say of that record."""
+        """What the models with and without each of `records` (indices into `inputs`) say of that record.
+
+        `progress`, where given, is called with how many of the records are done, at least once a chunk.
+        """
         ...
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.errors import InputError
+from jaxaudit.learners.learner import Progress
 
 
 def check_left_out(
@@ -27,6 +28,12 @@ def check_left_out(
         if len(values) and not 0 <= values.min() <= values.max() < bound:
             wrong = values.min() if values.min() < 0 else values.max()
             raise InputError(f"{name} {wrong} does not exist: {name}s count from 0 and there are {bound}.")
+
+
+def tell(progress: Progress | None, done: int, records: int) -> None:
+    """Tells how many of the records are done, to whom wants to know; what fills a last chunk up does not count."""
+    if progress is not None:
+        progress(min(done, records), records)
 
 
 def in_chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, Int
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners.column_checks import check_columns, check_finite
-from jaxaudit.learners.learner import LeftOut
-from jaxaudit.learners.left_out import check_left_out, in_chunks
+from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.left_out import check_left_out, in_chunks, tell
 from jaxaudit.learners.logistic_objective import (
     Inverse,
     Objectives,
@@ -42,6 +42,7 @@ def leave_one_out(
     inputs: Float[np.ndarray, "n columns"],
     labels: Int[np.ndarray, " n"],
     records: Int[np.ndarray, " k"],
+    progress: Progress | None = None,
 ) -> LeftOut:
     """Log-probabilities at each of `records` of the model of all records and of the model of all others.
 
@@ -63,6 +64,7 @@ def leave_one_out(
             log_probs, chunk_norms = _fit_without(of, point, inverse, jnp.asarray(chunk), tolerance)
             said.append(np.asarray(log_probs))
             norms.append(np.asarray(chunk_norms))
+            tell(progress, sum(map(len, said)), len(order))
     _check_converged(np.concatenate(norms), tolerance)
     without_record = np.empty((len(labels), classes))
     without_record[order] = np.concatenate(said)[: len(order)]

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners import logistic_leave_one_out
-from jaxaudit.learners.learner import LeftOut
+from jaxaudit.learners.learner import LeftOut, Progress
 from jaxaudit.learners.logistic_objective import inverse_at_zero, objectives, optima, start_of
 
 
@@ -74,6 +74,7 @@ class LogisticRegression:
         inputs: Float[np.ndarray, "n inputs"],
         labels: Int[np.ndarray, " n"],
         records: Int[np.ndarray, " k"],
+        progress: Progress | None = None,
     ) -> LeftOut:
         """With and without each record: each model starts from that of all records and converges as `fit` does.
 
@@ -84,7 +85,7 @@ class LogisticRegression:
                 does not converge.
         """
         return logistic_leave_one_out.leave_one_out(
-            self.inputs, self.classes, self.l2, self.tolerance, inputs, labels, records
+            self.inputs, self.classes, self.l2, self.tolerance, inputs, labels, records, progress
         )
 
 

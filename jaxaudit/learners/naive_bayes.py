@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners import naive_bayes_leave_one_out
-from jaxaudit.learners.learner import LeftOut
+from jaxaudit.learners.learner import LeftOut, Progress
 
 ONE_HOT_CELLS = 2**22
 """Numbers in one block of indicators (16 MB): more records are taken block by block."""
@@ -86,6 +86,7 @@ class NaiveBayes:
         inputs: Float[np.ndarray, "n columns"],
         labels: Int[np.ndarray, " n"],
         records: Int[np.ndarray, " k"],
+        progress: Progress | None = None,
     ) -> LeftOut:
         """With and without each record, in closed form: its counts less one, its moments downdated.
 
@@ -97,7 +98,14 @@ class NaiveBayes:
                 record is out of range.
         """
         return naive_bayes_leave_one_out.leave_one_out(
-            self.category_counts, self.classes, self.smoothing, self.variance_smoothing, inputs, labels, records
+            self.category_counts,
+            self.classes,
+            self.smoothing,
+            self.variance_smoothing,
+            inputs,
+            labels,
+            records,
+            progress,
         )
 
     @property

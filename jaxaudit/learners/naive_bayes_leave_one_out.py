@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.column_checks import check_columns, check_finite
-from jaxaudit.learners.learner import LeftOut
-from jaxaudit.learners.left_out import check_left_out
+from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.left_out import check_left_out, tell
 
 CHUNK_CELLS = 2**21
 """Numbers in one temporary array (16 MB)."""
@@ -31,6 +31,7 @@ def leave_one_out(
     inputs: Float[np.ndarray, "n columns"],
     labels: Int[np.ndarray, " n"],
     records: Int[np.ndarray, " k"],
+    progress: Progress | None = None,
 ) -> LeftOut:
     """Log-probabilities at each of `records` of the model of all records and of the model of all others.
 
@@ -53,6 +54,7 @@ def leave_one_out(
         chunk = slice(start, start + step)
         for whole, part in zip(result, _chunk(categories, numbers, labels, members, chosen[chunk]), strict=True):
             whole[chunk] = part
+        tell(progress, len(records) * (start + step) // len(chosen), len(records))
     return result if copies is None else LeftOut(*(part[copies] for part in result))
 
 

@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.counts import log_shares
-from jaxaudit.learners.learner import LeftOut
-from jaxaudit.learners.left_out import check_left_out, in_chunks
+from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.left_out import check_left_out, in_chunks, tell
 
 FAR = (1 << 31) - 1
 PAIRS_AT_A_TIME = 1 << 22
@@ -67,6 +67,7 @@ class NearestNeighbours:
         inputs: Float[np.ndarray, "n ..."],
         labels: Int[np.ndarray, " n"],
         records: Int[np.ndarray, " k"],
+        progress: Progress | None = None,
     ) -> LeftOut:
         """Finds k + 1 neighbours of each record once, then drops the record from among them; see `LeavesOneOut`.
 
@@ -89,8 +90,11 @@ class NearestNeighbours:
         pool = jnp.asarray(rows[:, binary]), jnp.asarray(rows[:, ~binary])
         wanted = min(self.neighbours + 1, len(rows))
         chunks = in_chunks(records, max(1, PAIRS_AT_A_TIME // len(rows)))
-        found = [np.asarray(_nearest_records(chunk, pool, wanted)) for chunk in chunks]
-        near = np.concatenate([np.empty((0, wanted), np.int32), *found])[: len(records)]
+        found = [np.empty((0, wanted), np.int32)]
+        for chunk in chunks:
+            found.append(np.asarray(_nearest_records(chunk, pool, wanted)))
+            tell(progress, sum(map(len, found)), len(records))
+        near = np.concatenate(found)[: len(records)]
         itself_last = np.argsort(near == records[:, None], axis=1, kind="stable")
         others = np.take_along_axis(near, itself_last, axis=1)[:, : len(rows) - 1]
         return LeftOut(*(self._votes(labels[chosen[:, : self.neighbours]]) for chosen in (near, others)))

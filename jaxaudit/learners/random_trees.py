@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners.counts import log_shares
-from jaxaudit.learners.learner import LeftOut
-from jaxaudit.learners.left_out import check_left_out, in_chunks
+from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.left_out import check_left_out, in_chunks, tell
 from jaxaudit.learners.random_splits import Splits, draw_forest, leaf_of
 
 DEEPEST = 16
@@ -107,6 +107,7 @@ class RandomTrees:
         inputs: Float[np.ndarray, "n columns"],
         labels: Int[np.ndarray, " n"],
         records: Int[np.ndarray, " k"],
+        progress: Progress | None = None,
     ) -> LeftOut:
         """Takes each record out of its own leaf in every tree; see `LeavesOneOut`.
 
@@ -132,6 +133,7 @@ class RandomTrees:
             there = counts[np.arange(self.trees)[:, None], leaves[:, chosen]]
             result.with_record[start : start + step] = self._forest_log_probs(there)
             result.without_record[start : start + step] = self._forest_log_probs(there - itself[labels[chosen]])
+            tell(progress, start + step, len(records))
         return result
 
     def _forest_log_probs(self, counts: Any) -> Any:

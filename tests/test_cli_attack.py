@@ -302,7 +302,32 @@ def test_a_single_class_is_refused(people: Path):
     (people / "one.csv").write_text("a,label\n" + "".join(f"{i},yes\n" for i in range(10)))
     done = jaxaudit("--csv", "one.csv", *SMALL)
     assert (done.code, done.out) == (2, "")
-    assert "every row has the label 'yes'" in done.err
+    assert "every row has the same label" in done.err
+
+
+@pytest.mark.parametrize("option", ["bins", "iterations", "shadows", "untargeted-shadows", "smoothing", "epochs"])
+def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read(option):
+    done = jaxaudit(*PEOPLE, f"--{option}", str(2**64))
+    assert (done.code, done.out) == (2, "")
+    assert "people.csv: " not in done.err
+
+
+def test_splits_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.cli.classifier.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10}.get)
+    done = jaxaudit(*ALL_ATTACKS[:4], "--learner", "nb", "--iterations", "1000")
+    assert (done.code, done.out) == (2, "")
+    assert "--iterations 1000 takes" in done.err
+
+
+def test_targets_of_a_table_with_gaps_are_known_by_their_place_in_the_file(people: Path):
+    header, *rows = (people / "people.csv").read_text().splitlines()
+    (people / "gaps.csv").write_text(
+        "\n".join([header, *(f",{row.partition(',')[2]}" for row in rows[:21]), *rows[21:]])
+    )
+    words = ("--csv", "gaps.csv", "--label", "income", "--missing", "drop", *BAYES[4:], "--targets", "40", "--json")
+    targets = jaxaudit(*words).result["targets"]
+    assert len(targets) == 40
+    assert {target["index"] for target in targets} == set(range(21, 61))
 
 
 def test_attacks_are_parsed():

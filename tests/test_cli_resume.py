@@ -46,9 +46,7 @@ def wait_for_another_chunk(run: subprocess.Popen[str]) -> None:
 
 
 def models_kept(line: str) -> int:
-    found = re.fullmatch(
-        r"Interrupted: (\d+) of \d+ models are trained; the same command goes on from there\.\n", line
-    )
+    found = re.fullmatch(r"Interrupted: (\d+) of \d+ models are trained; the same command goes on from there\.\n", line)
     assert found, line
     return int(found[1])
 

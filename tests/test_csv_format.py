@@ -62,7 +62,7 @@ def test_what_stands_between_cells_and_in_numbers(write, content, delimiter, dec
 
 
 def test_a_ragged_line_is_held_against_most_others(write):
-    with pytest.raises(InputError, match="line 2 has 2 cells, but the first line has 3"):
+    with pytest.raises(InputError, match="Row #2: Expected 3 columns, got 2"):
         read_table(write("a;b;c\n1;2\n1;2;3\n1;2;3\n"))
 
 

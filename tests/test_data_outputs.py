@@ -153,7 +153,7 @@ BAD = [
     (P[None], r"has shape \(1, 20, 4\); outputs are"),
     (P[:0], "is empty; did the model write its outputs"),
     (np.zeros((20, 0)), "is empty"),
-    ("", "cannot be read as CSV .Empty CSV file"),
+    ("", "out.csv: is empty"),
     (changed(P, (3, 1), np.nan), r"1 rows hold NaN or infinite values \(first: row 4\)"),
     (changed(changed(P, (7, 0), np.inf), (5, 2), np.nan), r"2 rows hold NaN or infinite values \(first: row 6\)"),
     (csv(P).replace("\n", "\nnan,0,0,0\n", 1).rsplit("\n", 2)[0] + "\n", r"1 rows hold NaN .*\(first: row 2\)"),

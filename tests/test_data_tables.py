@@ -82,7 +82,7 @@ def test_chosen_label_column_and_labels_from_elsewhere(write):
         ("a,label\n1,x\n1,\n", "row 2 has no label .column 'label' is empty"),
         ("a,label\n1,x\nnan,y\n", "1 records hold NaN"),
         ("a,label\n1,x\n1e99,y\n", "1 records hold NaN or infinite"),
-        ("a,label\n1,x\n2\n", "line 3 has 1 cells, but the first line has 2"),
+        ("a,label\n1,x\n2\n", "Row #3: Expected 2 columns, got 1"),
         (b"a,label\n1,\x81\n", "no text in UTF-8, UTF-16 or Windows-1252"),
         ("0.5,1\n0.1,0\n", "looks like a record, not like column names, because column 1 of it is a number"),
         ("a,y,label\n1,0,1\n", "columns 'y', 'label' could all be the label"),

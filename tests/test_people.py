@@ -180,7 +180,7 @@ MANY = column_of(*range(20))
         ("", {}, "people.csv: is empty"),
         ("a,y\n", {"label": "y"}, "there are no records below the header line. Is the file empty"),
         ("\na,y\n1,2\n", {}, "its first line is blank; delete it"),
-        ("a,y\nx,n\nx,p,3\n", {}, "line 3 has 3 cells, but the first line has 2"),
+        ("a,y\nx,n\nx,p,3\n", {}, "Row #3: Expected 2 columns, got 3"),
         (b"a,y\n\x81,n\n", {}, "no text in UTF-8, UTF-16 or Windows-1252"),
         ("a,b,a,y\n1,2,3,4\n", {}, "two columns are called 'a'; give every column its own name in the header"),
         (
@@ -297,7 +297,7 @@ def test_recode():
         ({"drop": ["town"]}, "flats: there is no column called 'town'; the columns are 'age', 'rooms', 'city'"),
         ({"drop": ["age"], "numeric": ["age"]}, "column 'age' cannot be both numeric and drop"),
         ({"drop": ["age", "rooms", "city"]}, "there is no column besides the label"),
-        ({"numeric": ["city"]}, "column 'city' holds 'Rome', so it cannot be numeric; leave it categorical"),
+        ({"numeric": ["city"]}, "column 'city' holds text, so it cannot be numeric; leave it categorical"),
     ],
 )
 def test_recode_refuses(options, message):

@@ -83,7 +83,7 @@ def _as_numbers(column: Column, source: str) -> np.ndarray:
         except ValueError:
             number = np.nan
         if not np.isfinite(number):
-            what = "has missing values" if category == MISSING else f"holds {category[:40]!r}"
+            what = "has missing values" if category == MISSING else "holds text"
             raise InputError(f"{source}: column {column.name!r} {what}, so it cannot be numeric; leave it categorical.")
         numbers.append(number)
     return np.array(numbers)

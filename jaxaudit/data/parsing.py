@@ -11,8 +11,12 @@ from jaxaudit.errors import InputError
 
 Item = TypeVar("Item")
 LONGEST_REASON = 160
-# What Arrow says of a table ends with the row or the cell itself.
-_CELLS = re.compile(r"(got \d+|invalid value|Failed to parse string|Integer value)\b.*", re.DOTALL)
+# What Arrow says of a table holds the row or the cell itself: of a CSV file only these parts are passed on,
+_OF_CSV = re.compile(
+    r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file"
+)
+# and of a cast what stands before the cell.
+_CELLS = re.compile(r"(invalid value|Failed to parse string|Integer value)\b.*", re.DOTALL)
 
 
 @contextmanager
@@ -76,8 +80,11 @@ def reason_of(error: BaseException) -> str:
     """An exception's first line, bounded, without the cells that parsers of tables quote; its type where it says none.
 
     >>> reason_of(ValueError("CSV parse error: Row #2: Expected 2 columns, got 3: Smith,1,HIV"))
-    'CSV parse error: Row #2: Expected 2 columns, got 3'
+    'Row #2: Expected 2 columns, got 3'
     """
     text = _CELLS.sub(r"\1", str(error).strip())
+    if "CSV" in text:
+        found = ": ".join(match[0] for match in _OF_CSV.finditer(text))
+        return found or "it is damaged, or a quotation mark is not closed"
     line = (text.splitlines() or [type(error).__name__])[0]
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."

@@ -21,6 +21,7 @@ from jaxaudit.data.csv_format import (
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.parsing import reason_of
 from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
@@ -103,12 +104,6 @@ def read_table(
             or a very long one, or its lines differ in their number of cells. No message shows a cell.
     """
     _check_file(path, max_bytes)
-    wrong: list[tuple[int | None, int]] = []
-
-    def refuse(row: arrow_csv.InvalidRow) -> str:
-        wrong.append((row.number, row.actual_columns))
-        return "error"
-
     # Every cell as text first: pyarrow would guess types from the first block and fail on a later one.
     try:
         written, width = find_format(path, asked, most_columns)
@@ -119,9 +114,7 @@ def read_table(
                 arrow_csv.ReadOptions(
                     column_names=titles, use_threads=False, encoding=written.encoding, block_size=_BLOCK
                 ),
-                arrow_csv.ParseOptions(
-                    delimiter=written.delimiter, newlines_in_values=True, invalid_row_handler=refuse
-                ),
+                arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
                 arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
             )
     except UnicodeError as error:
@@ -132,15 +125,7 @@ def read_table(
     except OSError as error:
         raise InputError(f"{path}: cannot be read as CSV ({error.strerror or 'damaged'}).") from error
     except pa.ArrowInvalid as error:
-        # What pyarrow says holds the line itself, which may be somebody's record.
-        if wrong:
-            line, cells = wrong[0]
-            reason = f"line {line} has {cells} cells, but the first line has {width}"
-        elif "straddling" in str(error):
-            reason = f"a line is longer than {_BLOCK:,} bytes; is a quotation mark not closed?"
-        else:
-            reason = "it is empty" if "Empty" in str(error) else "it is damaged, or no text in UTF-8"
-        raise InputError(f"{path}: cannot be read as CSV: {reason}.") from error
+        raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
     whole = Table(None, list(table.columns), path.name, written)
     return whole.with_header() if header else whole
 

@@ -13,6 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 from cli_runs import Done, content
+from cli_runs import jaxaudit as command
 from rich.console import Console
 from typer import Typer
 
@@ -307,7 +308,7 @@ def test_a_single_class_is_refused(people: Path):
 
 @pytest.mark.parametrize("option", ["bins", "iterations", "shadows", "untargeted-shadows", "smoothing", "epochs"])
 def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read(option):
-    done = jaxaudit(*PEOPLE, f"--{option}", str(2**64))
+    done = command("attack", *PEOPLE, f"--{option}", str(2**64))
     assert (done.code, done.out) == (2, "")
     assert "people.csv: " not in done.err
 

@@ -122,7 +122,9 @@ def test_chunks_and_preconditioners_lead_to_the_same_optimum(monkeypatch):
     whole = learner.leave_one_out(KEY, inputs, labels, chosen)
     monkeypatch.setattr(logistic_leave_one_out, "CHUNK_CELLS", 2 * 3 * 30)
     monkeypatch.setattr(logistic_leave_one_out, "MOST_COUPLED", 29)
-    chunked = learner.leave_one_out(KEY, inputs, labels, chosen)
+    told: list[tuple[int, int]] = []
+    chunked = learner.leave_one_out(KEY, inputs, labels, chosen, lambda *done: told.append(done))
+    assert told == [(2, 5), (4, 5), (5, 5)]
     assert close(chunked.without_record, whole.without_record, 1e-6)
     assert not np.array_equal(chunked.without_record, whole.without_record)
     assert learner.leave_one_out(KEY, inputs, labels, chosen[:0]).without_record.shape == (0, 3)

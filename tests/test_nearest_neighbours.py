@@ -194,7 +194,11 @@ def test_a_record_with_many_copies_before_it_is_not_among_its_own_neighbours():
 def test_leave_one_out_is_the_same_in_small_chunks(monkeypatch):
     whole = LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS))
     monkeypatch.setattr(MODULE, "PAIRS_AT_A_TIME", 5 * RECORDS)
-    assert np.array_equal(whole, LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS)))
+    told: list[tuple[int, int]] = []
+    chunked = LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(RECORDS), lambda *done: told.append(done))
+    assert np.array_equal(whole, chunked)
+    assert told[0] == (5, RECORDS)
+    assert told[-1] == (RECORDS, RECORDS)
     fresh = nearest_neighbours(CLASSES, neighbours=3, smoothing=1.5)
     expected = [by_loop(fresh, INPUTS, LABELS, range(RECORDS), query) for query in INPUTS]
     ours = said(fresh, INPUTS, LABELS, np.ones(RECORDS, np.float32), INPUTS)

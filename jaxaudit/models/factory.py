@@ -20,8 +20,8 @@ GIVEN = (RNGS, *SHAPE, *CLASSES)
 
 FORMS = (
     "understood are factory(input_shape, classes, rngs=...), factory(rngs) and factory(), and a function or class with "
-    f"parameters named {', '.join((*CLASSES[1:], *OUTPUTS))} (how many outputs), {', '.join((*SIZE, *CHANNELS))} (of "
-    "a record)"
+    f"parameters named {', '.join((*CLASSES[1:], *OUTPUTS))} (how many outputs), {', '.join(SIZE)} (how many numbers a "
+    f"record has) or {', '.join(CHANNELS)}"
 )
 
 

@@ -1,0 +1,19 @@
+"""A seeded fuzzer of everything that reads what strangers give: damaged, hostile and merely odd files.
+
+    cd tests
+    python -m fuzz --cases 10000 --seed 7               all readers in turn; counts by reader and outcome
+    python -m fuzz --cases 500 --reader npz             one reader alone (part of a name is enough)
+    python -m fuzz --seed 7 --reader npz --case 123     one case again, with what was done to its files
+    python -m fuzz --seed 7 --reader npz --case 123 --keep FOLDER      and its files kept
+    python -m fuzz --cases 500 --reader line            command lines, up to where training begins
+
+A case is a function of (seed, reader, index) alone. It begins with a small valid input (`sets`, `results`, `runs`,
+`lines`), to which a few changes are made: to bytes (`damage`), to what a format means (`arrays`, `archives`, `trees`,
+`texts`, `columns`, `names`), or to the files themselves (`places`). It is read under watch (`watch`) in a process apart
+(`workers`), which may use 5 s of CPU and 1 GiB above what it began with. A case is good when the input was read, or
+refused by an `InputError` of one short line that shows no cell of a table; whatever else happens is a finding: another
+exception, a crash, a hang, too much time or memory, a word on stdout or stderr, a module imported, a file changed or
+left behind. `planted` does all of these, so that a test can see them found.
+
+Status: 0 without findings, 1 with.
+"""

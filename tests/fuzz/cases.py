@@ -1,0 +1,103 @@
+"""A case: what is done to a reader's files, as a function of (seed, reader, index) alone."""
+
+import random
+from collections.abc import Callable
+from pathlib import PurePath
+
+from fuzz import archives, arrays, columns, lines, names, places, texts, trees
+from fuzz.damage import damaged
+from fuzz.places import Hole, Tree
+
+Way = Callable[[bytes, random.Random], tuple[bytes, str]]
+BY_ENDING: dict[str, Way] = {
+    ".npy": arrays.npy,
+    ".npz": archives.npz,
+    ".json": texts.json_document,
+    ".csv": texts.table,
+    ".data": texts.table,
+    ".test": texts.table,
+    ".cfg": texts.table,
+    ".parquet": columns.table,
+    ".safetensors": trees.safetensors,
+    ".msgpack": trees.flax,
+    ".mat": trees.matlab,
+    ".nii": trees.nifti,
+    ".png": trees.png,
+    "-ubyte": arrays.idx,
+    ".tgz": archives.gzipped(archives.tar),
+}
+
+WORDS: dict[str, Way] = {names.SUFFIX: names.mangled, lines.SUFFIX: lines.mangled}
+"""Where a file with this ending lies, it stands for what a person types, and nothing else is changed."""
+
+
+class Case:
+    """One input to be read.
+
+    Attributes:
+        tree: the files.
+        said: what was done to them.
+        options: chooses how they are read.
+    """
+
+    def __init__(self, seed: int, reader: str, index: int, base: Tree, writes: bool) -> None:
+        choose = random.Random(f"{seed}/{reader}/{index}")
+        self.tree: Tree = dict(base)
+        self.said: list[str] = []
+        self.options = random.Random(f"{seed}/{reader}/{index}/options")
+        for _ in range(choose.choice((1, 1, 1, 2, 3))):
+            if self.tree:
+                self.said.append(change(self.tree, choose, writes))
+
+
+def change(tree: Tree, choose: random.Random, writes: bool) -> str:
+    """One change to one of the files, in place; what it was."""
+    if choose.random() < 0.12 and (found := hollow_chunks(tree)):
+        return found
+    for suffix, way in WORDS.items():
+        for name in tree:
+            if name.endswith(suffix) and isinstance(content := tree[name], bytes):
+                tree[name], said = way(content, choose)
+                tree.update(lines.TRAPS)
+                return said
+    every = sorted(tree)
+    # Descriptions are few among many files of numbers.
+    known = [name for name in every if way_of(name, tree[name]) is not damaged]
+    name = choose.choice(known if known and choose.random() < 0.7 else every)
+    content = tree[name]
+    if choose.random() < 0.12 or not isinstance(content, bytes):
+        return places.displaced(tree, name, choose, writes)
+    way = way_of(name, content) if choose.random() < 0.6 else damaged
+    changed, said = way(content, choose)
+    tree[name] = changed
+    return f"{name}: {said}"
+
+
+def way_of(name: str, content: object) -> Way:
+    """How files of this kind are changed with knowledge of what they mean."""
+    if not isinstance(content, bytes):
+        return damaged
+    if name.endswith(".gz"):
+        inner = way_of(name.removesuffix(".gz"), content[2:])
+        return archives.gzipped(inner)
+    if name.endswith("-ubyte"):
+        return arrays.idx
+    if ".tfrecord" in name:
+        return trees.tfrecord
+    if content[:1] == b"{" and not name.endswith(".csv"):
+        return texts.json_document
+    return BY_ENDING.get(PurePath(name).suffix.lower(), damaged)
+
+
+def hollow_chunks(tree: Tree) -> str | None:
+    """A zarr array whose only chunk is far larger than the array: in a file of zeros that takes no room."""
+    described = sorted(name for name in tree if name.endswith(".zarray"))
+    if not described:
+        return None
+    name = described[0]
+    tree[name] = (
+        b'{"chunks":[333333334,3],"compressor":null,"dtype":"<f4","fill_value":null,"filters":null,"order":"C",'
+        b'"shape":[4,3],"zarr_format":2,"dimension_separator":"."}'
+    )
+    tree[name.replace(".zarray", "0.0")] = Hole(b"", 4 * 3 * 333_333_334)
+    return f"{name}: chunks of 4 GB"

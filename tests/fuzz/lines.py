@@ -1,0 +1,177 @@
+"""Command lines: each option with values that people mistype and people with bad intentions try."""
+
+import importlib
+import json
+import random
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from report_runs import RUNS, save
+
+from fuzz import names
+from fuzz.places import Link, Special, Tree, state
+from fuzz.readers import SECRET, Reader
+from jaxaudit.cli import main
+from jaxaudit.errors import InputError
+
+SUFFIX = ".words"
+"""Of the file that holds a command's words: nothing else is changed."""
+BEGINS = re.compile(r"\bon (cpu|gpu|tpu)\b")
+"""What the line says with which training begins: a fuzzer does not wait for that."""
+NUMBERS = ("", "-1", "0", "1", "1.5", "nan", "inf", "-inf", "x", "1e308", "1e-320", "0x10", "1_0", "٣", "9" * 5000)
+NUMBERS += ("18446744073709551616", "9223372036854775807", "4294967296", "2147483648", "1e400", "-0", " 7", "7 ")
+PATHS = (
+    "query.npz",
+    "people.csv",
+    ".",
+    "..",
+    "/dev/null/x",
+    "nowhere/x",
+    "query.npz/x",
+    "-",
+    "new",
+    "~/x",
+    "~no-such-user/x",
+)
+PATHS += ("folder", "pipe", "dangling", "circular", "outside", "query.npz@train[:5]", "tfds:", "acdc:.@1.5")
+NO_NUMBER = {"", "nan", "x", "9" * 5000, "18446744073709551616"}
+"""What no option of whole numbers with a least value can mean."""
+NO_SHARE = {"", "nan", "inf", "-inf", "x", "-1", "1e400"}
+"""What none of these can mean:"""
+SHARES = {"--level", "--subsample", "--learning-rate", "--penalty", "--fraction", "--min-accuracy", "--smoothing"}
+TRAPS: Tree = {
+    "folder": Special("folder"),
+    "pipe": Special("pipe"),
+    "dangling": Link("nothing"),
+    "circular": Link("itself"),
+}
+TRAPS["outside"] = Link("{outside}/kept")
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--hidden", "4", "--epochs", "2", "--width", "3")
+PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--width", "3")
+USUAL = {
+    "ks": (*SETS, "--replicates", "1", "--method", "rho"),
+    "power": (*SETS, "--holdout-shadows", "19"),
+    "pdtp": PEOPLE,
+    "attack": (*PEOPLE, "--iterations", "2", "--targets", "5", "--shadows", "2"),
+    "unlearn": ("--data", "query.npz", "--class", "1", "--per-class", "4", "--epochs", "2", "--seeds", "3"),
+    "efficacy": (),
+    "report": ("run",),
+}
+
+
+class Begun(BaseException):
+    """Training would now begin."""
+
+
+class Ear(StringIO):
+    """What stands for stderr, and listens."""
+
+    def write(self, text: str, /) -> int:
+        """Keeps the text."""
+        count = super().write(text)
+        if BEGINS.search(text):
+            raise Begun
+        return count
+
+
+def prepare(command: str) -> Callable[[Path], object]:
+    """A folder with small data, odd places, and the command's usual words."""
+
+    def make(folder: Path) -> None:
+        # What help and an unknown name import: this process tells the others what they may.
+        for module in ("attr", "rich.markdown", "tensorflow_datasets"):
+            importlib.import_module(module)
+
+        rng = np.random.default_rng(0)
+        for name in ("query", "calibration"):
+            np.savez(folder / f"{name}.npz", x=rng.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
+        lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
+        (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
+        save(RUNS["efficacy"](), folder / "run")
+        (folder / f"it{SUFFIX}").write_text(json.dumps([command, *USUAL[command]]))
+
+    return make
+
+
+def options_of(command: str) -> list[Any]:
+    """The command's options, as Typer knows them."""
+    import typer
+
+    from jaxaudit.cli.app import app
+
+    group: Any = typer.main.get_command(app)
+    return [option for option in group.commands[command].params if option.opts[0].startswith("-")]
+
+
+def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
+    """The words with an odd value for one of the options, or words that belong elsewhere."""
+    words = json.loads(data)
+    option = choose.choice(options_of(words[0]))
+    name = choose.choice(option.opts)
+    value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
+    if option.is_flag:
+        words.append(name)
+    elif choose.random() < 0.1:
+        words += [choose.choice((name, value, "--", f"{name}={value}", f"{name[:4]}", "-h", "--help"))]
+    elif name in words:
+        words[words.index(name) + 1] = value
+    else:
+        words += [name, value]
+    return json.dumps(words).encode(), f"{words}"
+
+
+def run_line(folder: Path, choose: random.Random) -> object:
+    """Runs the words up to where training begins."""
+    words: list[str] = json.loads((folder / f"it{SUFFIX}").read_bytes())
+    written = [folder, folder.parent / "home"]  # by those that succeed
+    before = {place: set(state(place)) for place in written if place.exists()}
+    out, err = StringIO(), Ear()
+    # The program's own arguments cannot hold these.
+    words = [word.replace("\0", "") for word in words]
+    with (
+        mock.patch.object(sys, "argv", ["jaxaudit", *words]),
+        mock.patch.dict("os.environ", JAXAUDIT_DEBUG="1"),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        chdir(folder),
+    ):
+        try:
+            main()
+            code: Any = 0
+        except SystemExit as stop:
+            code = stop.code
+        except Begun:
+            code = "begun"
+    last = err.getvalue().rstrip("\n").rpartition("\n")[2]
+    if "Traceback" in err.getvalue() or code not in (None, 0, 2, 3, "begun"):
+        raise AssertionError(f"status {code}: {err.getvalue()[-500:]}")
+    if code in ("begun", 0, None) and (wrong := meaningless(words)):
+        raise AssertionError(f"{wrong} was not refused")
+    for place in before if code in (None, 0, 3) else ():
+        for name in sorted(set(state(place)) - before[place], reverse=True):
+            path = place / name
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    if code == 2 and last.startswith("Error: "):
+        raise InputError(last)
+    return code
+
+
+def meaningless(words: list[str]) -> str | None:
+    """An option whose value can mean nothing; None without one."""
+    least = {name for option in options_of(words[0]) if option.min is not None for name in option.opts}
+    for name, value in pairwise(words):
+        if (name in least and value in NO_NUMBER) or (name in SHARES and value in NO_SHARE):
+            return f"{name} {value[:40]!r}"
+    return None
+
+
+READERS = [Reader(f"line-{command}", prepare(command), run_line, 3 if command == "ks" else 2) for command in USUAL]

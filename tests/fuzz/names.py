@@ -1,0 +1,74 @@
+"""Names as people, and people with bad intentions, give them: of files, columns, classes, sets and options."""
+
+import random
+
+ODD = (
+    "",
+    " ",
+    "-x",
+    "--help",
+    "%s%n",
+    "\x1b[31mred",
+    "a\nb",
+    "a\rb",
+    "a\0b",
+    "\u202egpj.exe",
+    "\ufeff",
+    "\udcff",
+    "日本語",
+    "<script>alert(1)</script>",
+    "=cmd|' /C calc'!A0",
+    "{{ 7*7 }}",
+    "$x^{$",
+    "../../etc/passwd",
+    "~no-such-user/x",
+    "~",
+    "__class__",
+    "fuzz_canary:Thing",
+    "C:\\x",
+    "con",
+    "n" * 300,
+    "n" * 5000,
+    "/".join("d" * 3000),
+    "١٢٣",
+    "1e999",
+    "nan",
+    "0" * 5000,
+    "9" * 400,
+    "9" * 5000,
+    "-1",
+    "18446744073709551616",
+    "1_000",
+    "0x10",
+)
+SUFFIX = ".name"
+"""Of a file that stands for what a person types: only its words are changed."""
+PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-5", "[5:2]", "@@", "tfds:", "acdc:")
+
+
+def odd(choose: random.Random) -> str:
+    """A name with which something may be wrong."""
+    return choose.choice(ODD)
+
+
+def file_name(choose: random.Random, suffix: str = "") -> str:
+    """One that a file can have."""
+    name = odd(choose).replace("/", "_").replace("\0", "_")
+    name = name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "surrogateescape") + suffix
+    return name if name not in ("", ".", "..") else "_"
+
+
+def text_of(data: bytes) -> str:
+    """The name in a file."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
+    """A name with pieces of its language, or odd ones, in other places."""
+    text = text_of(data)
+    for _ in range(choose.randint(1, 3)):
+        start = choose.randint(0, len(text))
+        end = min(len(text), start + choose.choice((0, 0, 1, 3, 8)))
+        piece = choose.choice(PIECES) if choose.random() < 0.7 else odd(choose)
+        text = text[:start] + piece + text[end:]
+    return text.encode("utf-8", "surrogatepass"), f"{text[:90]!r}"

@@ -1,0 +1,72 @@
+"""Readers that do what no reader may, each called after the finding that it must become."""
+
+import ctypes
+import importlib
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzz.readers import SECRET, Reader
+from jaxaudit.errors import InputError
+
+
+def refuse(message: str) -> Callable[[Path], object]:
+    """Raises an `InputError`."""
+
+    def read(folder: Path) -> object:
+        raise InputError(message)
+
+    return read
+
+
+def hang(folder: Path) -> object:
+    """Waits for somebody to write."""
+    os.mkfifo(folder / "pipe")
+    return (folder / "pipe").read_bytes()
+
+
+def turn(folder: Path) -> object:
+    """Never ends."""
+    while True:
+        pass
+
+
+def leave(folder: Path) -> object:
+    """Leaves a file behind."""
+    return tempfile.mkstemp()
+
+
+def change(folder: Path) -> object:
+    """Changes its input."""
+    return (folder / "more").write_bytes(b"")
+
+
+PLANTED: dict[str, Callable[[Path], object]] = {
+    "read": lambda folder: None,
+    "refused": refuse("a.csv: cannot be read; is it there?"),
+    "exception": lambda folder: {}["no such key"],
+    "noise": lambda folder: print("a word", file=sys.stderr, flush=True),
+    "hang": hang,
+    "cpu": turn,
+    "memory": lambda folder: b"\1" * (1100 << 20),
+    "crash": lambda folder: ctypes.string_at(0),
+    "leftover": leave,
+    "leftover-input": change,
+    "import": lambda folder: importlib.import_module("fuzz_canary"),
+    "message": refuse("two\nlines"),
+    "message-long": refuse("long" * 1000),
+    "cell": refuse(f"row 3 holds {SECRET}"),
+}
+
+
+def planted(read: Callable[[Path], object]) -> Callable[[Path, random.Random], object]:
+    """The same, with the parameters of a reader."""
+    return lambda folder, choose: read(folder)
+
+
+READERS = [
+    Reader(f"planted-{kind}", lambda folder: (folder / "x").touch(), planted(read), 1) for kind, read in PLANTED.items()
+]

@@ -1,0 +1,111 @@
+"""Readers of what the package itself wrote: runs, their unfinished work, chunks, reports in their place."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+from report_runs import RUNS, pdtp_run, save
+
+from fuzz.readers import Reader, only
+from jaxaudit.ensemble.checkpoint import kept_models, read_chunk, width_of, write_chunk
+from jaxaudit.report.html.file import claim_report, write_report
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.run_directory import claim
+from jaxaudit.report.saved_run import read_run
+from jaxaudit.report.unfinished import is_unfinished, open_unfinished
+
+SELF = {name: {"name": "ks", "epochs": 15} for name in ("command", "options", "data", "code", "machine")}
+MEMBERS = np.arange(4)
+
+
+def saved(kind: str) -> Callable[[Path], object]:
+    """A run of this command, as `--out` leaves it."""
+    return lambda folder: save(RUNS[kind](), folder / "run")
+
+
+def many_records(folder: Path) -> None:
+    """A run of `pdtp` whose records lie in a file of their own."""
+    run, columns = pdtp_run(), {"pdtp": np.full(1000, 0.02), "seed_floor": np.zeros(1000)}
+    save(run._replace(result={**run.result, "records_measured": 1000}), folder / "run")
+    parquet.write_table(pa.table(columns), folder / "run" / "records.parquet")
+
+
+def printed(folder: Path) -> None:
+    """What `--json` printed."""
+    (folder / "run.json").write_text(json.dumps(RUNS["ks"]().result))
+
+
+def several(folder: Path) -> None:
+    """Two runs to be compared."""
+    for name in ("before", "after"):
+        save(RUNS["efficacy"](name), folder / name)
+
+
+def read_page(folder: Path, choose: random.Random) -> object:
+    """The page of all runs there."""
+    return report_html([read_run(path) for path in sorted(folder.iterdir())])
+
+
+def chunk(folder: Path) -> None:
+    """A chunk of four models, where `fit_many` puts it."""
+    place = folder / "call"
+    write_chunk(place / "4-0123456789abcdef.npz", MEMBERS, (np.ones((4, 3), np.float32), np.arange(8).reshape(4, 2)))
+
+
+def read_kept(folder: Path, choose: random.Random) -> object:
+    """What is kept: a damaged chunk is as good as none, and never an error."""
+    for place in sorted(folder.iterdir()):
+        width_of(place)
+        for path in sorted(place.glob("*")):
+            found = read_chunk(path, MEMBERS)
+            if found is not None and (type(found) is not tuple or [len(leaf) for leaf in found] != [4, 4]):
+                raise AssertionError("a chunk was read with other leaves than were written")
+    return kept_models(folder)
+
+
+def unfinished(folder: Path) -> None:
+    """A run that was stopped."""
+    work = open_unfinished(folder / "out" / "unfinished", SELF)
+    chunk(work.checkpoints)
+    work.keep()
+    (folder / "out" / "unfinished" / "lock").write_text("4194303\n")
+
+
+def go_on(folder: Path, choose: random.Random) -> object:
+    """Takes the run up again."""
+    place = only(folder, "out")
+    claim(place)
+    is_unfinished(place / "unfinished")
+    # The process that writes itself into the lock has the same number of digits in few runs only.
+    work = open_unfinished(place / "unfinished", SELF)
+    try:
+        return kept_models(work.checkpoints)
+    finally:
+        work.remove() if choose.random() < 0.5 else work.keep()
+
+
+def report_place(folder: Path) -> None:
+    """A report that is to be written again."""
+    (folder / "report.html").write_text(report_html([RUNS["efficacy"]()]))
+
+
+def write_again(folder: Path, choose: random.Random) -> object:
+    """Writes the report over what lies there."""
+    place = only(folder, "report")
+    claim_report(place, choose.choice((None, folder / "out")))
+    return write_report(place, [RUNS["efficacy"]()])
+
+
+READERS = [
+    *(Reader(f"run-{kind}", saved(kind), read_page, 2) for kind in RUNS),
+    Reader("run-records", many_records, read_page, 2),
+    Reader("run-json", printed, read_page, 2),
+    Reader("run-several", several, read_page, 1),
+    Reader("chunk", chunk, read_kept, 4),
+    Reader("unfinished", unfinished, go_on, 4, writes=True),
+    Reader("report-place", report_place, write_again, 2, writes=True),
+]

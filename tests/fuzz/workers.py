@@ -1,0 +1,261 @@
+"""Processes that read cases, and the one that watches them: a killed or hanging worker is a finding, not the end."""
+
+import contextlib
+import faulthandler
+import gc
+import json
+import os
+import random
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fuzz.cases import Case
+from fuzz.places import Tree, load_tree
+from fuzz.readers import Reader
+from fuzz.watch import MOST_GROWTH, Outcome, Room, called, memory, text_of, watched
+
+STILL_SECONDS = 3.0
+"""A process that uses no time for so long, and is not waiting for the processor, hangs."""
+PATIENCE = 90.0
+BACKSTOP = 4 * MOST_GROWTH
+
+
+class Job(NamedTuple):
+    """A case to be read."""
+
+    reader: str
+    index: int
+
+
+class Corpus(NamedTuple):
+    """The valid input of every reader, and which of them cannot be read as they are."""
+
+    trees: dict[str, Tree]
+    broken: dict[str, Outcome]
+
+
+def make_corpus(readers: dict[str, Reader], folder: Path, read: bool = True) -> Corpus:
+    """Makes and reads every valid input in a process of its own, then imports what that process had to import."""
+    child = os.fork()
+    if child == 0:
+        end_with(lambda: _make(readers, folder, read))
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise RuntimeError(f"the corpus cannot be made (status {status})")
+    said = json.loads((folder / "said.json").read_text())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in said["modules"]:
+            if name not in sys.modules and not name.startswith("__"):
+                with contextlib.suppress(Exception):
+                    __import__(name)
+    trees = {name: load_tree(folder / name) for name in readers}
+    gc.collect()
+    gc.freeze()
+    return Corpus(trees, {name: Outcome(*outcome) for name, outcome in said["broken"].items()})
+
+
+def _make(readers: dict[str, Reader], folder: Path, read: bool) -> None:
+    broken = {}
+    os.environ["JAXAUDIT_CACHE"] = str(folder / "cache")
+    for name, reader in readers.items():
+        (folder / name).mkdir()
+        reader.make(folder / name)
+    for name, reader in readers.items() if read else ():
+        copy = folder / "copies" / name
+        shutil.copytree(folder / name, copy)
+        outcome = called(lambda reader=reader, copy=copy: reader.read(copy, Plain()))
+        if outcome.kind != "read":
+            broken[name] = outcome
+    modules = [name for name, module in sys.modules.items() if module is not None]
+    (folder / "said.json").write_text(json.dumps({"broken": broken, "modules": modules}))
+
+
+class Plain(random.Random):
+    """Chooses the first of everything."""
+
+    def choice(self, seq):
+        """The first."""
+        return seq[0]
+
+
+class Worker:
+    """A process that reads one case after another."""
+
+    def __init__(self, corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        orders, self.orders = os.pipe()
+        self.answers, answers = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.orders)
+            os.close(self.answers)
+            end_with(lambda: _serve(corpus, readers, seed, folder, orders, answers))
+        os.close(orders)
+        os.close(answers)
+        self.job: Job | None = None
+        self.began = self.moved = time.monotonic()
+        self.used = -1
+
+    def give(self, job: Job) -> None:
+        """Has it read a case."""
+        self.job, self.used = job, -1
+        self.began = self.moved = time.monotonic()
+        os.write(self.orders, f"{json.dumps(job)}\n".encode())
+
+    def answer(self) -> tuple[Outcome, list[str]]:
+        """What came of its case, once there is something to read; the death of the process is an outcome, too."""
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = os.read(self.answers, 2**16)
+            if not piece:
+                return self.end()
+            line += piece
+        outcome, said = json.loads(line)
+        return Outcome(*outcome), said
+
+    def end(self, why: str = "") -> tuple[Outcome, list[str]]:
+        """Ends the process, if it has not ended; why it did, and what it was reading."""
+        with contextlib.suppress(ProcessLookupError):
+            if why:
+                os.kill(self.pid, signal.SIGUSR1)  # says where it is
+                time.sleep(0.3)
+            os.kill(self.pid, signal.SIGKILL) if why or self.job is None else None
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.orders)
+        os.close(self.answers)
+        text = self._told("faults")
+        text = text[text.find("Current thread") :]
+        said = self._told("said").splitlines()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        kind = why or ("cpu" if number == signal.SIGXCPU else "crash")
+        where = f"{stopped_at(text)}{'' if why or kind == 'cpu' else f' (signal {number})'}"
+        return Outcome(kind, where, "\n".join(text.splitlines()[:10])), said
+
+    def _told(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text("utf-8", "replace") if path.exists() else ""
+
+    def hangs(self) -> bool:
+        """Whether it has stood still, or been at its case, for too long."""
+        now = time.monotonic()
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return False
+        used = int(fields[11]) + int(fields[12])
+        if used != self.used or fields[0] in "RD":
+            self.used, self.moved = used, now
+        return now - self.moved > STILL_SECONDS or now - self.began > PATIENCE
+
+
+def stopped_at(text: str) -> str:
+    """The innermost line of the package in what `faulthandler` wrote of the main thread."""
+    found = re.search(r'File ".*?/jaxaudit/([^"]+)", line (\d+) in (\S+)', text)
+    return f"{found[1]}:{found[2]} {found[3]}" if found else "?"
+
+
+def end_with(work: Callable[[], object]) -> None:
+    """Does the work of a child process, and nothing that its parent would do afterwards."""
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, orders: int, answers: int) -> None:
+    faults = (folder / "faults").open("w")
+    faulthandler.enable(faults)
+    faulthandler.register(signal.SIGXCPU, faults, chain=True)
+    faulthandler.register(signal.SIGUSR1, faults)
+    output = folder / "output"
+    descriptor = os.open(output, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    own = os.dup(2)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (memory("VmData") + BACKSTOP, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    quiet = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+    warnings.simplefilter("always", append=True)  # not only once a line, behind what is never shown
+    for category in quiet:
+        warnings.simplefilter("ignore", category)
+    room = Room(folder / "room", output)
+    try:
+        for line in os.fdopen(orders):
+            name, index = json.loads(line)
+            reader = readers[name]
+            said = [f"case {index} could not be made"]
+            try:
+                case = Case(seed, name, index, corpus.trees[name], reader.writes)
+                room.lay_out(case.tree)
+            except Exception as error:
+                outcome = Outcome("fuzzer", repr(error), text_of(error))
+            else:
+                said = case.said
+                (folder / "said").write_text("\n".join(said), "utf-8", "backslashreplace")
+                del case.tree
+                outcome = watched(room, lambda r=reader, c=case: r.read(room.input, c.options), reader)
+            os.write(answers, f"{json.dumps([outcome, said])}\n".encode())
+    except BaseException:
+        os.dup2(own, 2)
+        raise
+
+
+def run(
+    jobs: Iterator[Job], corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, processes: int
+) -> Iterator[tuple[Job, Outcome, list[str]]]:
+    """What comes of every case, in the order in which they end."""
+    started = 0
+    workers: list[Worker] = []
+    waiting: Job | None = next(jobs, None)
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < processes:
+                started += 1
+                workers.append(Worker(corpus, readers, seed, folder / f"worker{started}"))
+                workers[-1].give(waiting)
+                waiting = next(jobs, None)
+            ready, _, _ = select.select([worker.answers for worker in workers], [], [], 0.25)
+            for worker in list(workers):
+                if worker.answers in ready:
+                    job, (outcome, said) = worker.job, worker.answer()
+                elif worker.hangs():
+                    job, (outcome, said) = worker.job, worker.end("hang")
+                else:
+                    continue
+                assert job is not None
+                gone = outcome.kind in ("hang", "cpu", "crash")
+                if not gone and (outcome.kind == "memory" or waiting is None or readers[job.reader].threads):
+                    worker.job = None
+                    worker.end()
+                    gone = True
+                if gone:
+                    workers.remove(worker)
+                elif waiting:
+                    worker.give(waiting)
+                    waiting = next(jobs, None)
+                yield job, outcome, said
+    finally:
+        for worker in workers:
+            worker.job = None
+            worker.end()

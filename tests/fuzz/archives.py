@@ -50,7 +50,7 @@ def npz(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         case 6:
             members, said = members[:place] + members[place + 1 :], f"without {members[place][0]}"
         case 7:
-            count = choose.choice((100, 5000))
+            count, method = choose.choice((100, 5000)), zipfile.ZIP_STORED
             members, said = [(f"{k}.npy", members[place][1]) for k in range(count)], f"{count} members"
         case 8:
             return patched(data, choose)

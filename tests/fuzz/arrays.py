@@ -93,8 +93,9 @@ def npy(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     head, body = data[10:length].decode("latin-1"), data[length:]
     fields = {"descr": "'<f4'", "fortran_order": "False", "shape": "(12, 4)"}
     for field in fields:
-        if field in head:
-            start = head.index(f"'{field}':") + len(field) + 3
+        start = head.find(f"'{field}':")
+        if start >= 0:
+            start += len(field) + 3
             ends = [head.find(f", '{other}'", start) for other in fields] + [head.find(", }", start)]
             fields[field] = head[start : min([end for end in ends if end > 0], default=len(head))].strip()
     for _ in range(choose.choice((1, 1, 2))):

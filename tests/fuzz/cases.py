@@ -58,7 +58,7 @@ def change(tree: Tree, choose: random.Random, writes: bool) -> str:
         for name in tree:
             if name.endswith(suffix) and isinstance(content := tree[name], bytes):
                 tree[name], said = way(content, choose)
-                tree.update(lines.TRAPS)
+                tree.update(lines.TRAPS if suffix == lines.SUFFIX else {})
                 return said
     every = sorted(tree)
     # Descriptions are few among many files of numbers.

@@ -98,7 +98,11 @@ def table(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         metadata = {
             choose.choice((b"pandas", b"ARROW:schema", b"\xff", b"k" * 5000)): choose.choice((b"\xff", b"{", b""))
         }
-        return written(parquet.read_table(io.BytesIO(data)).replace_schema_metadata(metadata)), f"words {metadata}"[:90]
+        try:
+            found = parquet.read_table(io.BytesIO(data))
+        except (pa.ArrowException, OSError, ValueError):
+            return damaged(data, choose)
+        return written(found.replace_schema_metadata(metadata)), f"words {metadata}"[:90]
     rows = choose.choice(ROWS)
     count = choose.choice((0, 1, 1, 1, 3, 4, 4, 5, 300))
     titles = [choose.choice((f"c{k}", "ant", "", "probabilities", names.odd(choose))) for k in range(count)]

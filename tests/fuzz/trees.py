@@ -158,7 +158,7 @@ def matlab(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         tag = struct.pack("<II", 15, len(packed))
         return data[:128] + tag + packed + data[128:], "an element that unpacks to 64 MiB"
     images, labels = np.zeros((4, 5, 3, 8), np.uint8), np.arange(8)[:, None] % 10
-    odd: tuple[Any, ...] = ("text", np.zeros((0, 0)), {"a": 1}, [1, "a", None], 1.5, np.nan, np.eye(3), np.arange(8.0))
+    odd: tuple[Any, ...] = ("text", np.zeros((0, 0)), {"a": 1}, [1, "a", 2.5], 1.5, np.nan, np.eye(3), np.arange(8.0))
     odd += (np.full(8, np.nan), np.array(["a"] * 8), np.zeros((0, 5, 3, 8), np.uint8), np.zeros((4, 5, 3, 0), np.uint8))
     odd += (np.zeros((4, 5, 8), np.uint8), np.zeros((4, 5, 3, 8), bool), np.arange(8) * 1j, np.array([{}] * 8))
     content = {"X": images, "y": labels}

@@ -158,9 +158,10 @@ def place(error: BaseException) -> str:
 
 
 def normalised(text: str) -> str:
-    """What tells one kind of noise from another: its first words without numbers and paths."""
-    line = next((line for line in text.splitlines() if line.strip()), "")
-    return " ".join(word for word in line.split() if not any(c.isdigit() or c == "/" for c in word))[:90]
+    """What tells one kind of noise from another: its first (of a traceback last) words but numbers and paths."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    return " ".join(word for word in line.split() if not any(c.isdigit() or c in "/\\" for c in word))[:90]
 
 
 def memory(field: str) -> int:

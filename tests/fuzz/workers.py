@@ -3,6 +3,7 @@
 import contextlib
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import random
@@ -135,7 +136,7 @@ class Worker:
         os.close(self.orders)
         os.close(self.answers)
         text = self._told("faults")
-        text = text[text.find("Current thread") :]
+        text = text[max(0, text.find("Current thread")) :]  # another's, where it is the code of a library that waits
         said = self._told("said").splitlines()
         shutil.rmtree(self.folder, ignore_errors=True)
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -183,6 +184,7 @@ def end_with(work: Callable[[], object]) -> None:
 
 
 def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, orders: int, answers: int) -> None:
+    importlib.import_module("tracemalloc")  # as the module of warnings does
     faults = (folder / "faults").open("w")
     faulthandler.enable(faults)
     faulthandler.register(signal.SIGXCPU, faults, chain=True)
@@ -205,6 +207,7 @@ def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, 
             name, index = json.loads(line)
             reader = readers[name]
             said = [f"case {index} could not be made"]
+            (folder / "said").write_text(said[0])
             try:
                 case = Case(seed, name, index, corpus.trees[name], reader.writes)
                 room.lay_out(case.tree)

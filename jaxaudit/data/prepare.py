@@ -63,7 +63,7 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
     target = next(filter(_writable, folders), None)
     if target is None:
         raise InputError(
-            f"{name} is not prepared here, and it cannot be: of {', '.join(map(str, folders)) or 'no folders'} none can be "
+            f"{name} is not prepared and cannot be: of {', '.join(map(str, folders)) or 'no folders'} none can be "
             "written; set TFDS_DATA_DIR to a folder that can."
         )
     manual = _manual_folder(base, folders)

@@ -148,7 +148,7 @@ def test_missing_or_damaged_volumes(acdc):
 
 def test_a_header_of_a_volume_is_not_believed(acdc, capfd):
     """Too long a shape, numbers far behind the file's end, more than the shape needs: nothing of it is unpacked."""
-    root, _ = acdc
+    root, table = acdc
     path = root / "patient002" / "patient002_4d.nii.gz"
     whole = gzip.decompress(path.read_bytes())
     for place, code, value in ((42, "<h", 32767), (70, "<h", 1536), (108, "<f", 1e18), (108, "<f", 1e9), (40, "<h", 7)):
@@ -158,7 +158,7 @@ def test_a_header_of_a_volume_is_not_believed(acdc, capfd):
     path.write_bytes(gzip.compress(whole + bytes(2**22)))
     expect(acdc, "holds more than the 0.0 GiB that are allowed")
     path.write_bytes(gzip.compress(struct.pack("<i", 999) + whole[4:]))  # nibabel would say so on stderr
-    load_acdc(*acdc, 3.0)
+    load_acdc(root, table, 3.0)
     nibabel.save(nibabel.Nifti1Image(np.full((1, 1, 3, 2), 7, np.int16), np.eye(4)), path)
     expect(acdc, "its header announces", size=10**5)
     nibabel.save(nibabel.Nifti1Image(np.full((3, 3, 1, 1), 1e300), np.eye(4)), path)
@@ -168,11 +168,11 @@ def test_a_header_of_a_volume_is_not_believed(acdc, capfd):
 
 @pytest.mark.parametrize("name", ["patient002/Info.cfg", "patient002/patient002_4d.nii.gz", "../table.csv"])
 def test_a_pipe_is_not_waited_for(acdc, name):
-    root, _ = acdc
+    root, table = acdc
     (root / name).unlink()
     os.mkfifo(root / name)
     with pytest.raises(InputError):
-        load_acdc(*acdc, 3.0)
+        load_acdc(root, table, 3.0)
 
 
 def test_wrong_folders(acdc, tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,7 +301,8 @@ def test_bytes_that_would_take_too_much_as_floats(tmp_path, monkeypatch):
 
 
 def test_names_in_a_message_are_bounded_and_visible(tmp_path):
-    np.savez(tmp_path / "a.npz", **{f"\x1b[31m{k}\n" + "n" * 60_000: X for k in range(9)})
+    arrays: dict[str, Any] = {f"\x1b[31m{k}\n" + "n" * 60_000: X for k in range(9)}
+    np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(InputError, match="found no inputs and labels among") as caught:
         load_path(tmp_path / "a.npz")
     assert len(str(caught.value)) < 2000

@@ -129,10 +129,11 @@ def test_a_damaged_orbax_checkpoint_is_one_line(tmp_path: Path, damage: str):
     assert "\n" not in str(caught.value)
 
 
-def saved(folder: Path, **how: bool) -> Path:
+def saved(folder: Path, use_ocdbt: bool, use_zarr3: bool = False) -> Path:
     """An Orbax checkpoint in one of its formats."""
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt, use_zarr3=use_zarr3)
     tree = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": [{"c": np.ones((1, 4))}, {"k/x": np.float32(3)}]}
-    ocp.Checkpointer(ocp.PyTreeCheckpointHandler(**how)).save(folder, args=ocp.args.PyTreeSave(tree | {"t": "text"}))
+    ocp.Checkpointer(handler).save(folder, args=ocp.args.PyTreeSave(tree | {"t": "text"}))
     return folder
 
 

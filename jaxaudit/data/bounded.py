@@ -29,7 +29,7 @@ class Readable(Protocol):
 
 
 @contextmanager
-def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.BufferedReader]:
+def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
     """The bytes of a regular file, unpacked where its first two bytes say gzip, as a stream to read from.
 
     Reading past `max_bytes` unpacked bytes raises, so a small file that unpacks to a huge one does no harm; None is

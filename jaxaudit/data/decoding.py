@@ -1,10 +1,10 @@
 """One image's bytes -> pixels, by Pillow, which is told which formats may be tried."""
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from io import BufferedIOBase
+from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING
 
 from jaxaudit.data.parsing import parsing
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_image(file: BufferedIOBase, formats: Sequence[str], source: str) -> "Iterator[Image.Image]":
+def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], source: str) -> "Iterator[Image.Image]":
     """An image to take pixels from, quietly, whatever its bytes are.
 
     Args:

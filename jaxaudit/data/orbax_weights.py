@@ -84,7 +84,7 @@ def _opened(tree: Path, place: str, driver: str) -> Any:
         store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{place}/"}
     else:
         store = {"driver": "file", "path": f"{base}{place}/"}
-    array = tensorstore.open({"driver": driver, "kvstore": store}, read=True, open=True).result()
+    array: Any = tensorstore.open({"driver": driver, "kvstore": store}, read=True, open=True).result()
     itemsize = array.dtype.numpy_dtype.itemsize
     layout = array.chunk_layout
     for chunk in (layout.read_chunk.shape or (), layout.write_chunk.shape or ()):

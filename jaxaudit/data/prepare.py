@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
+from typing import Any
 from urllib.parse import urlsplit
 
 from jaxaudit.errors import InputError
@@ -62,9 +63,10 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
         )
     target = next(filter(_writable, folders), None)
     if target is None:
+        tried = ", ".join(map(str, folders)) or "no folders"
         raise InputError(
-            f"{name} is not prepared and cannot be: of {', '.join(map(str, folders)) or 'no folders'} none can be "
-            "written; set TFDS_DATA_DIR to a folder that can."
+            f"{name} is not prepared here and cannot be: none of {tried} is writable; "
+            "set TFDS_DATA_DIR to a folder that is."
         )
     manual = _manual_folder(base, folders)
     job = {
@@ -192,7 +194,7 @@ def _refusal(name: str, base: str, target: str, manual: str | None, data: str | 
     downloader.MAX_RETRIES = 3  # ten take more than three minutes to say that a host is gone
     try:
         builder = tfds.builder(name, data_dir=target, file_format="array_record")
-        features = builder.info.features
+        features: Any = builder.info.features
         kinds = {key: type(each).__name__ for key, each in features.items()} if hasattr(features, "items") else {}
         image_features(kinds, builder.info.supervised_keys, name)
         if hosts := unreachable():

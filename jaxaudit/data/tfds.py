@@ -97,9 +97,10 @@ def _versions(path: Path) -> list[Path]:
 def _default_config(root: Path) -> str | None:
     try:
         with open_regular(root / ".config" / "metadata.json") as file:
-            return json.loads(file.read(2**20)).get("default_config_name")
+            name = json.loads(file.read(2**20)).get("default_config_name")
     except (InputError, OSError, ValueError, AttributeError, RecursionError):
         return None
+    return name if isinstance(name, str) else None
 
 
 def known_names() -> tuple[str, ...]:

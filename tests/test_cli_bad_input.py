@@ -159,7 +159,7 @@ BROKEN[3, 2] = np.inf
         (lambda: saved("c", INPUTS, LABELS[:-1]), r"c.npz: 300 inputs but labels of shape \(299,\); .*"),
         (
             lambda: saved("c", INPUTS, LABELS, class_names=np.array(["0", "1"])),
-            r"c.npz, labels: 100 labels lie outside the 2 named classes \(first: that of record 2\); .*",
+            r"c.npz, labels: 100 labels lie outside the 2 named classes \(first: record 2\); .*",
         ),
         (lambda: saved("c", INPUTS, LABELS.astype(object)), r"c.npz.*pickle.*"),
         (lambda: saved("c", INPUTS, np.minimum(LABELS, 1)), r"the classes of query.npz and c.npz differ: .*'2'.*"),

@@ -90,7 +90,7 @@ def test_same_key_same_numbers_other_key_other_numbers(audit, query, calibration
 
 
 def as_outputs(probabilities: np.ndarray, decimals: int | None = None) -> Outputs:
-    return Outputs(probabilities.astype(np.float32), "probabilities", decimals, "float64", "out.csv", "blake2b:0")
+    return Outputs(probabilities.astype(np.float32), "probabilities", decimals, "float64", "out.csv")
 
 
 def model_outputs(query: Examples, sharpness: float) -> np.ndarray:

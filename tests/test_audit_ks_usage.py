@@ -37,7 +37,7 @@ def outputs_of(learner: NetworkLearner, trained_on: list[Examples], asked: Examp
     labels = np.concatenate([each.labels for each in trained_on])
     params = jax.jit(learner.fit)(jax.random.key(9), inputs, labels, np.ones(len(labels), np.float32))
     probabilities = np.exp(np.asarray(learner.log_probs(params, jax.numpy.asarray(asked.inputs))))
-    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name, "blake2b:0")
+    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,8 @@ def test_shadow_models_are_compared_at_the_files_resolution():
     """A probability of 1 with two decimals counts as 0.995, of every model."""
     odds = np.array([[0.0, 12.0, -12.0], [3.0, 5.0, -0.5]], np.float32)
     shadows = ShadowOutputs(odds, odds > 0, odds[:1], odds[:1] > 0, 2)
-    printed = Outputs(np.array([[0.5, 0.5], [0.0, 1.0]], np.float32), "probabilities", 2, "float64", "q", "")
-    held = Outputs(np.array([[0.125, 0.875]], np.float32), "probabilities", 3, "float64", "h", "")
+    printed = Outputs(np.array([[0.5, 0.5], [0.0, 1.0]], np.float32), "probabilities", 2, "float64", "q")
+    held = Outputs(np.array([[0.125, 0.875]], np.float32), "probabilities", 3, "float64", "h")
     target, coarse = of_files(shadows, printed, np.array([0, 1]), held, np.array([0]))
     highest = np.log(0.995 / 0.005)
     # 0.125 of the holdout's file is 0.12 to two decimals, the coarser of the two.
@@ -131,8 +131,8 @@ def test_shadow_models_are_compared_at_the_files_resolution():
 
 
 ONE = {"simulated": [SimulatedTarget("t", (Part(QUERY, 1.0),))]}
-FILE = Outputs(np.full((300, 3), 1 / 3, np.float32), "probabilities", None, "float32", "o.csv", "")
-SHORT = Outputs(np.full((200, 3), 1 / 3, np.float32), "probabilities", None, "float32", "short.csv", "")
+FILE = Outputs(np.full((300, 3), 1 / 3, np.float32), "probabilities", None, "float32", "o.csv")
+SHORT = Outputs(np.full((200, 3), 1 / 3, np.float32), "probabilities", None, "float32", "short.csv")
 HELD = {"holdout": HOLDOUT, "shadows": Shadows(mixed=19)}
 
 

@@ -242,7 +242,7 @@ def test_lists_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
 
 
 def test_parquet_bombs_are_refused(write, monkeypatch):
-    monkeypatch.setattr("jaxaudit.data.output_files.MAX_BYTES", 100)
+    monkeypatch.setattr("jaxaudit.data.output_files.SPARE", -20 * 5 * 64)
     with pytest.raises(InputError, match=r"unpacks to 0.0 GiB; save only the outputs"):
         load_outputs(write(table(P)), 4, 20)
 

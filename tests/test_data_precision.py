@@ -127,9 +127,11 @@ def test_one_column_of_significant_digits_bounds_the_decimals_of_the_other_class
         np.testing.assert_array_equal(match_precision(truth, outputs), own)
 
 
-def test_logits_have_no_digits(write):
+def test_the_digits_of_logits_are_found_too(write):
     outputs = load_outputs(write(printed(LOGITS, "%.3g")), 4, 20)
-    assert (outputs.kind, outputs.decimals, outputs.significant) == ("logits", None, None)
+    assert (outputs.kind, outputs.significant) == ("logits", 3)
+    outputs = load_outputs(write(printed(LOGITS, "%.2f")), 4, 20)
+    assert (outputs.kind, outputs.decimals, outputs.significant) == ("logits", 2, None)
 
 
 @settings(max_examples=50, deadline=None)

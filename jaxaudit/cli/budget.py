@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -164,7 +163,7 @@ def take_records(sets: Sets, records: int | None, key: Any) -> Sets:
         return np.sort(order[:records])
 
     def rows(files: list[Outputs], chosen: np.ndarray) -> list[Outputs]:
-        return [replace(file, probabilities=file.probabilities[chosen]) for file in files]
+        return [file.take(chosen) for file in files]
 
     query, calibration = drawn(sets.query, "query"), drawn(sets.calibration, "calibration")
     held = None if sets.holdout is None else drawn(sets.holdout, "holdout")

@@ -1,29 +1,39 @@
 """The numbers in a file of model outputs, before anyone has judged what they are."""
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.arrays import MAX_BYTES, NpzArrays, read_npy
+from jaxaudit.data.arrays import NpzArrays, read_npy
 from jaxaudit.data.files import exists
+from jaxaudit.data.output_columns import are_numbers, class_columns, is_header
 from jaxaudit.errors import InputError
 
 # In the order of preference where a .npz holds several.
 ARRAY_NAMES = ("probabilities", "probs", "logits", "outputs", "predictions", "y_pred", "arr_0")
-INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0", "__index_level_0__")
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
 HARD_LABELS = (
     "these are predicted labels, but the method needs confidences; save the probabilities or logits of every class"
 )
 
 
+LONGEST_LINE = 1 << 20
+"""Characters of a table's first line, names included."""
+WIDEST_CELL = 64
+LONGEST_NAME = 4096
+"""Characters that a number, and what names a record, take in a table."""
+SPARE = 1 << 26
+"""Bytes that any file may have, however few the records: a file of other records is then refused for what it is."""
+
+
 class RawOutputs(NamedTuple):
     """What a file of outputs holds.
 
     Attributes:
-        values: `float64[rows, columns]`.
+        values: `[rows, columns]`, integers or floating-point numbers of the file's own type.
         dtype: the file's type of number; "text" for CSV.
     """
 
@@ -41,7 +51,7 @@ def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str]
         raise InputError(f"{path}: there is no such file; is the path right?")
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return _from_array(read_npy(path), path.name)
+        return _from_array(read_npy(path, rows * (classes + 1) * np.dtype(np.longdouble).itemsize + SPARE), path.name)
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_array(archive.read(_choose_array(archive.names, path)), path.name)
@@ -72,8 +82,8 @@ def _choose_array(names: list[str], path: Path) -> str:
         if name in by_lower:
             return by_lower[name]
     raise InputError(
-        f"{path}: holds the arrays {', '.join(map(repr, names[:10])) or '(none)'}; call the outputs 'probabilities' or "
-        "'logits'."
+        f"{path}: holds the arrays {', '.join(repr(name[:40]) for name in names[:10]) or '(none)'}; call the outputs "
+        "'probabilities' or 'logits'."
     )
 
 
@@ -83,30 +93,82 @@ def _from_array(array: np.ndarray, source: str) -> RawOutputs:
         raise InputError(f"{source}: holds values of type {array.dtype}: {what}.")
     if array.ndim not in (1, 2):
         raise InputError(f"{source}: has shape {array.shape}; outputs are [records, classes].")
-    return RawOutputs((array[:, None] if array.ndim == 1 else array).astype(np.float64), array.dtype.name)
+    return RawOutputs(array[:, None] if array.ndim == 1 else array, array.dtype.name)
 
 
 def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
+    most = (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE
+    if path.stat().st_size > most:
+        raise InputError(
+            f"{path.name}: is longer than {rows} rows of {classes} numbers can be; is it a file of outputs on the {of}?"
+        )
+    first = _first_line(path)
+    if first is not None and len(first) > classes + 1:
+        raise _too_many(len(first), classes, path.name, of)
+    found = _numbers_at_once(path, first, rows, classes, class_names, of) if first else None
+    return found or _from_cells(path, rows, classes, class_names, of)
+
+
+def _first_line(path: Path) -> list[str] | None:
+    """The cells of a first line of comma-separated UTF-8, trimmed; None where it is none."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            line = stream.readline(LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
+        cells = next(csv.reader([line]), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return None
+    return [cell.strip() for cell in cells]
+
+
+def _numbers_at_once(
+    path: Path, first: list[str], rows: int, classes: int, class_names: Sequence[str] | None, of: str
+) -> RawOutputs | None:
+    """A clean table's numbers, parsed as numbers; None where it is not so clean and its cells must be looked at."""
     # Imported here because pyarrow takes a tenth of a second.
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    header = first if is_header(first, False, classes, class_names) else None
+    titles = [str(column) for column in range(len(first))]
+    try:
+        with path.open("rb") as stream:
+            cells = arrow_csv.read_csv(
+                stream,
+                arrow_csv.ReadOptions(column_names=titles, skip_rows=0 if header is None else 1, use_threads=False),
+                arrow_csv.ParseOptions(newlines_in_values=True),
+                arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.float64()), null_values=[]),
+            )
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    columns = [column.to_numpy() for column in cells.columns]
+    if header is None and is_header(first, len(columns[0]) == rows + 1, classes, class_names):
+        header, columns = first, [column[1:] for column in columns]
+    check_rows(len(columns[0]), rows, path.name, of)
+    chosen = class_columns(header, columns[0], len(columns), classes, class_names, path.name)
+    return RawOutputs(_beside([columns[column] for column in chosen]), "text")
+
+
+def _from_cells(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
+    """The same of any table, a cell at a time where need be, so that a message can name the row and the column."""
     from jaxaudit.data.tables import read_table
 
     table = read_table(path, header=False)
     first = [column[0].as_py().strip() for column in table.columns]
-    if _is_header(first, table.rows == rows + 1, classes, class_names):
+    if is_header(first, table.rows == rows + 1, classes, class_names):
         table = table.with_header()
     check_rows(table.rows, rows, path.name, of)
-    if len(table.columns) == 1 and not _are_numbers([str(table.columns[0][-1])]):
+    if len(table.columns) == 1 and not are_numbers([str(table.columns[0][-1])]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
-    columns: dict[int, np.ndarray] = {}
+    leading = table.numbers(0) if are_numbers([table.columns[0][0].as_py()]) else None
+    chosen = class_columns(table.header, leading, len(table.columns), classes, class_names, path.name)
+    return RawOutputs(_beside([table.numbers(column) for column in chosen]), "text")
 
-    def numbers(column: int) -> np.ndarray:
-        if column not in columns:
-            columns[column] = table.numbers(column)
-        return columns[column]
 
-    leading = numbers(0) if _are_numbers([table.columns[0][0].as_py()]) else None
-    chosen = _class_columns(table.header, leading, len(table.columns), classes, class_names, path.name)
-    return RawOutputs(np.stack([numbers(column) for column in chosen], axis=1), "text")
+def _beside(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns side by side, each as it lies in memory."""
+    return np.stack(columns).T
 
 
 def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
@@ -114,41 +176,62 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path)
-        if not file.metadata.num_columns:
-            raise InputError(f"{path}: has no columns; did the model write its outputs?")
-        # Before anything is unpacked.
-        check_rows(file.metadata.num_rows, rows, path.name, of)
-        groups = range(file.metadata.num_row_groups)
-        size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
-        if size > MAX_BYTES:
-            raise InputError(f"{path}: unpacks to {size / 2**30:.1f} GiB; save only the outputs.")
-        # A few bytes can hold lists of millions of equal values.
-        for column in range(file.metadata.num_columns):
-            held = sum(file.metadata.row_group(group).column(column).num_values for group in groups)
-            if held > rows * classes:
-                raise InputError(
-                    f"{path.name}: holds {held} values in {rows} lists, more than one for each of {classes} classes; "
-                    "save only the outputs."
-                )
-        table = file.read()
-    except (pa.ArrowException, OSError) as error:
+        # A stream, because pyarrow takes no path that is not UTF-8.
+        with path.open("rb") as stream, parquet.ParquetFile(stream, pre_buffer=True) as file:
+            names, types = file.schema_arrow.names, file.schema_arrow.types
+            # A first column of text names the records, and is not read.
+            skipped = int(len(names) > 1 and not _is_number(types[0]))
+            _check_before_reading(file.metadata, skipped, path.name, rows, classes, of)
+            table = file.read(names[skipped:])
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise InputError(f"{path}: is not a readable Parquet file ({reason}).") from error
-    names = table.column_names
-    if len(names) == 1 and _is_text(table.schema.types[0]):
+    if len(names) == 1 and _is_text(types[0]):
         raise InputError(f"{path.name}: {HARD_LABELS}.")
-    if len(names) == 1 and _is_list(table.schema.types[0]):
+    if len(names) == 1 and _is_list(types[0]):
         return _from_lists(table.column(0), path.name)
-    leading = _column(table, 0) if _is_number(table.schema.types[0]) else None
-    chosen = _class_columns(names, leading, len(names), classes, class_names, path.name)
+    if table.num_columns != len(names) - skipped:
+        raise InputError(f"{path.name}: has several columns of one name; give every column its own.")
+    leading = None if skipped or not _is_number(types[0]) else table.column(0).to_numpy()
+    chosen = class_columns(names, leading, len(names), classes, class_names, path.name)
     for column in chosen:
-        if not _is_number(table.schema.types[column]) or table.column(column).null_count:
-            what = "has empty cells" if table.column(column).null_count else f"is of type {table.schema.types[column]}"
-            raise InputError(f"{path.name}: column {names[column]!r} {what}; outputs are numbers.")
-    types = {table.schema.types[column].to_pandas_dtype() for column in chosen}
-    values = np.stack([_column(table, column) for column in chosen], axis=1)
-    return RawOutputs(values, np.dtype(types.pop()).name if len(types) == 1 else "float64")
+        if not _is_number(types[column]) or table.column(column - skipped).null_count:
+            what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
+            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs are numbers.")
+    values = _beside([table.column(column - skipped).to_numpy() for column in chosen])
+    return RawOutputs(values, values.dtype.name)
+
+
+def _check_before_reading(metadata: Any, skipped: int, source: str, rows: int, classes: int, of: str) -> None:
+    """Nothing where the columns after the first `skipped` hold no more than outputs of this shape can."""
+    columns = metadata.num_columns
+    if not columns:
+        raise InputError(f"{source}: has no columns; did the model write its outputs?")
+    check_rows(metadata.num_rows, rows, source, of)
+    if columns > classes + 1:
+        raise _too_many(columns, classes, source, of)
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    size = 0
+    for column in range(skipped, columns):
+        parts = [group.column(column) for group in groups]
+        # A few bytes can hold lists of millions of equal values.
+        held = sum(part.num_values for part in parts)
+        if held > rows * classes:
+            raise InputError(
+                f"{source}: holds {held} values in {rows} lists, more than one for each of {classes} classes; "
+                "save only the outputs."
+            )
+        size += sum(part.total_uncompressed_size for part in parts)
+    if size > rows * (classes + 1) * WIDEST_CELL + SPARE:
+        raise InputError(f"{source}: unpacks to {size / 2**30:.1f} GiB; save only the outputs.")
+
+
+def _too_many(columns: int, classes: int, source: str, of: str) -> InputError:
+    return InputError(
+        f"{source}: has {columns} columns but the {of} {classes} classes; give one column a class, in label order."
+    )
 
 
 def _is_text(kind: Any) -> bool:
@@ -169,10 +252,6 @@ def _is_number(kind: Any) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 
 
-def _column(table: Any, column: int) -> np.ndarray:
-    return table.column(column).to_numpy().astype(np.float64)
-
-
 def _from_lists(cells: Any, source: str) -> RawOutputs:
     import pyarrow.compute as pc
 
@@ -184,65 +263,5 @@ def _from_lists(cells: Any, source: str) -> RawOutputs:
     flat = cells.combine_chunks().flatten()
     if flat.null_count:
         raise InputError(f"{source}: has empty cells; outputs are numbers.")
-    values = flat.to_numpy(zero_copy_only=False).astype(np.float64)
-    return RawOutputs(values.reshape(-1, lengths.pop()), np.dtype(kind.to_pandas_dtype()).name)
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    try:
-        [float(cell) for cell in cells]
-    except ValueError:
-        return False
-    return True
-
-
-def _is_header(first: list[str], one_line_too_many: bool, classes: int, class_names: Sequence[str] | None) -> bool:
-    if first[0] == "" or not _are_numbers(first[1:]) or (len(first) == 1 and not _are_numbers(first)):
-        return True
-    # A line of numbers names the columns only when it names the classes and the file is one line longer than the set.
-    names = first[1:] if len(first) == classes + 1 else first
-    numbered = names == [str(k) for k in range(classes)]
-    return one_line_too_many and (numbered or (class_names is not None and set(names) == set(class_names)))
-
-
-def _class_columns(
-    header: list[str] | None,
-    leading: np.ndarray | None,
-    count: int,
-    classes: int,
-    class_names: Sequence[str] | None,
-    source: str,
-) -> list[int]:
-    """The columns that hold the classes, in class order; a leading row number or identifier is left out."""
-    columns = list(range(count))
-    # One column fewer than classes is enough for two classes: the probability of the second.
-    if count > 1 and (count == classes + 1 or (classes == 2 and count == 2)):
-        spare = count == classes + 1
-        named = header is not None and header[0].lower() in INDEX_NAMES
-        if leading is None:
-            columns = columns[1:]
-        elif _counts(leading) or (spare and named):
-            if not _counts(leading) and _counts(np.sort(leading)):
-                raise InputError(
-                    f"{source}: its first column numbers the rows out of order; sort them into the order of the "
-                    "query set."
-                )
-            columns = columns[1:]
-    if header is None or class_names is None or len(columns) != classes:
-        return columns
-    titles = [header[column] for column in columns]
-    unknown = [title for title in titles if title not in class_names]
-    if len(set(titles)) == classes and not unknown:
-        return [columns[titles.index(name)] for name in class_names]
-    if len(unknown) < len(titles):
-        raise InputError(
-            f"{source}: some columns are named after classes, but {unknown[0] if unknown else titles[0]!r} is "
-            f"{'no class' if unknown else 'there twice'}; name all columns after the classes "
-            f"({', '.join(map(str, list(class_names)[:5]))}, ...) or none."
-        )
-    return columns
-
-
-def _counts(numbers: np.ndarray) -> bool:
-    """True for 0, 1, 2, ... and 1, 2, 3, ...: at least three, because two could be outputs."""
-    return len(numbers) > 2 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+    values = flat.to_numpy(zero_copy_only=False)
+    return RawOutputs(values.reshape(-1, lengths.pop()), values.dtype.name)

@@ -2,19 +2,17 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from jaxaudit.data.output_files import HARD_LABELS, check_rows, read_outputs
-from jaxaudit.data.precision import coarsest_dtype, decimals_of, round_like, significant_of
+from jaxaudit.data.output_kinds import Kind, blocks, kind_of, refuse_hard_labels, rounding_of_sums, span_of
+from jaxaudit.data.precision import coarsest_dtype, decimals_of, round_like, round_to, significant_of, step_near
 from jaxaudit.errors import InputError
-
-Kind = Literal["auto", "probabilities", "logits"]
-# Softmax in float32 leaves [0, 1] by about 1e-7.
-SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,32 +20,56 @@ class Outputs:
     """A model's outputs on a data set, one row a record.
 
     Attributes:
-        probabilities: `float32[n, classes]`; rows sum to 1 as precisely as the file was printed (they are not
+        values: `float32` or `float64[n, classes]`, as the file holds them; for two classes there may be one column,
+            that of the second. Rows of probabilities sum to 1 as precisely as they were printed (they are not
             renormalised: that would move them off the grid that `match_precision` needs).
-        kind: what the file held.
-        decimals: how many decimals probabilities were printed with, 1 to 6; None where they were not so rounded.
+        kind: what they are.
+        decimals: how many decimals they were printed with, 1 to 6; None where they were not so rounded.
         dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
         name: the file's name.
-        content_hash: of the file's numbers, `blake2b:...`.
-        significant: how many significant digits probabilities were printed with (`%.4g`, `%.3e`), 1 to 6; None where
-            they were not so rounded, or `decimals` are as coarse.
+        significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None where they were
+            not so rounded, or `decimals` are as coarse.
     """
 
-    probabilities: np.ndarray
+    values: np.ndarray
     kind: Literal["probabilities", "logits"]
     decimals: int | None
     dtype: str
     name: str
-    content_hash: str
     significant: int | None = None
 
     def __post_init__(self) -> None:
-        self.probabilities.flags.writeable = False
+        self.values.flags.writeable = False
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """`float32[n, classes]`, read-only; of logits their softmax, by way of float64."""
+        made = _probabilities(self.values) if self.kind == "probabilities" else _softmax(self.logits)
+        made.flags.writeable = False
+        return made
+
+    @property
+    def logits(self) -> np.ndarray:
+        """`[n, classes]`: what a softmax makes probabilities of; the file's own numbers where it holds logits.
+
+        Raises:
+            ValueError: where it holds probabilities.
+        """
+        if self.kind != "logits":
+            raise ValueError("probabilities were rounded, so their logits are not known")
+        return _pairs(np.zeros_like(self.values), self.values) if self.values.shape[1] == 1 else self.values
+
+    @cached_property
+    def content_hash(self) -> str:
+        """`blake2b:...` of the file's numbers: the same numbers give the same hash, whatever the format and type."""
+        digest = hashlib.blake2b(repr(self.values.shape).encode(), digest_size=16)
+        for block in blocks(self.values):
+            digest.update(np.ascontiguousarray(block, "<f8").data)
+        return f"blake2b:{digest.hexdigest()}"
 
     def take(self, indices: np.ndarray) -> "Outputs":
-        """The same model's outputs on the records at `indices`, in that order; the hash remains the file's."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: each[indices] for name, each in values.items() if isinstance(each, np.ndarray)})
+        """The same model's outputs on the records at `indices`, in that order; the hash is of these numbers."""
+        return replace(self, values=self.values[indices])
 
 
 def load_outputs(
@@ -84,33 +106,20 @@ def load_outputs(
     count = classes if isinstance(classes, int) else len(classes)
     values, dtype = read_outputs(path, rows, count, class_names, of)
     _check_shape(values, rows, count, path.name, of)
-    broken = np.logical_not(np.isfinite(values).all(axis=1))
-    if broken.any():
-        raise InputError(
-            f"{path.name}: {int(broken.sum())} rows hold NaN or infinite values (first: row {_first(broken)}); did the "
-            "model diverge?"
-        )
-    _refuse_hard_labels(values, path.name)
+    exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    values = values.astype(np.float32 if exact else np.float64, copy=False)
+    span = span_of(values, path.name)
+    refuse_hard_labels(values, path.name)
     dtype = coarsest_dtype(values, dtype)
-    decimals, significant = _grid(values, dtype)
-    if values.shape[1] == 1:
-        found = _kind_of_one_column(values, kind, path.name)
+    decimals = decimals_of(values, dtype)
+    # d decimals have at most d digits; fewer digits mean that the decimals only reach down to the smallest number.
+    significant = significant_of(values, dtype, decimals - 1) if decimals is not None else significant_of(values, dtype)
+    tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
+    found = kind_of(values, kind, span, tolerance, path.name)
+    if values.shape[1] == 1 and found == "probabilities" and significant is not None:
         # The other class is known to as many decimals as numbers near 1 have digits.
-        decimals = decimals if significant is None else significant
-        pairs = np.concatenate([1 - values if found == "probabilities" else 0 * values, values], axis=1)
-    else:
-        found = _kind_of_rows(values, kind, _tolerance(values.shape[1], decimals, significant, dtype), path.name)
-        pairs = values
-    digest = hashlib.blake2b(repr(values.shape).encode() + values.astype("<f8").tobytes(), digest_size=16)
-    return Outputs(
-        probabilities=(pairs.clip(0, 1) if found == "probabilities" else _softmax(pairs)).astype(np.float32),
-        kind=found,
-        decimals=decimals if found == "probabilities" else None,
-        dtype=dtype,
-        name=path.name,
-        content_hash=f"blake2b:{digest.hexdigest()}",
-        significant=significant if found == "probabilities" else None,
-    )
+        decimals = significant
+    return Outputs(values, found, decimals, dtype, path.name, significant)
 
 
 def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
@@ -136,16 +145,26 @@ def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
     To be applied to every confidence that is compared, those of `outputs` too. Comparing rounded with unrounded
     confidences would inflate the KS distance: near 1, where most of them lie, rounding alone separates the samples.
     Even a full float32 softmax is rounded there, in another way by every framework; 6 decimals are common to all.
-    Logits that were stored coarsely cannot be matched: they are brought to 6 decimals only.
+    Nothing of this is needed where a file holds logits: compare log-odds, brought to one grid by `match_logits`.
     """
     if outputs.kind == "logits":
         return round_like(confidences, None, None, "float32")
     return round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
 
 
-def _first(rows: np.ndarray) -> int:
-    """The first true row, counted from 1 as people count lines."""
-    return int(np.flatnonzero(rows)[0]) + 1
+def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
+    """`float32`: log-odds (nats) on a grid as coarse as the logits in these files.
+
+    To be applied to all log-odds that are compared. The step is that between neighbouring numbers of a file where half
+    of its records have their largest logit: what is added to all logits of a record costs digits, too.
+    """
+    return round_to(log_odds, max(_logit_step(each) for each in outputs))
+
+
+def _logit_step(outputs: Outputs) -> float:
+    largest = [np.abs(block).max(axis=1) for block in blocks(outputs.logits)]
+    size = float(np.median(np.concatenate(largest)))
+    return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
 
 
 def _check_shape(values: np.ndarray, rows: int, classes: int, source: str, of: str) -> None:
@@ -163,77 +182,29 @@ def _check_shape(values: np.ndarray, rows: int, classes: int, source: str, of: s
         )
 
 
-def _refuse_hard_labels(values: np.ndarray, source: str) -> None:
-    zero_or_one = ((values == 0) | (values == 1)).all()
-    if zero_or_one and (values.shape[1] == 1 or (values.sum(axis=1) == 1).all()):
-        raise InputError(f"{source}: holds only 0 and 1: {HARD_LABELS}.")
+def _probabilities(values: np.ndarray) -> np.ndarray:
+    """`float32[n, classes]` within [0, 1]; the values themselves where they are so."""
+    if values.shape[1] == 1:
+        second = values.astype(np.float64)
+        values = _pairs(1 - second, second)
+    if values.dtype == np.float32 and values.min() >= 0 and values.max() <= 1:
+        return values
+    return values.clip(0, 1).astype(np.float32)
 
 
-def _inside(values: np.ndarray) -> np.ndarray:
-    return (values >= -SLACK) & (values <= 1 + SLACK)
-
-
-def _grid(values: np.ndarray, dtype: str) -> tuple[int | None, int | None]:
-    """The decimals and the significant digits that `values` were printed with, as far as they were."""
-    if not _inside(values).all():
-        return None, None
-    decimals, significant = decimals_of(values, dtype), significant_of(values, dtype)
-    # d decimals have at most d digits; fewer digits mean that the decimals only reach down to the smallest number.
-    says_more = decimals is None or (significant is not None and significant < decimals)
-    return decimals, significant if says_more else None
-
-
-def _tolerance(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
-    """How far from 1 the rounding of its entries can bring the sum of a row of probabilities."""
-    if significant is not None:
-        return max(1e-3, 0.5 * 10.0**-significant * min(classes, 10) + SLACK)
-    if decimals is not None:
-        return min(0.5, classes * 0.5 * 10.0**-decimals) + SLACK
-    return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
-
-
-def _kind_of_one_column(values: np.ndarray, kind: Kind, source: str) -> Literal["probabilities", "logits"]:
-    outside = np.logical_not(_inside(values)[:, 0])
-    if kind == "probabilities" and outside.any():
-        raise InputError(
-            f"{source}: row {_first(outside)} holds {values[outside][0, 0]:g}, which is no probability; are these "
-            "logits (--target-kind logits)?"
-        )
-    if kind == "auto":
-        return "logits" if outside.any() else "probabilities"
-    return kind
-
-
-def _kind_of_rows(values: np.ndarray, kind: Kind, tolerance: float, source: str) -> Literal["probabilities", "logits"]:
-    if kind == "logits":
-        return kind
-    outside = np.logical_not(_inside(values).all(axis=1))
-    sums = values.sum(axis=1)
-    off = np.abs(sums - 1) > tolerance
-    if not outside.any() and not off.any():
-        return "probabilities"
-    if kind == "probabilities":
-        row = _first(outside | off)
-        what = "leaves [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
-        raise InputError(
-            f"{source}: row {row} {what}, so these are no probabilities; renormalise the rows, or are they logits "
-            "(--target-kind logits)?"
-        )
-    if not outside.any():
-        raise InputError(
-            f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {_first(off)} sums to "
-            f"{sums[_first(off) - 1]:g}; if they are logits, say so (--target-kind logits); if they are independent "
-            "scores (sigmoid), renormalise the rows."
-        )
-    for scale, what in ((100, "percentages"), (255, "8-bit probabilities")):
-        if (values >= 0).all() and (np.abs(sums - scale) <= 0.02 * scale).all():
-            raise InputError(
-                f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or say "
-                "that they are logits (--target-kind logits)."
-            )
-    return "logits"
+def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A column for each of two classes."""
+    return np.concatenate([first, second], axis=1)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    """`float32[n, classes]`, by way of float64."""
+    made = np.empty(logits.shape, np.float32)
+    start = 0
+    for block in blocks(logits):
+        powers = np.ascontiguousarray(block, np.float64)
+        with np.errstate(over="ignore"):
+            powers = np.exp(powers - powers.max(axis=1, keepdims=True))
+        made[start : start + len(block)] = powers / powers.sum(axis=1, keepdims=True)
+        start += len(block)
+    return made

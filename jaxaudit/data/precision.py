@@ -1,5 +1,8 @@
 """How finely numbers were stored or printed, and how to make others as coarse."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 # Of probabilities, however fine the file: frameworks round a float32 softmax near 1 each in their own way, by up to
@@ -8,34 +11,46 @@ MOST_DECIMALS = 6
 # Beyond these, a decimal grid is finer than the numbers of the type near 1, and every number would seem to lie on it.
 _DECIMALS_OF = {"float16": 3, "bfloat16": 2}
 _NOTHING = 1e-30  # numbers below it are 0 to any comparison, and their powers of ten overflow
+_BITS_OF = {"bfloat16": 8, "float16": 11, "float32": 24}
+_SAMPLE = 256
+_BLOCK = 1 << 19
 
 
 def decimals_of(values: np.ndarray, dtype: str) -> int | None:
-    """The fewest decimals, 1 to 6, that print every one of `values` in [0, 1] exactly; None if none do.
+    """The fewest decimals, 1 to 6, that print every one of `values` exactly; None if none do.
 
     Exactly means: rounding to that many decimals and storing as `dtype` gives the same bits.
 
     >>> decimals_of(np.array([0.25, 0.5, 1.0]), "float64"), decimals_of(np.array([1 / 3]), "float64")
     (2, None)
     """
+
+    def printed(part: np.ndarray) -> bool:
+        with np.errstate(over="ignore"):
+            return np.array_equal(_as_dtype(_round_decimals(part, decimals), dtype), part)
+
     for decimals in range(1, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
-        if np.array_equal(_as_dtype(_round_decimals(values, decimals), dtype), values):
+        if _everywhere(printed, values):
             return decimals
     return None
 
 
-def significant_of(values: np.ndarray, dtype: str) -> int | None:
-    """The fewest significant digits, 1 to 6, that print every one of `values` exactly; None if none do.
+def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) -> int | None:
+    """The fewest significant digits, 1 to `most`, that print every one of `values` exactly; None if none do.
 
     Exactly means: within the last bits of `dtype`, a tolerance that no other grid of 6 digits or fewer reaches.
 
     >>> significant_of(np.array([0.9876, 1.234e-09]), "text"), significant_of(np.array([1 / 3]), "float64")
     (4, None)
     """
-    for digits in range(1, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
-        rounded = _as_dtype(_round_significant(values, digits), dtype)
+
+    def printed(part: np.ndarray) -> bool:
+        rounded = _as_dtype(_round_significant(part, digits), dtype)
         # Powers of ten beyond 1e22 are themselves rounded, so the last bits of a float64 may differ.
-        if (np.abs(rounded - values) <= np.maximum(1e-14 * np.abs(values), _NOTHING)).all():
+        return bool((np.abs(rounded - part) <= np.maximum(1e-14 * np.abs(part), _NOTHING)).all())
+
+    for digits in range(1, min(most, _DECIMALS_OF.get(dtype, MOST_DECIMALS)) + 1):
+        if _everywhere(printed, values):
             return digits
     return None
 
@@ -48,9 +63,24 @@ def coarsest_dtype(values: np.ndarray, dtype: str) -> str:
     if dtype in ("text", "float16"):
         return dtype
     for coarse in ("bfloat16", "float16"):
-        if np.array_equal(_as_dtype(values, coarse), values):
+        if _everywhere(lambda part, coarse=coarse: np.array_equal(_as_dtype(part, coarse), part), values):
             return coarse
     return dtype
+
+
+def step_near(size: float, decimals: int | None, significant: int | None, dtype: str) -> float:
+    """Between two neighbouring numbers just below `size`, in a file of such numbers: its coarsest grid's.
+
+    >>> step_near(1.0, 4, None, "float64"), step_near(1.0, None, None, "float16"), step_near(20.0, None, 3, "text")
+    (0.0001, 0.00048828125, 0.1)
+    """
+    below = math.nextafter(size, 0)
+    steps = [2.0 ** (math.frexp(below)[1] - _BITS_OF.get(dtype, 53))]
+    if decimals is not None:
+        steps.append(10.0**-decimals)
+    if significant is not None and below > 0:
+        steps.append(10.0 ** (math.floor(math.log10(below)) + 1 - significant))
+    return max(steps)
 
 
 def round_like(values: np.ndarray, decimals: int | None, significant: int | None, dtype: str) -> np.ndarray:
@@ -66,6 +96,23 @@ def round_like(values: np.ndarray, decimals: int | None, significant: int | None
     if dtype in ("float16", "bfloat16"):
         values = _as_dtype(values, dtype)
     return _round_decimals(values, MOST_DECIMALS).astype(np.float32)
+
+
+def round_to(values: np.ndarray, step: float) -> np.ndarray:
+    """`float32`: the nearest multiples of `step`; infinite numbers become the largest there are."""
+    largest = np.finfo(np.float32).max
+    return np.clip(np.rint(values.astype(np.float64) / step) * step, -largest, largest).astype(np.float32)
+
+
+def _everywhere(holds: Callable[[np.ndarray], bool], values: np.ndarray) -> bool:
+    """Whether something holds of all of `values`, asked of a few rows first: most of what is not so fails there.
+
+    `holds` is given `float64`, in blocks.
+    """
+    rows = max(1, _BLOCK // max(1, math.prod(values.shape[1:])))
+    sample = values[:: max(1, len(values) // _SAMPLE)][:_SAMPLE]
+    blocks = (values[start : start + rows] for start in range(0, len(values), rows))
+    return holds(sample.astype(np.float64)) and all(holds(block.astype(np.float64, copy=False)) for block in blocks)
 
 
 def _round_decimals(values: np.ndarray, decimals: int) -> np.ndarray:

@@ -17,7 +17,8 @@ from jaxaudit.data import Examples
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
-from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.metrics.usage import Effect, conclude
 from jaxaudit.models import MLP
 
 KEY = jax.random.key(5)
@@ -98,6 +99,34 @@ def test_a_holdout_from_elsewhere_is_noticed(audit):
     ).targets[0]
     assert elsewhere.verdict == "inconclusive"
     assert elsewhere.because.startswith("holdout like query: query set and holdout were not dealt at random")
+
+
+def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
+    """A network that has learnt nothing notices nothing, however many records there are."""
+    for target in audit.targets:
+        assert {HOLDOUT_MODELS, SHADOW_MODELS} <= {check.name for check in target.checks if check.passed}
+    unfit = audit_ks(
+        KEY,
+        QUERY,
+        CALIBRATION,
+        replace(LEARNER, epochs=1),
+        holdout=HOLDOUT,
+        simulated=[SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))],
+        replicates=1,
+        controls=0,
+        shadows=Shadows(mixed=19),
+        width=16,
+    ).targets[0]
+    (fit,) = (check for check in unfit.checks if check.name == HOLDOUT_MODELS)
+    assert not fit.passed
+    assert not fit.decisive
+    assert (unfit.verdict, unfit.usage[0].detectable) == ("inconclusive", None)
+    for said in (fit.message, unfit.because):
+        assert all(option in said for option in ("--epochs", "--learning-rate", "--model"))
+        assert "more records" not in said
+    # With models that fit, records are what is missing.
+    few = conclude("holdout", 0.6, 0.5, Effect(0.0, 1.0, np.ones(4), 0.0, 1.6))
+    assert "more records are needed" in few.reasons
 
 
 def test_every_shadow_model_is_kept(audit):

@@ -6,12 +6,14 @@ from scipy import stats
 
 from jaxaudit.audits.ks_judge import decide
 from jaxaudit.metrics.checks import (
+    HOLDOUT_MODELS,
     POSITIVE_CONTROL,
     Check,
     calibration_reach,
     class_coverage,
     distances_apart,
     holdout_like_query,
+    models_of_test,
     positive_control,
     query_size,
     shadow_accuracy,
@@ -69,8 +71,14 @@ CASES = [
     ),
     (
         tied_confidences(share_tied(0.5)),
-        tied_confidences(share_tied(0.501)),
+        tied_confidences(share_tied(0.501), printed=True),
         (0.5, 0.501), False, "50.1% of the query confidences are one and the same", "give logits or more decimals",
+    ),
+    (
+        models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.9])),
+        models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.899])),
+        (0.9, 0.899), False, "of the holdout test's models gets 89.9% of its own training records right",
+        "train longer (--epochs), at another rate (--learning-rate), or choose a design that fits the data (--model)",
     ),
     (
         positive_control([control(0.5), control(0.999)]),

@@ -69,6 +69,8 @@ def test_not_forgotten_and_inconclusive_give_their_reasons():
         ("noise floor", {"rho"}),
         (preflight.POSITIVE_CONTROL, {"rho"}),
         (preflight.HOLDOUT_LIKE_QUERY, {"holdout"}),
+        (preflight.HOLDOUT_MODELS, {"holdout"}),
+        (preflight.SHADOW_MODELS, {"shadow"}),
     ],
 )
 def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name, takes_away):
@@ -86,6 +88,19 @@ def test_checks_that_rho_does_not_rest_on_are_added():
     assert [check.name for check in settled.checks] == ["noise floor", preflight.HOLDOUT_LIKE_QUERY]
     assert (settled.verdict, settled.because) == ("inconclusive", "holdout like query: does not hold")
     assert settled.rho_verdict == "not forgotten"
+
+
+def test_models_that_fit_badly_take_no_verdict_away():
+    """The holdout test's `not forgotten` does not even rest on them; its other verdicts are measured on them."""
+    (check,) = checks = (preflight.models_of_test(preflight.HOLDOUT_MODELS, np.array([0.4])),)
+    assert not check.passed
+    for usage in (USED, UNUSED, UNSURE):
+        settled = settle(result(), (usage,), (), checks)
+        assert settled.verdict == usage.verdict
+        assert settled.checks == checks
+    assert not rests_on("holdout", check, "not forgotten")
+    assert rests_on("holdout", check, "forgotten")
+    assert rests_on("holdout", failed(preflight.HOLDOUT_LIKE_QUERY), "not forgotten")
 
 
 def test_a_warning_takes_nothing_away():

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
-from jaxaudit.audits.ks_judge import Compared, judge
+from jaxaudit.audits.ks_judge import Compared, compared_with, judge
 from jaxaudit.audits.ks_models import Shadows, Trained, draw_roles, train_roles
 from jaxaudit.audits.ks_result import KSAudit, Truth
 from jaxaudit.audits.ks_settle import settle
 from jaxaudit.audits.ks_usage import Lessons, ShadowOutputs, check_tests, emas, of_files, shadow_outputs, usages
 from jaxaudit.audits.pool import Pool, SimulatedTarget, make_pool
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
+from jaxaudit.data.outputs import Outputs
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
@@ -116,12 +116,13 @@ def audit_ks(
     standing = _standing_checks(query, calibration, trained, min_accuracy)
     members = np.concatenate(roles["calibration"])[:, pool.calibration]
     lessons = Lessons(trained["calibration"].signals, calibration.labels, members) if ema else None
-    evidence = shadow_outputs(trained, roles, pool)
-    dealt = () if holdout is None else (_dealt(stream(key, "exchangeability"), evidence, pool),)
+    evidence = shadow_outputs(trained, roles, pool, min_accuracy)
+    of_tests = evidence.fits
+    if holdout is not None:
+        of_tests = (_dealt(stream(key, "exchangeability"), evidence, pool), *of_tests)
     results = []
     for index, file in enumerate(outputs):
-        arrays = (*models, confidence_of(file, query.labels)[None])
-        compared = Compared(*(match_precision(array, file) for array in arrays))
+        compared = compared_with(file, query.labels, trained)
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         related = preflight.target_accuracy(accuracy, query.labels, file.name)
         checks = standing if allow_unrelated_target else (*standing, related)
@@ -129,15 +130,15 @@ def audit_ks(
         held = (None, None) if holdout is None else (holdout_outputs[index], holdout.labels)
         of_use = usages(key, *of_files(evidence, file, query.labels, *held), level)
         said = signals(file.probabilities, query.labels)
-        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), dealt))
+        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), of_tests))
     for index, target in enumerate(simulated):
         own = trained[f"target {index}"]
         truth = _truth(roles[f"target {index}"][0][0], pool)
-        compared = Compared(*models, own.confidences)
+        compared = Compared(*models, own.confidences, own.confidences)
         result = judge(stream(key, "rho"), target.name, truth, compared, query.labels, standing, level)
         of_use = usages(key, own.log_odds[0], evidence, level)
         said = Signals(*(each[0, : len(query)] for each in own.signals))
-        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), dealt))
+        results.append(settle(result, of_use, emas(said, query, lessons) if lessons else (), of_tests))
     odds = {role: trained[role].log_odds for role in Shadows._fields if roles[role]}
     return KSAudit(tuple(results), noise_floor(models[0]), *models, query.labels, width, odds)
 

@@ -1,30 +1,53 @@
 """From confidences to a verdict on one target, with the checks made on the very numbers that were compared."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from jaxaudit.audits.ks_models import Trained
 from jaxaudit.audits.ks_result import TargetResult, Truth
+from jaxaudit.audits.ks_usage import log_odds_of
+from jaxaudit.data.outputs import Outputs, confidence_of, match_logits, match_precision
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, Verdict, noise_floor, paper_rule, rho, verdict
 
 
 class Compared(NamedTuple):
-    """Confidences on the query set, all at the target's resolution.
+    """What is compared on the query set, all of it in one quantity and at the target's resolution.
+
+    Confidences, or where the target's logits are known the log-odds of each record's own class: a distance between
+    samples is the same of both, but for what rounding takes from confidences near 1.
 
     Attributes:
         query, calibration: of the shadow models, a row a replicate.
         controls: of the models trained on both sets.
         target: of the target, one row.
+        confidences: the target's as probabilities, to be shown.
+        printed: whether the target's file rounds probabilities.
     """
 
     query: Float[np.ndarray, "replicates n"]
     calibration: Float[np.ndarray, "replicates n"]
     controls: Float[np.ndarray, "controls n"]
     target: Float[np.ndarray, "1 n"]
+    confidences: Float[np.ndarray, "1 n"]
+    printed: bool = False
+
+
+def compared_with(file: Outputs, labels: Int[np.ndarray, " n"], trained: Mapping[str, Trained]) -> Compared:
+    """A file's target beside the shadow models."""
+    own = confidence_of(file, labels)[None]
+    models = [trained[role] for role in ("query", "calibration", "control")]
+    if file.kind == "logits":
+        query, calibration, controls = (match_logits(each.log_odds[:, : len(labels)], file) for each in models)
+        return Compared(query, calibration, controls, match_logits(log_odds_of(file, labels)[None], file), own)
+    query, calibration, controls = (match_precision(each.confidences, file) for each in models)
+    own = match_precision(own, file)
+    return Compared(query, calibration, controls, own, own, printed=True)
 
 
 def judge(
@@ -56,11 +79,14 @@ def judge(
         *standing,
         preflight.distances_apart(apart, noise_floor(compared.query)),
         preflight.query_size(len(labels), apart),
-        preflight.tied_confidences(np.concatenate([compared.query, compared.calibration, compared.target])),
+        preflight.tied_confidences(
+            np.concatenate([compared.query, compared.calibration, compared.target]), printed=compared.printed
+        ),
         preflight.positive_control(controls),
     )
     found, because = decide(ratio, checks)
-    return TargetResult(name, truth, ratio, found, because, paper_rule(ratio.median), checks, controls, compared.target)
+    said = compared.confidences
+    return TargetResult(name, truth, ratio, found, because, paper_rule(ratio.median), checks, controls, said)
 
 
 def decide(ratio: Rho, checks: tuple[Check, ...]) -> tuple[Verdict, str]:

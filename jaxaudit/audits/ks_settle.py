@@ -12,6 +12,12 @@ from jaxaudit.metrics.ks import Verdict
 from jaxaudit.metrics.usage import Usage
 
 Ruling = tuple[Verdict, str]
+OF_ONE_TEST: dict[str, Method] = {
+    preflight.HOLDOUT_LIKE_QUERY: "holdout",
+    preflight.HOLDOUT_MODELS: "holdout",
+    preflight.SHADOW_MODELS: "shadow",
+}
+"""Checks that are about one test alone."""
 
 
 def settle(
@@ -39,21 +45,29 @@ def settle(
     return result
 
 
-def rests_on(method: Method, check: Check) -> bool:
-    """Whether a verdict by this method rests on what was checked.
+def rests_on(method: Method, check: Check, verdict: Verdict | None = None) -> bool:
+    """Whether a verdict by this method, or this verdict by it, rests on what was checked.
 
-    All rest on outputs that have to do with the labels. The holdout test alone rests on a holdout like the query set,
-    and on nothing else: it compares records of one origin, and learns from its own shadow models how much they give
-    away. The shadow test needs a calibration set from the query set's domain. EMA needs shadow models that fit
-    their data besides; rho needs everything but the holdout.
+    All rest on outputs that have to do with the labels. The holdout test alone rests on a holdout like the query set:
+    it compares records of one origin, and learns from its own shadow models how much they give away. How well these fit
+    their data decides how much it notices, and that is measured, so it is a warning; and its `not forgotten` is exact
+    whatever they are. The shadow test needs a calibration set from the query set's domain. EMA needs shadow models that
+    fit their data besides; rho needs everything but the holdout.
     """
-    if check.name == preflight.HOLDOUT_LIKE_QUERY:
-        return method == "holdout"
+    if check.name in OF_ONE_TEST:
+        exact = method == "holdout" and verdict == "not forgotten"
+        return method == OF_ONE_TEST[check.name] and not (exact and check.name == preflight.HOLDOUT_MODELS)
     if check.name == preflight.TARGET_OUTPUTS or method == "rho":
         return True
     if check.name == preflight.CALIBRATION_LIKE_QUERY:
         return method in ("shadow", "ema")
     return check.name == preflight.SHADOW_ACCURACY and method == "ema"
+
+
+def concerned(check: Check) -> str:
+    """Whose verdict rests on this check where another decides, as messages call it."""
+    method = OF_ONE_TEST.get(check.name)
+    return "rho" if method is None else f"the {method} test"
 
 
 def _by_usage(usage: Usage, checks: tuple[Check, ...]) -> Ruling:

@@ -10,10 +10,13 @@ from scipy import special
 from jaxaudit.audits.ks_models import Roles, Shadows, Trained
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.outputs import Outputs, confidence_of, match_precision
+from jaxaudit.data.outputs import Outputs, confidence_of, match_logits, match_precision
+from jaxaudit.data.precision import MOST_DECIMALS, step_near
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import HOLDOUT_MODELS, SHADOW_MODELS, Check, better_recipe, models_of_test
 from jaxaudit.metrics.ema import EMA, Signals, ema_of_signals
 from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.randomness import stream
@@ -21,9 +24,6 @@ from jaxaudit.randomness import stream
 PLAIN = ("never", "half", "fully")
 LEAST = 19
 """Fewer models of a kind give no p-value of 0.05."""
-MOST_DECIMALS = 6
-SPACING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Between two numbers just below 1."""
 
 
 class ShadowOutputs(NamedTuple):
@@ -35,6 +35,8 @@ class ShadowOutputs(NamedTuple):
         mixed: of models trained on a part of the query set and of the holdout, and
         mixed_members: on which.
         queries: how many of the records are the query set's.
+        fits: the checks that the models of the tests to be made fit their own training data.
+        printed: whether all log-odds are of probabilities rounded as those in a target's file are.
     """
 
     plain: Float[np.ndarray, "plain asked"]
@@ -42,6 +44,8 @@ class ShadowOutputs(NamedTuple):
     mixed: Float[np.ndarray, "mixed asked"]
     mixed_members: Bool[np.ndarray, "mixed asked"]
     queries: int
+    fits: tuple[Check, ...] = ()
+    printed: bool = False
 
 
 class Lessons(NamedTuple):
@@ -107,8 +111,8 @@ def check_tests(
         )
 
 
-def shadow_outputs(trained: dict[str, Trained], roles: Roles, pool: Pool) -> ShadowOutputs:
-    """The evidence of the tests of use."""
+def shadow_outputs(trained: dict[str, Trained], roles: Roles, pool: Pool, min_accuracy: float) -> ShadowOutputs:
+    """The evidence of the tests of use; models fit their data where they get so much of them right."""
     asked = np.r_[pool.query, pool.holdout]
 
     def members(*names: str) -> np.ndarray:
@@ -116,9 +120,13 @@ def shadow_outputs(trained: dict[str, Trained], roles: Roles, pool: Pool) -> Sha
         return np.concatenate([none, *(row for name in names for row in roles[name])])[:, asked]
 
     plain = np.concatenate([trained[role].log_odds for role in PLAIN])
-    return ShadowOutputs(
-        plain, members(*PLAIN), trained["mixed"].log_odds, members("mixed"), pool.query.stop - pool.query.start
-    )
+    of_tests = {
+        HOLDOUT_MODELS: trained["mixed"].own_accuracy,
+        SHADOW_MODELS: np.concatenate([trained[role].own_accuracy for role in PLAIN]),
+    }
+    fits = tuple(models_of_test(name, own, min_accuracy) for name, own in of_tests.items() if len(own))
+    queries = pool.query.stop - pool.query.start
+    return ShadowOutputs(plain, members(*PLAIN), trained["mixed"].log_odds, members("mixed"), queries, fits)
 
 
 def usages(
@@ -126,15 +134,30 @@ def usages(
 ) -> tuple[Usage, ...]:
     """What the tests that have models say: the holdout test first."""
     n, found = shadows.queries, []
+    recipes = {fit.name: better_recipe(fit) for fit in shadows.fits}
     if len(shadows.mixed):
         found.append(
             holdout_test(
-                stream(key, "holdout test"), target[:n], target[n:], shadows.mixed, shadows.mixed_members, level=level
+                stream(key, "holdout test"),
+                target[:n],
+                target[n:],
+                shadows.mixed,
+                shadows.mixed_members,
+                level=level,
+                printed=shadows.printed,
+                recipe=recipes.get(HOLDOUT_MODELS, ""),
             )
         )
     if len(shadows.plain):
         found.append(
-            shadow_test(target[:n], shadows.plain[:, :n], shadows.plain_members[:, :n], share=SHARE, level=level)
+            shadow_test(
+                target[:n],
+                shadows.plain[:, :n],
+                shadows.plain_members[:, :n],
+                share=SHARE,
+                level=level,
+                recipe=recipes.get(SHADOW_MODELS, ""),
+            )
         )
     return tuple(found)
 
@@ -148,13 +171,17 @@ def of_files(
 ) -> tuple[Float[np.ndarray, " asked"], ShadowOutputs]:
     """A target's log-odds from its files, and the shadow models' at the files' resolution.
 
-    A file holds probabilities, which near 1 say little of log-odds: those of all models go through probabilities
-    rounded alike. Where a probability is rounded to 0 or 1 it counts as half a step away from it.
+    Logits give log-odds as they are. Probabilities near 1 say little of log-odds: where a file holds them, those of all
+    models go through probabilities rounded alike. Where one is rounded to 0 or 1 it counts as half a step away from it.
     """
-    files = [query_file] if holdout_file is None else [query_file, holdout_file]
-    said = [confidence_of(query_file, query_labels)]
+    asked = [(query_file, query_labels)]
     if holdout_file is not None and holdout_labels is not None:
-        said.append(confidence_of(holdout_file, holdout_labels))
+        asked.append((holdout_file, holdout_labels))
+    files = [file for file, _ in asked]
+    if all(file.kind == "logits" for file in files):
+        target = np.concatenate([log_odds_of(file, labels) for file, labels in asked])
+        plain, mixed = (match_logits(each, *files) for each in (shadows.plain, shadows.mixed))
+        return match_logits(target, *files), shadows._replace(plain=plain, mixed=mixed)
     step = max(map(_step, files))
 
     def rounded(confidences: np.ndarray) -> np.ndarray:
@@ -165,13 +192,24 @@ def of_files(
     plain, mixed = (
         rounded(special.expit(each.astype(np.float64)).astype(np.float32)) for each in (shadows.plain, shadows.mixed)
     )
-    return rounded(np.concatenate(said)), shadows._replace(plain=plain, mixed=mixed)
+    said = np.concatenate([confidence_of(file, labels) for file, labels in asked])
+    return rounded(said), shadows._replace(plain=plain, mixed=mixed, printed=True)
+
+
+def log_odds_of(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """The log-odds (nats) of each record's own class that a file of logits gives, in float64.
+
+    What was added to all logits of a record cancels, and nothing is lost near a probability of 1.
+    """
+    with np.errstate(over="ignore"):
+        return log_odds(file.logits.astype(np.float64), labels)
 
 
 def _step(file: Outputs) -> float:
     """Between two neighbouring probabilities of a file, near 1."""
-    printed = [d for d in (file.decimals, file.significant, MOST_DECIMALS) if d is not None]
-    return max(10.0 ** -min(printed), SPACING.get(file.dtype, 0.0))
+    if file.kind == "logits":
+        return 10.0**-MOST_DECIMALS
+    return max(10.0**-MOST_DECIMALS, step_near(1.0, file.decimals, file.significant, file.dtype))
 
 
 def emas(target: Signals, query: Examples, lessons: Lessons) -> tuple[EMA, ...]:

@@ -45,6 +45,11 @@ def span_of(values: np.ndarray, source: str) -> Span:
     return low, high
 
 
+def inside(span: Span) -> bool:
+    """Whether all numbers lie in [0, 1], but for rounding."""
+    return span[0] >= -SLACK and span[1] <= 1 + SLACK
+
+
 def refuse_hard_labels(values: np.ndarray, source: str) -> None:
     """Nothing where some number is neither 0 nor 1, or a row has other than one 1.
 
@@ -74,12 +79,11 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     """
     if kind == "logits":
         return kind
-    inside = span[0] >= -SLACK and span[1] <= 1 + SLACK
     if values.shape[1] == 1:
-        return _kind_of_one_column(values, kind, inside, source)
-    if inside and _sum_to_one(values, tolerance):
+        return _kind_of_one_column(values, kind, inside(span), source)
+    if inside(span) and _sum_to_one(values, tolerance):
         return "probabilities"
-    if kind == "auto" and not inside and span[0] < 0:
+    if kind == "auto" and not inside(span) and span[0] < 0:
         return "logits"
     sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
     off = np.abs(sums - 1) > tolerance
@@ -91,7 +95,7 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
             f"{source}: row {row} {what}, so these are no probabilities; renormalise the rows, or are they logits "
             "(--target-kind logits)?"
         )
-    if inside:
+    if inside(span):
         raise InputError(
             f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
             f"{sums[first(off) - 1]:g}; if they are logits, say so (--target-kind logits); if they are independent "
@@ -106,13 +110,13 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     return "logits"
 
 
-def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities"], inside: bool, source: str) -> Found:
-    if kind == "probabilities" and not inside:
+def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities"], within: bool, source: str) -> Found:
+    if kind == "probabilities" and not within:
         raise InputError(
             f"{source}: row {first(_outside(values))} holds a number outside [0, 1], which is no probability; are "
             "these logits (--target-kind logits)?"
         )
-    return "probabilities" if inside else "logits"
+    return "probabilities" if within else "logits"
 
 
 def _outside(values: np.ndarray) -> np.ndarray:

@@ -10,8 +10,16 @@ from typing import Literal
 import numpy as np
 
 from jaxaudit.data.output_files import HARD_LABELS, check_rows, read_outputs
-from jaxaudit.data.output_kinds import Kind, blocks, kind_of, refuse_hard_labels, rounding_of_sums, span_of
-from jaxaudit.data.precision import coarsest_dtype, decimals_of, round_like, round_to, significant_of, step_near
+from jaxaudit.data.output_kinds import Kind, blocks, inside, kind_of, refuse_hard_labels, rounding_of_sums, span_of
+from jaxaudit.data.precision import (
+    MOST_DECIMALS,
+    coarsest_dtype,
+    decimals_of,
+    round_like,
+    round_to,
+    significant_of,
+    step_near,
+)
 from jaxaudit.errors import InputError
 
 
@@ -24,11 +32,11 @@ class Outputs:
             that of the second. Rows of probabilities sum to 1 as precisely as they were printed (they are not
             renormalised: that would move them off the grid that `match_precision` needs).
         kind: what they are.
-        decimals: how many decimals they were printed with, 1 to 6; None where they were not so rounded.
+        decimals: how many decimals they were printed with, at most 6; None where they were not so rounded.
         dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
         name: the file's name.
         significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None where they were
-            not so rounded, or `decimals` are as coarse.
+            not so rounded, or are probabilities and `decimals` are as coarse.
     """
 
     values: np.ndarray
@@ -111,9 +119,11 @@ def load_outputs(
     span = span_of(values, path.name)
     refuse_hard_labels(values, path.name)
     dtype = coarsest_dtype(values, dtype)
-    decimals = decimals_of(values, dtype)
-    # d decimals have at most d digits; fewer digits mean that the decimals only reach down to the smallest number.
-    significant = significant_of(values, dtype, decimals - 1) if decimals is not None else significant_of(values, dtype)
+    decimals = decimals_of(values, dtype, least=int(inside(span)))
+    # d decimals of a probability have at most d digits; where all have fewer, the decimals only reach down to the
+    # smallest of them.
+    most = MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
+    significant = significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
     found = kind_of(values, kind, span, tolerance, path.name)
     if values.shape[1] == 1 and found == "probabilities" and significant is not None:

@@ -16,8 +16,8 @@ _SAMPLE = 256
 _BLOCK = 1 << 19
 
 
-def decimals_of(values: np.ndarray, dtype: str) -> int | None:
-    """The fewest decimals, 1 to 6, that print every one of `values` exactly; None if none do.
+def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
+    """The fewest decimals, `least` to 6, that print every one of `values` exactly; None if none do.
 
     Exactly means: rounding to that many decimals and storing as `dtype` gives the same bits.
 
@@ -29,7 +29,7 @@ def decimals_of(values: np.ndarray, dtype: str) -> int | None:
         with np.errstate(over="ignore"):
             return np.array_equal(_as_dtype(_round_decimals(part, decimals), dtype), part)
 
-    for decimals in range(1, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
+    for decimals in range(least, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
         if _everywhere(printed, values):
             return decimals
     return None

@@ -27,6 +27,9 @@ CLASS_COVERAGE = "class coverage"
 POSITIVE_CONTROL = "positive control"
 TARGET_OUTPUTS = "target outputs"
 HOLDOUT_LIKE_QUERY = "holdout like query"
+HOLDOUT_MODELS = "holdout test's models"
+SHADOW_MODELS = "shadow test's models"
+RECIPE = "train longer (--epochs), at another rate (--learning-rate), or choose a design that fits the data (--model)"
 
 
 class Check(NamedTuple):
@@ -51,17 +54,33 @@ class Check(NamedTuple):
 
 def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_ACCURACY) -> Check:
     """Every query and calibration model fits its own training data (the paper: "adequate training accuracy")."""
+    return _fit(SHADOW_ACCURACY, "shadow model", accuracies, minimum, decisive=True)
+
+
+def models_of_test(name: str, accuracies: Float[np.ndarray, " models"], minimum: float = MIN_ACCURACY) -> Check:
+    """The models that a test of use learns from fit their own training data; `name` says which test's.
+
+    A warning, which takes no verdict away. The holdout test's `p_never` is exact whatever its models are, so its
+    `not forgotten` stands. How little would have shown is measured on these very models: where they fit so badly that
+    they give nothing away, that is too much for `forgotten`, and the verdict is `inconclusive` by itself. What the
+    failed check changes is the advice: a better recipe first, more records after.
+    """
+    return _fit(name, f"of the {name}", accuracies, minimum, decisive=False)
+
+
+def better_recipe(fit: Check) -> str:
+    """What to do where a test notices too little: empty unless its models fit badly."""
+    if fit.passed:
+        return ""
+    return f"its models fit badly (the least accurate gets {fit.value:.1%} of its own training records right): {RECIPE}"
+
+
+def _fit(name: str, whose: str, accuracies: np.ndarray, minimum: float, *, decisive: bool) -> Check:
     worst = float(np.min(accuracies))
     passed = worst >= minimum
-    message = f"the least accurate shadow model gets {worst:.1%} of its own training records right"
-    advice = "; train longer (--epochs) or choose a design that fits the data (--model)"
+    message = f"the least accurate {whose} gets {worst:.1%} of its own training records right"
     return Check(
-        SHADOW_ACCURACY,
-        passed,
-        worst,
-        minimum,
-        True,
-        message + ("" if passed else f", under {minimum:.0%}{advice}"),
+        name, passed, worst, minimum, decisive, message + ("" if passed else f", under {minimum:.0%}; {RECIPE}")
     )
 
 
@@ -129,13 +148,20 @@ def query_size(
     return Check("query size", passed, share, maximum, True, message + ("" if passed else advice))
 
 
-def tied_confidences(confidences: Float[np.ndarray, "models n"], maximum: float = MAX_TIED_SHARE) -> Check:
-    """Confidences are spread out: no single value, such as exactly 1, holds most of them in any one model."""
+def tied_confidences(
+    confidences: Float[np.ndarray, "models n"], maximum: float = MAX_TIED_SHARE, *, printed: bool = False
+) -> Check:
+    """Confidences are spread out: no single value, such as exactly 1, holds most of them in any one model.
+
+    Args:
+        printed: whether they were rounded as the probabilities in a target's file are.
+    """
     shares = [np.unique(row, return_counts=True)[1].max() / len(row) for row in confidences]
     worst = float(np.max(shares))
     passed = worst <= maximum
     message = f"in one model {worst:.1%} of the query confidences are one and the same value"
-    advice = "; the distance sees only the rest: give logits or more decimals, or train for fewer epochs"
+    finer = "give logits or more decimals, or " if printed else ""
+    advice = f"; the distance sees only the rest: {finer}train for fewer epochs"
     return Check("tied confidences", passed, worst, maximum, False, message + ("" if passed else advice))
 
 

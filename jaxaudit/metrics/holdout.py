@@ -110,6 +110,8 @@ def holdout_test(
     alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
+    printed: bool = False,
+    recipe: str = "",
 ) -> Usage:
     """Did the target use the query set, how much of it, and how little of it would have been noticed?
 
@@ -135,6 +137,9 @@ def holdout_test(
         alpha: the level of both tests.
         level: confidence level of the interval.
         stated: `forgotten` is said where a used fraction of at most this would have been detected.
+        printed: whether the target's log-odds are of probabilities that a file rounds.
+        recipe: where the shadow models are known to fit their own data badly, what to change about them. `p_never` is
+            exact whatever they are, and the rest is measured on them, so no verdict depends on it.
 
     Raises:
         InputError: where shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of
@@ -166,13 +171,14 @@ def holdout_test(
     doubts = (
         *_swapped(test, alpha),
         *_holdout_used(found, membership, size, stated),
-        *_one_value(cut(target), cut(shadows)),
+        *_one_value(cut(target), cut(shadows), printed),
     )
     supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
     among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
     full = _differences(_adjusted(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
-    return conclude("holdout", test.p_larger, p_fully, effect, doubts, alpha=alpha, level=level, stated=stated)
+    how = {"alpha": alpha, "level": level, "stated": stated}
+    return conclude("holdout", test.p_larger, p_fully, effect, doubts=doubts, invalid=(), recipe=recipe, **how)
 
 
 def _adjusted(
@@ -236,14 +242,16 @@ def _holdout_used(
     )
 
 
-def _one_value(target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"]) -> tuple[str, ...]:
+def _one_value(
+    target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
+) -> tuple[str, ...]:
     """A doubt where most of the target's outputs are one value, and no shadow model's are."""
     most, theirs = _tied(target), max(_tied(each) for each in shadows)
     if most <= MOST_TIED or theirs > MOST_TIED:
         return ()
     return (
         f"{most:.0%} of the target's outputs are one and the same value, and at most {theirs:.0%} of a shadow model's: "
-        "rounded or sharpened outputs hide use; ask for logits or more decimals",
+        f"rounded or sharpened outputs hide use{'; ask for logits or more decimals' if printed else ''}",
     )
 
 

@@ -28,6 +28,7 @@ def shadow_test(
     alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
+    recipe: str = "",
 ) -> Usage:
     """Did the target use the query set, how much of it, and how little of it would have been noticed?
 
@@ -52,6 +53,7 @@ def shadow_test(
         alpha: the level of all tests.
         level: confidence level of the interval.
         stated: `forgotten` is said where a used fraction of at most this would have been detected.
+        recipe: where the shadow models are known to fit their own data badly, what to change about them.
 
     Raises:
         InputError: where shapes disagree, an output is NaN, `share` is not in [0, 1), or there are too few shadow
@@ -83,8 +85,10 @@ def shadow_test(
         invalid = (
             f"the target fits the shadow models worse than they fit one another (p = {like:.3g}): its other data, "
             "design or training are not like theirs, and without a holdout that looks like use of the query set",
+            *((recipe,) if recipe else ()),
         )
-    return conclude("shadow", p_never, p_fully, effect, invalid=invalid, alpha=alpha, level=level, stated=stated)
+    how = {"alpha": alpha, "level": level, "stated": stated}
+    return conclude("shadow", p_never, p_fully, effect, doubts=(), invalid=invalid, recipe=recipe, **how)
 
 
 def likeness(

@@ -158,24 +158,27 @@ def conclude(
     alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
+    recipe: str = "",
 ) -> Usage:
     """The verdict, by the rule at the head of this file.
 
     Args:
         doubts: why the models of full use may not be like the target: then `forgotten` is not said.
         invalid: why `p_never` itself may not hold: then nothing is said.
+        recipe: where the shadow models fit badly, what to change about them; to be said before more records are asked
+            for.
     """
     fraction, low, high = used_fraction(effect, level)
     detectable = detectable_fraction(effect)
     against: list[str] = list(doubts)
     if detectable is None:
-        against.append(
-            "not even the use of the whole query set would surely have been detected; more records are needed"
-        )
+        against.append("not even the use of the whole query set would surely have been detected")
+        against.append(recipe or "more records are needed")
     elif detectable > stated:
         against.append(
             f"only the use of {detectable:.0%} or more would surely have been detected, and {stated:.0%} is asked for"
         )
+        against += [recipe] if recipe else []
     if p_fully is None or p_fully > alpha:
         against.append("the use of the whole query set is not ruled out")
     elif high > stated and detectable is not None and detectable <= stated:

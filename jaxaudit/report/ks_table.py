@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxaudit.audits.ks_result import KSAudit, TargetResult
-from jaxaudit.audits.ks_settle import percent, rests_on
+from jaxaudit.audits.ks_settle import concerned, percent, rests_on
 from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
 from jaxaudit.report.ks_usage_table import ASSUMPTIONS, MEANING, STYLE, truth_text, usage_table
@@ -107,7 +107,8 @@ def _checks(audit: KSAudit) -> list[RenderableType]:
     for check, targets in held_by.items():
         if not check.passed and f"{check.name}: {check.message}" not in reasons:
             rests = any(rests_on(target.method, check) for target in targets)
-            label = "warning " if not check.decisive else "FAILED " if rests else "for rho alone, failed "
+            failing = "FAILED " if rests else f"for {concerned(check)} alone, failed "
+            label = failing if check.decisive else "warning "
             whose = "" if len(targets) == len(audit.targets) else f" ({_names(targets, audit)})"
             lines.append(_line((label, "bold red"), (f"{check.name}{whose}: ", "bold"), check.message))
     failed = {check.name for check in held_by if not check.passed}

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxaudit.audits.ks_settle import rests_on
+from jaxaudit.audits.ks_settle import concerned, rests_on
 from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import Verdict
 from jaxaudit.report.html.ks_pictures import confidence_pictures, distances_picture, own_rho_picture
 from jaxaudit.report.html.numbers import level_of, number, precise, share, span
 from jaxaudit.report.html.page import Answer, Cells, Checked, Confidence, Part, State, Tone
@@ -126,7 +127,9 @@ def _answer(target: Mapping[str, Any], provenance: Mapping[str, Any]) -> Answer:
 
 def _confidence(target: Mapping[str, Any]) -> Confidence:
     because = visible(target["because"])
-    warnings = [visible(check["name"]) for check in target["checks"] if not check["passed"] and _rests(target, check)]
+    said = target["verdict"]
+    failed = [check for check in target["checks"] if not check["passed"]]
+    warnings = [visible(check["name"]) for check in failed if _rests(target, check, said)]
     if target["verdict"] == "inconclusive":
         return Confidence("none", f"{because}.")
     if warnings:
@@ -138,10 +141,14 @@ def _confidence(target: Mapping[str, Any]) -> Confidence:
     )
 
 
-def _rests(target: Mapping[str, Any], check: Mapping[str, Any]) -> bool:
-    """Whether the target's verdict rests on this check, or was taken away by it."""
-    made = Check(check["name"], check["passed"], 0.0, 0.0, check["decisive"], "")
-    return rests_on(target.get("method", "rho"), made) or target["because"].startswith(f"{check['name']}:")
+def _rests(target: Mapping[str, Any], check: Mapping[str, Any], verdict: Verdict | None = None) -> bool:
+    """Whether the target's method, or this verdict by it, rests on this check, or was taken away by it."""
+    found = rests_on(target.get("method", "rho"), _made(check), verdict)
+    return found or target["because"].startswith(f"{check['name']}:")
+
+
+def _made(check: Mapping[str, Any]) -> Check:
+    return Check(check["name"], check["passed"], 0.0, 0.0, check["decisive"], "")
 
 
 def _checks(targets: Sequence[Mapping[str, Any]]) -> tuple[Checked, ...]:
@@ -155,7 +162,7 @@ def _checks(targets: Sequence[Mapping[str, Any]]) -> tuple[Checked, ...]:
         for check in target["checks"]:
             if not check["passed"] and not _rests(target, check):
                 message = aside.setdefault(check["name"], visible(check["message"]))
-                name = f"{visible(check['name'])}, for rho alone"
+                name = f"{visible(check['name'])}, for {concerned(_made(check))} alone"
                 said.setdefault((name, "warning", message), []).append(target["name"])
                 continue
             state: State = "passed" if check["passed"] else "failed" if check["decisive"] else "warning"

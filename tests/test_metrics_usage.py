@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxaudit.metrics.usage import Effect, conclude, detectable_fraction, used_fraction
+from jaxaudit.metrics.usage import Effect, Usage, conclude, detectable_fraction, used_fraction, used_share
 
 TRIALS = 600
 SURE = 1e-4
@@ -129,3 +129,24 @@ def test_forgotten_is_said_with_the_fraction_that_would_have_been_detected() -> 
     assert usage.detectable is not None
     assert f"{usage.detectable:.0%}" in usage.reasons[0]
     assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.detectable / 2).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("share", "p_never", "p_fully", "known"),
+    [
+        ((0.4, 0.3, 0.5), 0.01, 0.03, True),
+        ((0.4, 0.0, 0.996), 0.3, 0.3, False),
+        ((0.4, 0.0, 0.99), 0.3, 0.3, True),
+        ((1.0, 0.0, 1.0), 0.3, 0.031, False),
+        ((1.0, 0.6, 1.0), 0.001, 0.031, False),
+        ((1.0, 0.6, 1.0), 0.001, 0.06, True),
+        ((1.0, 0.6, 1.0), 0.001, None, True),
+        ((0.0, 0.0, 0.2), 0.03, 0.03, False),
+        ((0.0, 0.0, 0.2), 0.3, 0.03, True),
+        ((float("nan"), 0.0, 1.0), 0.3, 0.3, False),
+    ],
+)
+def test_a_share_is_known_where_interval_and_tests_leave_it(share, p_never, p_fully, known) -> None:
+    fraction, low, high = share
+    found = used_share(Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, ()))
+    assert found == (share if known else None)

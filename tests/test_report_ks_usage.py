@@ -49,6 +49,30 @@ def test_a_row_a_target():
     assert "shadow test:" not in shown
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        UNUSED._replace(fraction_high=1.0, p_fully=0.3),
+        UNUSED._replace(fraction=1.0, fraction_high=1.0, p_fully=0.031),
+        USED._replace(fraction=1.0, p_fully=0.031),
+    ],
+)
+def test_a_share_that_is_unknown_is_no_number(usage):
+    shown = table(target("a.csv", usage))
+    (row,) = (line for line in shown.splitlines() if "a.csv" in line and "unknown" in line)
+    assert "%" not in row.replace("3.1%", "").replace("10%", "")
+    assert "unknown: the interval of the used share is from 0 to 100%" in shown
+    (said,) = ks_json(KSAudit((target("a.csv", usage),), np.array([0.01]), ONES, ONES, ONES, np.zeros(4), 3), {})[
+        "targets"
+    ][0]["usage"]
+    assert said["fraction"] is None
+    assert (said["fraction_low"], said["fraction_high"]) == (usage.fraction_low, usage.fraction_high)
+
+
+def test_shares_that_are_known_need_no_word_on_others():
+    assert "unknown" not in table(target("a.csv", USED), target("b.csv", UNUSED))
+
+
 def test_what_rho_alone_rests_on_is_called_so():
     assert "for rho alone, failed positive control: a control has rho 1.20" in table(target("a.csv", USED))
 

@@ -35,7 +35,7 @@ def test_a_test_of_use_gives_the_number():
     assert "share of the query set that looks used 42% 30% to 55% (95% interval)" in text
     assert "If it was never used (holdout test) p = 0.0004" in text
     assert "Least use that would have shown (holdout test) 8.0%" in text
-    assert "By the shadow test inconclusive, used none" in text
+    assert "By the shadow test inconclusive, used share unknown" in text
     assert "Least use that would have shown (shadow test) not even the use of all" in text
     assert "By rho and its checks inconclusive" in text
     assert "How much of the query set was used" in text
@@ -88,7 +88,27 @@ def test_what_the_verdict_rests_on_is_drawn():
     page = Parsed(report_html([run(method="holdout", usage=tests)]))
     assert "How much of the query set looks used" in page.text
     assert "outputs.csv (holdout): 0.42, from 0.3 to 0.55, least 0.08" in page.text
-    assert "outputs.csv (shadow): none, from 0.3 to 0.55, least none" in page.text
+    assert "outputs.csv (shadow): unknown, least none" in page.text
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"fraction": 0.0, "fraction_low": 0.0, "fraction_high": 1.0, "p_never": 0.4},
+        {"fraction": 1.0, "fraction_low": 0.0, "fraction_high": 1.0, "p_fully": 0.031},
+        {"fraction": 1.0, "fraction_low": 0.6, "fraction_high": 1.0, "p_fully": 0.031},
+        {"fraction": 0.0, "fraction_low": 0.0, "fraction_high": 0.1, "p_never": 0.01},
+    ],
+)
+def test_a_share_that_is_unknown_is_no_number(numbers: dict[str, float]):
+    """Also of a run that an older version wrote."""
+    tests = [usage("holdout", "inconclusive", **numbers), usage("shadow", "inconclusive", **numbers)]
+    text = Parsed(report_html([run(method="holdout", usage=tests)])).text
+    assert "share of the query set that looks used unknown" in text
+    assert "By the shadow test inconclusive, used share unknown" in text
+    assert "outputs.csv (holdout): unknown, least 0.08" in text
+    assert f"{100 * numbers['fraction']:.0f}% (" not in text
+    assert f"{100 * numbers['fraction_low']:.0f}% to" not in text
 
 
 def test_the_page_says_what_was_asked():

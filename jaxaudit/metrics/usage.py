@@ -52,6 +52,33 @@ class Usage(NamedTuple):
     reasons: tuple[str, ...]
 
 
+class Share(NamedTuple):
+    """A used share that can be said: an estimate and its interval, in [0, 1]."""
+
+    value: float
+    low: float
+    high: float
+
+
+def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
+    """The used share as far as a test knows it; None where it does not, and no number is to be shown.
+
+    That is so where there is no estimate; where the interval, in whole percent, is from 0 to 100%; and where the
+    estimate, in whole percent, is the very share that the test rejects: none beside a `p_never`, or all beside a
+    `p_fully`, of at most `alpha`.
+
+    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, ())
+    >>> used_share(usage) is None, used_share(usage._replace(fraction=0.2, fraction_high=0.5))
+    (True, Share(value=0.2, low=0.0, high=0.5))
+    """
+    share = Share(usage.fraction, usage.fraction_low, usage.fraction_high)
+    if not np.isfinite(share).all():
+        return None
+    percent = [round(100 * each) for each in share]
+    rejected = {0: usage.p_never <= alpha, 100: usage.p_fully is not None and usage.p_fully <= alpha}
+    return None if percent[1:] == [0, 100] or rejected.get(percent[0], False) else share
+
+
 class Effect(NamedTuple):
     """What a test measured, beside what it would measure of full use.
 

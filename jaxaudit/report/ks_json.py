@@ -10,7 +10,7 @@ from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, ema_rule
 from jaxaudit.metrics.ks import Rho
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Usage, used_share
 
 SCHEMA = "jaxaudit.ks/1"
 
@@ -55,8 +55,9 @@ def _target(target: TargetResult) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    numbers = {name: _number(getattr(usage, name)) for name in ("fraction", "fraction_low", "fraction_high")}
-    return {**usage._asdict(), **numbers, "reasons": list(usage.reasons)}
+    share = used_share(usage)
+    numbers = {name: _number(getattr(usage, name)) for name in ("fraction_low", "fraction_high")}
+    return {**usage._asdict(), "fraction": share and share.value, **numbers, "reasons": list(usage.reasons)}
 
 
 def _ema(emas: tuple[EMA, ...]) -> dict[str, Any] | None:

@@ -14,7 +14,8 @@ from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.audits.ks_settle import concerned, percent, rests_on
 from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
-from jaxaudit.report.ks_usage_table import ASSUMPTIONS, MEANING, STYLE, truth_text, usage_table
+from jaxaudit.metrics.usage import used_share
+from jaxaudit.report.ks_usage_table import ASSUMPTIONS, MEANING, STYLE, WHY_UNKNOWN, truth_text, usage_table
 
 
 def ks_table(audit: KSAudit, level: float) -> RenderableType:
@@ -78,6 +79,8 @@ def _assumptions(audit: KSAudit) -> list[RenderableType]:
                 "be excluded",
             )
         )
+    if not all(used_share(usage) for target in audit.targets for usage in target.usage):
+        lines.append(_line((WHY_UNKNOWN, "dim")))
     return [*lines, _line((MEANING, "dim"))]
 
 

@@ -11,7 +11,7 @@ from jaxaudit.audits.ks_result import KSAudit, TargetResult
 from jaxaudit.audits.ks_settle import percent
 from jaxaudit.errors import visible
 from jaxaudit.metrics.ema import ema_rule
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Usage, used_share
 
 STYLE = {"forgotten": "bold green", "not forgotten": "bold red", "inconclusive": "bold yellow"}
 NAMES = {"holdout": "holdout test", "shadow": "shadow test", "ema": "EMA", "rho": "rho"}
@@ -20,6 +20,8 @@ MEANING = (
     "in percent; least seen: the smallest share whose use would have been noticed 19 times of 20; rho: Liu & "
     "Tsaftaris's ratio, by whose rule 1 or more is `forgotten`"
 )
+UNKNOWN = "unknown"
+WHY_UNKNOWN = f"{UNKNOWN}: the interval of the used share is from 0 to 100%, or a p-value contradicts its estimate"
 ASSUMPTIONS = {
     "holdout": (
         "holdout test: p never is exact if the provider drew query set and holdout alike and kept the holdout to "
@@ -95,10 +97,10 @@ def p_text(value: float) -> str:
 
 
 def _numbers(usage: Usage) -> list[str]:
-    span = f"({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
+    share = used_share(usage)
     return [
         p_text(usage.p_never),
         "none" if usage.p_fully is None else p_text(usage.p_fully),
-        f"{100 * usage.fraction:.0f}% {span}" if math.isfinite(usage.fraction) else "unknown",
+        f"{100 * share.value:.0f}% ({100 * share.low:.0f}-{100 * share.high:.0f})" if share else UNKNOWN,
         "none" if usage.detectable is None else percent(usage.detectable),
     ]

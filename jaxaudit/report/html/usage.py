@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxaudit.errors import visible
-from jaxaudit.report.html.numbers import NONE, number, precise, span
+from jaxaudit.metrics.usage import Share, Usage, used_share
+from jaxaudit.report.html.numbers import NONE, nats, number, precise, span
 from jaxaudit.report.html.page import Cells
 
 TESTS = ("holdout", "shadow")
+UNKNOWN = "unknown"
 
 
 class Measured(NamedTuple):
@@ -22,13 +24,18 @@ def measured(target: Mapping[str, Any]) -> Measured:
     """The number that the verdict's own method rests on."""
     method = target.get("method", "rho")
     if method in TESTS:
-        usage = target["usage"][0]
-        low, high = usage["fraction_low"], usage["fraction_high"]
-        between = "" if low is None or high is None else f"{_percent(low)} to {_percent(high)}"
-        return Measured("share of the query set that looks used", _percent(usage["fraction"]), between)
+        share = share_of(target["usage"][0])
+        between = f"{_percent(share.low)} to {_percent(share.high)}" if share else ""
+        return Measured("share of the query set that looks used", _percent(share.value) if share else UNKNOWN, between)
     if method == "ema":
         return Measured("share of query records that look used (EMA)", _percent(target["ema"]["member_share"]), "")
     return Measured("rho", number(target["rho"]["median"], 2), span(target["rho"]))
+
+
+def share_of(usage: Mapping[str, Any]) -> Share | None:
+    """The used share by a test of use as a result holds it; None where it is unknown."""
+    numbers = {name: nats(usage[name]) for name in ("fraction", "fraction_low", "fraction_high")}
+    return used_share(Usage(**{**usage, **numbers, "reasons": tuple(usage["reasons"])}))
 
 
 def least_noticed(target: Mapping[str, Any]) -> str:
@@ -43,7 +50,7 @@ def usage_facts(target: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     for place, usage in enumerate(target.get("usage") or ()):
         name = f"{usage['method']} test"
         if place:
-            facts.append((f"By the {name}", f"{usage['verdict']}, used {_fraction(usage)}"))
+            facts.append((f"By the {name}", f"{usage['verdict']}, used share {_fraction(usage)}"))
         facts.append((f"If it was never used ({name})", f"p = {precise(usage['p_never'])}"))
         least = usage["detectable"]
         noticed = "not even the use of all" if least is None else _percent(least)
@@ -99,8 +106,8 @@ def usage_cells(targets: Sequence[Mapping[str, Any]]) -> tuple[Cells, ...]:
 
 
 def _fraction(usage: Mapping[str, Any]) -> str:
-    value, low, high = (usage[f"fraction{end}"] for end in ("", "_low", "_high"))
-    return _percent(value) + ("" if low is None or high is None else f" ({_percent(low)} to {_percent(high)})")
+    share = share_of(usage)
+    return f"{_percent(share.value)} ({_percent(share.low)} to {_percent(share.high)})" if share else UNKNOWN
 
 
 def _percent(value: float | None) -> str:

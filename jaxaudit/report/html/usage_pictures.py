@@ -1,15 +1,20 @@
 """The chart of what the tests of use say."""
 
 from collections.abc import Mapping, Sequence
+from math import isnan, nan
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from jaxaudit.errors import visible
+from jaxaudit.metrics.usage import Share
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.plots.usage import Row, draw_shares
 from jaxaudit.report.html.numbers import nats, precise
 from jaxaudit.report.html.page import Cells, Picture
+from jaxaudit.report.html.usage import UNKNOWN, share_of
+
+NOTHING = Share(nan, nan, nan)
 
 
 def shares_pictures(targets: Sequence[Mapping[str, Any]], level: str) -> tuple[Picture, ...]:
@@ -18,13 +23,14 @@ def shares_pictures(targets: Sequence[Mapping[str, Any]], level: str) -> tuple[P
     if not tests:
         return ()
     several = max(len(target.get("usage") or ()) for target in targets) > 1
-    numbers = ("fraction", "fraction_low", "fraction_high", "detectable")
+    shares = [share_of(usage) or NOTHING for _, usage in tests]
     rows = [
         Row(
             visible(target["name"]) + (f" ({usage['method']})" if several else ""),
-            *(nats(usage[name]) for name in numbers),
+            *share,
+            nats(usage["detectable"]),
         )
-        for target, usage in tests
+        for (target, usage), share in zip(tests, shares, strict=True)
     ]
 
     def draw() -> Figure:
@@ -33,9 +39,13 @@ def shares_pictures(targets: Sequence[Mapping[str, Any]], level: str) -> tuple[P
         return figure
 
     cells = tuple(
-        (row.name, *(precise(usage[name]) for name in numbers)) for row, (_, usage) in zip(rows, tests, strict=True)
+        (row.name, *(UNKNOWN if isnan(each) else precise(each) for each in share), precise(usage["detectable"]))
+        for row, share, (_, usage) in zip(rows, shares, tests, strict=True)
     )
-    seen = (f"{name}: {share}, from {low} to {high}, least {least}" for name, share, low, high, least in cells)
+    seen = (
+        f"{name}: {share}{f', from {low} to {high}' if share != UNKNOWN else ''}, least {least}"
+        for name, share, low, high, least in cells
+    )
     columns = ("looks used", "at least", "at most", "least that would have shown")
     return (
         Picture(

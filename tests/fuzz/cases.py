@@ -1,6 +1,8 @@
 """A case: what is done to a reader's files, as a function of (seed, reader, index) alone."""
 
+import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -52,8 +54,10 @@ class Case:
 
 def change(tree: Tree, choose: random.Random, writes: bool) -> str:
     """One change to one of the files, in place; what it was."""
-    if choose.random() < 0.12 and (found := hollow_chunks(tree)):
-        return found
+    if choose.random() < 0.08:
+        for hostile in (hollow_chunks, equal_records, hostile_features):
+            if found := hostile(tree, choose):
+                return found
     for suffix, way in WORDS.items():
         for name in tree:
             if name.endswith(suffix) and isinstance(content := tree[name], bytes):
@@ -89,15 +93,35 @@ def way_of(name: str, content: object) -> Way:
     return BY_ENDING.get(PurePath(name).suffix.lower(), damaged)
 
 
-def hollow_chunks(tree: Tree) -> str | None:
+def hollow_chunks(tree: Tree, choose: random.Random) -> str | None:
     """A zarr array whose only chunk is far larger than the array: in a file of zeros that takes no room."""
-    described = sorted(name for name in tree if name.endswith(".zarray"))
-    if not described:
+    name = next((name for name in sorted(tree) if name.endswith(".zarray")), None)
+    if name is None:
         return None
-    name = described[0]
     tree[name] = (
         b'{"chunks":[333333334,3],"compressor":null,"dtype":"<f4","fill_value":null,"filters":null,"order":"C",'
         b'"shape":[4,3],"zarr_format":2,"dimension_separator":"."}'
     )
     tree[name.replace(".zarray", "0.0")] = Hole(b"", 4 * 3 * 333_333_334)
     return f"{name}: chunks of 4 GB"
+
+
+def equal_records(tree: Tree, choose: random.Random) -> str | None:
+    """Very many equal records beside a result that counts them."""
+    result = tree.get("run/result.json")
+    if "run/records.parquet" not in tree or not isinstance(result, bytes):
+        return None
+    tree["run/records.parquet"] = columns.equal_rows()
+    many = b'"records_measured": %d' % columns.EQUAL_ROWS
+    tree["run/result.json"] = re.sub(rb'"records_measured": *[0-9]+', many, result)
+    return f"{columns.EQUAL_ROWS} equal records"
+
+
+def hostile_features(tree: Tree, choose: random.Random) -> str | None:
+    """A set whose description names a class of another module, openly or within strings."""
+    name = next((name for name in sorted(tree) if name.endswith("features.json")), None)
+    if name is None:
+        return None
+    features = choose.choice(texts.HOSTILE_FEATURES)
+    tree[name] = json.dumps(features).encode()
+    return f"{name}: {features}"

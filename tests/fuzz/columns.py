@@ -13,18 +13,19 @@ from pyarrow import parquet
 from fuzz import names
 from fuzz.damage import damaged
 
+EQUAL_ROWS = 80 * 2**20
 ROWS = (0, 1, 19, 20, 20, 20, 21, 1000)
 
 
 @cache
 def equal_rows() -> bytes:
-    """Thirty million equal rows in a few hundred kilobytes."""
+    """`EQUAL_ROWS` equal rows in a few hundred kilobytes."""
     schema = pa.schema([("pdtp", pa.float64()), ("seed_floor", pa.float64())])
     file = io.BytesIO()
     zeros = pa.array(np.zeros(2**20))
     batch = pa.record_batch([zeros, zeros], schema)
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        for _ in range(30):
+        for _ in range(EQUAL_ROWS >> 20):
             writer.write_batch(batch)
     return file.getvalue()
 

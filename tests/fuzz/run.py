@@ -27,9 +27,7 @@ def main(words: Sequence[str]) -> int:
         (folder / "modules").mkdir()
         (folder / "modules" / "fuzz_canary.py").write_text(CANARY)
         sys.path.insert(0, str(folder / "modules"))
-        readers = {name: each for name, each in all_readers(options.planted).items() if options.reader in name}
-        if options.reader in readers:
-            readers = {options.reader: readers[options.reader]}
+        readers = chosen(all_readers(options.planted), options.reader)
         if not readers:
             print(f"no reader is called {options.reader}")
             return 2
@@ -76,13 +74,20 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m fuzz", description="Fuzzes everything that reads strangers' files.")
     parser.add_argument("--cases", type=int, default=1000, help="how many, over all readers (1000)")
     parser.add_argument("--seed", type=int, default=7, help="other cases for another number (7)")
-    parser.add_argument("--reader", default="", help="those whose name holds this; all without it")
+    parser.add_argument("--reader", default="", help="those whose names hold one of these words, between commas")
     parser.add_argument("--case", type=int, help="one case of one reader again, and what was done to its files")
     parser.add_argument("--keep", help="a folder to be made, for the files of that case")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at the same time (one a core)")
     parser.add_argument("--say", action="store_true", help="every finding at once, not only at the end")
     parser.add_argument("--planted", action="store_true", help="readers that do all that none may, instead")
     return parser.parse_args(words)
+
+
+def chosen(readers: dict[str, Reader], words: str) -> dict[str, Reader]:
+    """The readers called so, or whose names hold one of the words, between commas."""
+    if words in readers:
+        return {words: readers[words]}
+    return {name: each for name, each in readers.items() if any(word in name for word in words.split(","))}
 
 
 def shared(cases: int, readers: dict[str, Reader]) -> Iterator[Job]:

@@ -122,7 +122,7 @@ def test_a_result_that_was_written_stays():
 
 def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.MonkeyPatch, capsys: Any):
     def full(*_: Any, **__: Any) -> None:
-        raise OSError("disk full")
+        raise OSError(28, "disk full")
 
     def run() -> None:
         with lasting_work(Path("run")) as begin, monkeypatch.context() as patch:
@@ -130,7 +130,7 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
             patch.setattr("numpy.savez_compressed", full)
             write(Path("run"), {}, {"confidences.npz": arrays({})})
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match="--out run cannot be written .disk full."):
         run()
     capsys.readouterr()
     work(Path("run"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 
 from jaxaudit.errors import InputError
 from jaxaudit.report import run_directory
-from jaxaudit.report.run_directory import arrays, claim, write
-from jaxaudit.report.unfinished import open_unfinished
+from jaxaudit.report.run_directory import arrays, claim, is_of_a_run, write
+from jaxaudit.report.unfinished import open_unfinished, refuse_in_use
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 FILES = {"confidences.npz": arrays(ARRAYS)}
@@ -24,13 +25,23 @@ def test_written_whole(tmp_path: Path):
         np.testing.assert_array_equal(archive["query"], ARRAYS["query"])
 
 
-def test_readable_by_whom_the_umask_lets(tmp_path: Path):
-    before = os.umask(0o027)
+def test_whose_records_are_at_risk_is_for_the_owner_alone(tmp_path: Path):
+    before = os.umask(0)
     try:
-        write(tmp_path / "run", {}, FILES)
+        work = open_unfinished(tmp_path / "a/run/unfinished", IDENTITY)
+        work.keep()
+        modes = {path.name: path.stat().st_mode & 0o777 for path in work.directory.iterdir()}
+        assert modes == {"identity.json": 0o600, "lock": 0o600}
+        write(tmp_path / "a/run", {}, FILES, "a table")
     finally:
         os.umask(before)
-    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o750
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*")}
+    assert modes == {"run": 0o700, "result.json": 0o600, "confidences.npz": 0o600, "table.txt": 0o600}
+
+
+def test_names_that_a_run_takes():
+    assert all(map(is_of_a_run, ("result.json", "RESULT.JSON", "records.csv", "unfinished", "original-00.safetensors")))
+    assert not is_of_a_run("report.html")
 
 
 def test_an_empty_directory_may_be_given(tmp_path: Path):
@@ -55,14 +66,18 @@ def test_the_longest_name_there_can_be(tmp_path: Path):
         claim(tmp_path / ("x" * 256))
 
 
-@pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt()])
-def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException):
+@pytest.mark.parametrize(
+    ("stop", "becomes"), [(OSError(28, "disk full"), InputError), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_nothing_is_left_of_a_write_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException, becomes: type[BaseException]
+):
     def fail(*_, **__):
         assert len(os.listdir(tmp_path)) == 1
         raise stop
 
     monkeypatch.setattr("numpy.savez_compressed", fail)
-    with pytest.raises(type(stop)):
+    with pytest.raises(becomes):
         write(tmp_path / "run", {}, FILES)
     assert os.listdir(tmp_path) == []
 
@@ -145,11 +160,11 @@ def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest
     def full(*paths: Path) -> None:
         calls.append(paths)
         if len(calls) > moved:
-            raise OSError("disk full")
+            raise OSError(28, "disk full")
         move(*paths)
 
     monkeypatch.setattr(run_directory.os, "replace", full)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match="cannot be written .disk full."):
         write(tmp_path / "run", {}, FILES)
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.undo()
@@ -163,6 +178,44 @@ def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path)
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(InputError, match=r"already holds other files"):
         claim(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lock", "identity.json", ".writing-result.json", "chunks"])
+def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    place = tmp_path / "run/unfinished"
+    place.mkdir(parents=True)
+    (place / name).symlink_to(mine)
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path / "run")
+    if name == "chunks":
+        return
+    # As where it was put there afterwards.
+    with pytest.raises((InputError, OSError)) if "writing" not in name else nullcontext():
+        open_unfinished(place, IDENTITY).keep()
+    refuse_in_use(place)
+    assert mine.read_text() == "mine"
+
+
+def test_a_channel_in_unfinished_work_is_not_waited_for(tmp_path: Path):
+    (tmp_path / "unfinished").mkdir()
+    os.mkfifo(tmp_path / "unfinished/identity.json")
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path)
+    with pytest.raises(OSError, match="it is no file"):
+        open_unfinished(tmp_path / "unfinished", IDENTITY)
+
+
+def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="cannot be"):
+        write(tmp_path / "loop/run", {}, FILES)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InputError, match="cannot be"):
+        claim(Path("run"))
 
 
 @pytest.mark.parametrize("made", ["file", "link", "other"])

@@ -3,22 +3,26 @@
 unfinished/identity.json    what the run is (see `identity`)
 unfinished/chunks/          finished chunks (see `fit_many`)
 unfinished/lock             locked while a process works here; the kernel lets go of it when that process dies
+
+All of it is its owner's alone: it says whose records are at risk. No link in it is followed.
 """
 
 import json
 import os
 import shutil
+import stat
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.identity import Identity, differences
 
 NAME = "unfinished"
-IDENTITY, CHUNKS, LOCK, DRAFT = "identity.json", "chunks", "lock", ".writing-"
+IDENTITY, CHUNKS, LOCK = "identity.json", "chunks", "lock"
 LARGEST_IDENTITY = 1 << 20
 LEFTOVER_SECONDS = 30 * 24 * 3600
 PATIENCE = 0.2
@@ -80,10 +84,11 @@ def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
 
 
 def make_directories(directory: Path) -> tuple[Path, ...]:
-    """Makes `directory` with its parents, behind links, too; the ones that were not there, innermost first."""
-    directory = directory.resolve()
+    """Makes `directory` with its parents, behind links, too, for their owner alone; those made, innermost first."""
+    directory = Path(os.path.realpath(directory))
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
     return tuple(missing)
 
 
@@ -99,10 +104,17 @@ def remove_empty(directories: tuple[Path, ...]) -> None:
 
 
 def is_unfinished(directory: Path) -> bool:
-    """Whether this is a folder of unfinished work and holds nothing else."""
+    """Whether this is a folder of unfinished work and holds nothing else, no link either."""
     if directory.is_symlink() or not directory.is_dir():
         return False
-    return all(path.name in (IDENTITY, CHUNKS, LOCK) or path.name.startswith(DRAFT) for path in directory.iterdir())
+    return all(_is_ours(path) for path in directory.iterdir())
+
+
+def _is_ours(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    if path.name == CHUNKS:
+        return stat.S_ISDIR(mode)
+    return (path.name in (IDENTITY, LOCK) or path.name.startswith(DRAFT)) and stat.S_ISREG(mode)
 
 
 def refuse_in_use(directory: Path) -> None:
@@ -112,7 +124,7 @@ def refuse_in_use(directory: Path) -> None:
         InUseError: where one is.
     """
     try:
-        file = (directory / LOCK).open("r+", encoding="utf-8")
+        file = _open_lock(directory, "r+")
     except OSError:
         return
     with file:
@@ -134,7 +146,7 @@ def drop_leftovers(parent: Path) -> None:
 def _locked(directory: Path) -> IO[str] | None:
     """The lock of `directory`, held; None where there are no locks."""
     while True:
-        file = (directory / LOCK).open("a+", encoding="utf-8")
+        file = _open_lock(directory, "a+")
         try:
             held = _lock(file, directory)
         except BaseException:
@@ -147,6 +159,13 @@ def _locked(directory: Path) -> IO[str] | None:
             return None
         # Its last owner finished, and removed it between our opening and locking it.
         make_directories(directory)
+
+
+def _open_lock(directory: Path, mode: str) -> IO[str]:
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return open(
+        directory / LOCK, mode, encoding="utf-8", opener=lambda name, usual: os.open(name, usual | flags, 0o600)
+    )
 
 
 def _lock(file: IO[str], directory: Path) -> bool:
@@ -187,11 +206,12 @@ def _take(work: Unfinished, identity: Identity) -> None:
     """Makes sure that the work is this run's, then signs it."""
     path = work.directory / IDENTITY
     try:
-        with path.open("rb") as file:
+        with open_regular(path, links=False) as file:
             there = json.loads(file.read(LARGEST_IDENTITY))
     except FileNotFoundError:
         shutil.rmtree(work.checkpoints, ignore_errors=True)
-        _write(path, json.dumps(identity, indent=1))
+        with whole_file(path) as file:
+            file.write(f"{json.dumps(identity, indent=1)}\n".encode())
         there = identity
     except (ValueError, RecursionError):
         there = None
@@ -210,12 +230,3 @@ def _take(work: Unfinished, identity: Identity) -> None:
         work.lock.truncate(0)
         work.lock.write(f"{os.getpid()}\n")
         work.lock.flush()
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f"{DRAFT}{path.name}")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)

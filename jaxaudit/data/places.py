@@ -1,0 +1,44 @@
+"""Where files lie: as a person names it, and as it may be told to others."""
+
+import os
+import re
+from pathlib import Path
+
+from jaxaudit.errors import InputError
+
+_FOLDERS = re.compile(r"(?P<before>[^/\\~]*[:=])??(?P<path>(?:[~/\\]|[A-Za-z]:[/\\]).*)", re.DOTALL)
+
+
+def expanded(path: Path) -> Path:
+    """The path with `~` replaced by the home folder, as shells do where it begins a word.
+
+    Raises:
+        InputError: it begins with `~/`, and nobody knows the home folder, as in a container without accounts.
+    """
+    found = os.path.expanduser(path)
+    if path.parts[:1] == ("~",) and found == os.fspath(path):
+        raise InputError(f"{path}: there is no home folder here (HOME is not set); write the path in full.")
+    return Path(found)
+
+
+def without_folders(text: str) -> str:
+    """A path, or an option that ends in one, as it may be handed on: without the folders above the one at hand.
+
+    A path that begins at the root or at a home folder says who works where. Below the working directory it becomes
+    relative to it, elsewhere its own name is left. Other text, and relative paths, stay as they are.
+
+    >>> without_folders("/somewhere/else/q.npz@train[:100]"), without_folders("acdc:~/ACDC@3.0")
+    ('q.npz@train[:100]', 'acdc:ACDC@3.0')
+    >>> without_folders("retrained=/runs/a.safetensors"), without_folders("../q.npz"), without_folders("mnist:0.5")
+    ('retrained=a.safetensors', '../q.npz', 'mnist:0.5')
+    """
+    found = _FOLDERS.fullmatch(text)
+    if found is None:
+        return text
+    path = os.path.expanduser(found["path"])
+    try:
+        below = os.path.relpath(path, os.getcwd()) if os.path.isabs(path) else os.pardir
+    except (OSError, ValueError):  # the working directory is gone, or on another drive
+        below = os.pardir
+    name = re.split(r"[/\\]", found["path"].rstrip("/\\"))[-1] or found["path"]
+    return (found["before"] or "") + (name if below.split(os.sep)[0] == os.pardir else below)

@@ -32,7 +32,6 @@ def provenance(kind: str, name: str, data: dict[str, Any]) -> dict[str, Any]:
     return {
         "jaxaudit": "0.1.0",
         "command": ["jaxaudit", kind, "--data", name, "--seed", "7"],
-        "directory": "/home/someone",
         "seed": 7,
         "options": {"data": name, "level": 0.95, "learner": "nn", "width": None, "gray": True},
         "versions": {"jax": "0.10.2", "numpy": "2.4.6"},

@@ -14,10 +14,13 @@ from jaxaudit.audits.pool import Part
 from jaxaudit.cli import progress, widths
 from jaxaudit.cli.inputs import default_targets, match, simulate
 from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.repeat import command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.words import check_shares, parse_image_size, parse_target_data
 from jaxaudit.data import Examples
+from jaxaudit.data.outputs import load_outputs
 from jaxaudit.errors import InputError
+from jaxaudit.report.provenance import describe_machine
 
 
 class Terminal(StringIO):
@@ -200,3 +203,46 @@ def test_matching_leaves_the_calibration_set_without_query_records(capsys: pytes
     assert capsys.readouterr().err == "2 query records are also in the calibration set; they were dropped from it\n"
     assert len(match(query, calibration, drop_shared=True, drop_classes=False)) == 6
     assert capsys.readouterr().err == ""
+
+
+def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    here = str(tmp_path)
+    options = {
+        "query": f"{here}/data/q.npz@train[:10]",
+        "target": [Path(f"{here}/a.csv"), Path("/elsewhere/secret/b.csv")],
+        "target_data": ["/elsewhere/secret/c.npz:0.5"],
+        "reference": [f"retrained={here}/r.safetensors", "untrained"],
+        "data_dir": Path("/elsewhere/secret/sets"),
+        "hidden": "512,256",
+    }
+    assert plain(options) == {
+        "query": "data/q.npz@train[:10]",
+        "target": ["a.csv", "b.csv"],
+        "target_data": ["c.npz:0.5"],
+        "reference": ["retrained=r.safetensors", "untrained"],
+        "data_dir": "sets",
+        "hidden": "512,256",
+    }
+    words = command_line("ks", options)
+    assert words[:4] == ["jaxaudit", "ks", "--query", "data/q.npz@train[:10]"]
+    assert not [word for word in words if here in word or "secret" in word]
+
+
+def test_targets_of_one_name_stay_apart(tmp_path: Path):
+    np.save(tmp_path / "o.npy", np.array([[0.9, 0.1], [0.3, 0.7]]))
+    outputs = [load_outputs(tmp_path / "o.npy", ("a", "b"), 2)] * 3
+    paths = [Path("/a/o.npy"), Path("/b/o.npy"), Path("c/o.npy")]
+    assert [each.name for each in name_apart(outputs, paths)] == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
+
+
+def test_only_settings_that_decide_a_number_are_told(monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in os.environ if name.startswith(("JAX_", "XLA_", "CUDA_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/home/someone")
+    monkeypatch.setenv("JAX_LOGGING_LEVEL", "INFO")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/home/someone --xla_cpu_enable_fast_math=false")
+    told = describe_machine()["environment"]
+    assert told == {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}

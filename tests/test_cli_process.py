@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runs import QUICK, content, jaxaudit, process
 
-from jaxaudit.cli.app import app
+from jaxaudit.cli import pdtp_run
+from jaxaudit.cli.app import _at_home, app
+from jaxaudit.report.run_directory import write
 from jaxaudit.version import __version__
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
@@ -58,6 +61,77 @@ def test_a_reader_that_leaves_early_is_no_error(sets: Path, words: tuple[str, ..
     _, err = run.communicate(timeout=300)
     assert run.returncode == 1
     assert not [line for line in err.splitlines() if not line.startswith("training")]
+
+
+SHORT = ("pdtp", "--data", "wine", "--learner", "nb", "--top", "1")
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "&-"])
+def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
+    if place == "/dev/full" and not Path(place).exists():
+        pytest.skip("there is no device that is always full")
+    write(tmp_path / "run", {}, {}, "a table\n")
+    shell = ["/bin/sh", "-c", f'exec "$0" "$@" >{place}', sys.executable, "-m", "jaxaudit", "report", "run", "--text"]
+    done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(r"Error: the answer could not be printed: .*\n", done.stderr)
+
+
+def test_an_encoding_that_lacks_a_character_is_no_error(tmp_path: Path):
+    (tmp_path / "people.csv").write_text("a,who\n" + "".join(f"{n % 3},{'日本x'[n % 3]}\n" for n in range(30)), "utf-8")
+    words = ("pdtp", "--csv", "people.csv", "--label", "who", "--learner", "nb", "--categorical", "a")
+    done = process(*words, cwd=tmp_path, PYTHONIOENCODING="ascii", COLUMNS="80")
+    assert done.code == 0, done.err
+    assert done.out.isascii()
+    assert "\\u65e5" in done.out
+    assert " ###" in done.out
+
+
+def test_a_folder_that_is_removed_meanwhile_costs_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "gone").mkdir()
+    measure = pdtp_run.audit_pdtp
+
+    def remove(*given: Any, **named: Any) -> Any:
+        os.rmdir(os.getcwd())
+        return measure(*given, **named)
+
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.setattr(pdtp_run, "audit_pdtp", remove)
+    done = jaxaudit(*SHORT, "--out", str(tmp_path / "run"))
+    assert done.code == 0, done.err
+    assert "May the classifier be published?" in done.out
+    assert os.listdir(tmp_path) == ["run"]
+    assert (tmp_path / "run/result.json").exists()
+
+
+def test_the_home_folder_is_meant_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {}
+
+    def note(one: Path | None = None, several: list[Path] | None = None, word: str = "~") -> None:
+        given.update(one=one, several=several, word=word)
+
+    _at_home(note)(one=Path("~/a"), several=[Path("~/b"), Path("c")], word="~/d")
+    assert given == {"one": tmp_path / "a", "several": [tmp_path / "b", Path("c")], "word": "~/d"}
+    done = jaxaudit(*SHORT, "--out", "~/run", "--report", "~/page.html")
+    assert done.code == 0, done.err
+    assert {"run", "page.html"} <= set(os.listdir(tmp_path))
+    assert "~" not in os.listdir(tmp_path)
+    # What is handed on does not say where that is.
+    assert str(tmp_path) not in "".join(
+        path.read_text() for path in (tmp_path / "run/result.json", tmp_path / "page.html")
+    )
+
+
+def test_without_a_home_folder_paths_are_asked_for_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.path.expanduser", os.fspath)
+    assert jaxaudit(*SHORT).code == 0
+    refused = jaxaudit(*SHORT, "--out", "~/run")
+    assert refused.code == 2
+    assert "no home folder" in refused.err
+    assert os.listdir() == []
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path):

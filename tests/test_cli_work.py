@@ -130,7 +130,7 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
             patch.setattr("numpy.savez_compressed", full)
             write(Path("run"), {}, {"confidences.npz": arrays({})})
 
-    with pytest.raises(InputError, match="--out run cannot be written .disk full."):
+    with pytest.raises(InputError, match=r"--out run cannot be written \(disk full\)"):
         run()
     capsys.readouterr()
     work(Path("run"))

@@ -2,15 +2,29 @@
 
 import json
 import math
+import os
+import stat
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import matplotlib
 import pytest
 from cli_runs import jaxaudit
 from html_pages import ALLOWED, Parsed
-from report_runs import HOSTILE, RUNS, attack_audit, attack_run, ks_audit, ks_run, pdtp_audit, pdtp_run, save
+from report_runs import (
+    HOSTILE,
+    RUNS,
+    attack_audit,
+    attack_run,
+    efficacy_run,
+    ks_audit,
+    ks_run,
+    pdtp_audit,
+    pdtp_run,
+    save,
+)
 
 from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.export import VARIABLES
@@ -18,7 +32,7 @@ from jaxaudit.report.html import render
 from jaxaudit.report.html.build import MOST_RUNS, build
 from jaxaudit.report.html.file import claim_report, write_report
 from jaxaudit.report.html.glossary import GLOSSARY
-from jaxaudit.report.html.render import pictures, report_html
+from jaxaudit.report.html.render import pictures, report_html, write_pictures
 from jaxaudit.report.saved_run import read_run
 
 
@@ -224,6 +238,74 @@ def test_where_a_report_cannot_be(tmp_path):
         claim_report(locked / "report.html")
     with pytest.raises(InputError, match=r"cannot be written \(File name too long\)"):
         claim_report(tmp_path / ("x" * 300))
+
+
+def test_only_a_report_may_stand_where_it_goes(tmp_path):
+    report, run = tmp_path / "report.html", efficacy_run()
+    write_report(report, [run])
+    (tmp_path / "link.html").symlink_to("report.html")
+    (tmp_path / "gone.html").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "channel.html")
+    for name in ("link.html", "gone.html", "channel.html"):
+        for attempt in (claim_report, lambda path: write_report(path, [run])):
+            with pytest.raises(InputError, match="cannot be written"):
+                attempt(tmp_path / name)
+    with pytest.raises(InputError, match="a device"):
+        claim_report(Path(os.devnull))
+    assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / ".writing-report.html").symlink_to(mine)
+    write_report(report, [run])
+    assert mine.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == [
+        *(".writing-report.html", "channel.html", "gone.html", "link.html", "mine", "report.html")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "out"),
+    [
+        *(("run", "run"), ("run/result.json", "run"), ("run/RECORDS.csv", "run"), ("run/unfinished", "run")),
+        *(("run/unfinished/page.html", "run"), ("page", "page/run"), ("./a/../run/table.txt", "run")),
+    ],
+)
+def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InputError, match="would take one place"):
+        claim_report(tmp_path / report, tmp_path / out)
+    claim_report(tmp_path / "page.html", tmp_path / "run")
+
+
+def test_charts_are_whole_or_not_there(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = save(pdtp_run(), tmp_path / "run")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_pictures([read_run(folder)], tmp_path / "charts", "png")
+    assert os.listdir(tmp_path / "charts") == []
+
+
+def test_a_run_says_again_what_its_command_printed(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    quick = ("pdtp", "--data", "wine", "--learner", "nb", "--top", "1")
+    first = jaxaudit(*quick, "--show-values", "--out", "run")
+    again = jaxaudit("report", "run", "--text")
+    assert (again.code, again.err) == (0, "")
+    # What stands in records is for the terminal alone.
+    values = [line for line in first.out.splitlines() if line.strip().startswith("73: ")]
+    assert values
+    assert [line for line in again.out.splitlines() if line.strip()] == [
+        line for line in jaxaudit(*quick).out.splitlines() if line.strip()
+    ]
+    twice = jaxaudit("report", "run", "run", "--text")
+    assert twice.out == 2 * f"run:\n{again.out}"
+    assert not (tmp_path / "report.html").exists()
+    assert jaxaudit("report", "run", "--text", "--figures", "charts").code == 2
+    assert jaxaudit("report", "nowhere", "--text").code == 2
 
 
 def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):

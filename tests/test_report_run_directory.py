@@ -164,7 +164,7 @@ def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest
         move(*paths)
 
     monkeypatch.setattr(run_directory.os, "replace", full)
-    with pytest.raises(InputError, match="cannot be written .disk full."):
+    with pytest.raises(InputError, match=r"cannot be written \(disk full\)"):
         write(tmp_path / "run", {}, FILES)
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.undo()

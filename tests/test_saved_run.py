@@ -1,6 +1,10 @@
 """What is read back from disk, and what is no run."""
 
 import json
+import os
+import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +12,10 @@ from html_pages import Parsed
 from report_runs import ARRAYS, RUNS, ks_run, pdtp_run, save
 
 from jaxaudit.errors import InputError
-from jaxaudit.report import saved_run
+from jaxaudit.report import run_files
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.saved_run import read_run
+from jaxaudit.report.run_directory import write
+from jaxaudit.report.saved_run import read_printed, read_run
 
 
 def test_of_many_records_all_are_drawn(tmp_path):
@@ -32,12 +37,12 @@ def test_of_many_records_all_are_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "result.json is damaged; make the run again"),
-        ("[]", "result.json is damaged; make the run again"),
-        ("[" * 100_000, "result.json is damaged; make the run again"),
-        ('{"schema": ' + "[" * 60 + "]" * 60 + "}", "result.json is damaged; make the run again"),
-        ('{"schema": NaN}', "result.json is damaged; make the run again"),
-        ('{"a": 1' + "0" * 5000 + "}", "result.json is damaged; make the run again"),
+        ("{", "result.json is damaged"),
+        ("[]", "result.json is damaged"),
+        ("[" * 100_000, "result.json is damaged"),
+        ('{"schema": ' + "[" * 60 + "]" * 60 + "}", "result.json is damaged"),
+        ('{"schema": NaN}', "result.json is damaged"),
+        ('{"a": 1' + "0" * 5000 + "}", "result.json is damaged"),
         ("{}", "does not say that jaxaudit wrote it"),
         ('{"schema": "jaxaudit.nonsense/1"}', "cannot show a 'jaxaudit.nonsense/1' result; it knows ks, pdtp"),
         ('{"schema": "jaxaudit.ks/2"}', "cannot show a 'jaxaudit.ks/2' result"),
@@ -61,9 +66,111 @@ def test_what_is_no_run(tmp_path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="holds a run that is not finished; repeat its command"):
         read_run(tmp_path)
     folder = save(ks_run(), tmp_path / "run")
-    monkeypatch.setattr(saved_run, "LARGEST_RESULT", 100)
+    monkeypatch.setattr(run_files, "LARGEST_RESULT", 100)
     with pytest.raises(InputError, match="is larger than"):
         read_run(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [' + "[]," * 600_000 + "1]}",
+        '{"a": [' + "1," * 3_100_000 + "1]}",
+        '{"a": 1' + "0" * 400 + "}",
+        '{"a": 1e999}',
+        '{"a": "\xff"}',
+    ],
+    ids=["lists", "values", "digits", "infinite", "no text"],
+)
+def test_a_result_is_bounded_before_it_is_parsed(tmp_path, text: str):
+    (tmp_path / "result.json").write_text(text, encoding="latin-1")
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"result\.json is damaged"):
+        read_run(tmp_path)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("name", ["result.json", "confidences.npz"])
+def test_neither_links_nor_channels_in_a_run_are_read(tmp_path, name: str):
+    folder = save(ks_run(), tmp_path / "run")
+    (folder / name).rename(tmp_path / "mine")
+    (folder / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError):
+        read_run(folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError):
+        read_run(folder)
+
+
+def test_names_of_runs_that_cannot_be(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("x" * 5000, "loop", "loop/run"):
+        with pytest.raises(InputError) as caught:
+            read_run(tmp_path / name)
+        assert len(str(caught.value)) < 400
+    with pytest.raises(InputError, match="cannot be read"):
+        read_run(Path(os.devnull))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"pdtp": ["a long text"] * 1000, "seed_floor": np.zeros(1000)},
+        {"pdtp": np.zeros(1000, np.float32), "seed_floor": np.zeros(1000)},
+        {"pdtp": np.zeros(1000)},
+    ],
+    ids=["text", "short floats", "one"],
+)
+def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    run = pdtp_run()
+    folder = save(run._replace(result={**run.result, "records_measured": 1000}), tmp_path / "run")
+    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
+    with pytest.raises(InputError, match=r"records\.parquet has other columns"):
+        read_run(folder)
+    (folder / "records.parquet").write_bytes(b"PAR1" + b"\xff" * 100 + b"PAR1")
+    with pytest.raises(InputError, match=r"records\.parquet cannot be read"):
+        read_run(folder)
+
+
+def test_more_records_than_can_be_drawn_are_refused_unread(tmp_path):
+    run = pdtp_run()
+    folder = save(run._replace(result={**run.result, "records_measured": 10**9}), tmp_path / "run")
+    (folder / "records.parquet").touch()
+    with pytest.raises(InputError, match="more than 10,000,000 records"):
+        read_run(folder)
+
+
+def test_arrays_that_no_picture_needs_are_not_read(tmp_path):
+    run = ks_run()
+    folder = save(run, tmp_path / "run")
+    more: dict[str, Any] = {**run.arrays, "labels": np.zeros(3)}
+    np.savez(folder / "confidences.npz", **more)
+    assert set(read_run(folder).arrays) == set(run.arrays)
+
+
+def test_the_printed_table_of_a_run(tmp_path):
+    folder = tmp_path / "run"
+    write(folder, {}, {}, "a table\nof \x1b[31mtwo lines\n")
+    assert read_printed(folder) == "a table\nof \\x1b[31mtwo lines\n"
+    (folder / "table.txt").unlink()
+    with pytest.raises(InputError, match=r"holds no table\.txt"):
+        read_printed(folder)
+    (folder / "table.txt").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"table\.txt is damaged"):
+        read_printed(folder)
+    (folder / "table.txt").write_bytes(b" " * (2 << 20))
+    with pytest.raises(InputError, match=r"table\.txt is damaged"):
+        read_printed(folder)
+    (folder / "table.txt").unlink()
+    (folder / "table.txt").symlink_to("result.json")
+    with pytest.raises(InputError, match="it is a link"):
+        read_printed(folder)
+    with pytest.raises(InputError, match="only a directory"):
+        read_printed(folder / "result.json")
+    with pytest.raises(InputError, match="does not exist"):
+        read_printed(tmp_path / "none")
 
 
 def test_provenance_is_checked_too(tmp_path):

@@ -1,8 +1,11 @@
 """The `jaxaudit` command: its sub-commands, and what becomes of errors."""
 
+import functools
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +16,7 @@ from jaxaudit.cli.pdtp import pdtp
 from jaxaudit.cli.power import power
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
+from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn import unlearn
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError, InputErrors
@@ -25,13 +29,29 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(ks)
-app.command()(pdtp)
-app.command()(attack)
-app.command()(power)
-app.command()(efficacy)
-app.command()(unlearn)
-app.command()(report)
+
+
+def _at_home(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with `~` replaced in every path it is given, as shells do where it begins a word."""
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [replaced(each) for each in value]
+        if not isinstance(value, Path):
+            return value
+        from jaxaudit.data.places import expanded
+
+        return expanded(value)
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        command(**{name: replaced(value) for name, value in options.items()})
+
+    return run
+
+
+for command in (ks, pdtp, attack, power, efficacy, unlearn, report):
+    app.command()(_at_home(command))
 
 
 def _print_version(wanted: bool) -> bool:
@@ -65,6 +85,7 @@ def main() -> None:
     `InputErrors` are a line each.
     """
     try:
+        accept_any_text()
         app()
     except InputErrors as errors:
         _stop(2, *(f"Error: {problem}" for problem in errors.problems))

@@ -1,16 +1,12 @@
 """`jaxaudit attack`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
 import enum
-import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from jaxaudit.cli import classifier_options as shared
 from jaxaudit.cli import preflight, report_option
-
-if TYPE_CHECKING:
-    from jaxaudit.cli.attack_run import Answer
 
 OUTPUT_OPTIONS = ("as_json", "out", "report", "top")
 
@@ -125,23 +121,15 @@ def attack(
     preflight.check(given)
     with lasting_work(out) as begin:
         from jaxaudit.cli.attack_run import arrays_of, run, save
+        from jaxaudit.cli.show import show
+        from jaxaudit.report.attack_table import attack_table
 
         answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
+        table = attack_table(answer.audit, answer.records, answer.level, top)
         try:
             if out is not None:
-                save(out, answer)
+                save(out, answer, table)
             report_option.write(report, out, answer.json(), arrays_of(answer))
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            _show(answer, top, as_json)
-
-
-def _show(answer: "Answer", top: int, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer.json(), allow_nan=False), flush=True)
-        return
-    from rich.console import Console
-
-    from jaxaudit.report.attack_table import attack_table
-
-    Console().print(attack_table(answer.audit, answer.records, answer.level, top))
+            show(table, answer.json() if as_json else None)

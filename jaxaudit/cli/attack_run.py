@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Int
+from rich.console import RenderableType
 
 from jaxaudit.audits.attack import audit_attack
 from jaxaudit.audits.attack_plan import Attacks, check_options, draw, models_to_train, settle_attack_width
@@ -15,6 +16,7 @@ from jaxaudit.audits.attack_result import AttackAudit
 from jaxaudit.cli.classifier import demand_memory, describe, make_classifier, read_table
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.repeat import Options, plain
+from jaxaudit.cli.show import as_text
 from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
@@ -105,9 +107,9 @@ def run(options: Options, begin: Begin) -> Answer:
     return Answer(audit, whole.in_file(chosen[audit.targets]), provenance, options["level"])
 
 
-def save(directory: Path, answer: Answer) -> None:
-    """Writes the run directory: the JSON result, and every attack's scores."""
-    write(directory, answer.json(), {"outputs.npz": arrays(arrays_of(answer))})
+def save(directory: Path, answer: Answer, table: RenderableType) -> None:
+    """Writes the run directory: the JSON result, the table, and every attack's scores."""
+    write(directory, answer.json(), {"outputs.npz": arrays(arrays_of(answer))}, as_text(table))
     say(f"written: {directory}/result.json and {directory}/outputs.npz")
 
 

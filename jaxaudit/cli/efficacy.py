@@ -1,17 +1,13 @@
 """`jaxaudit efficacy`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from jaxaudit.cli import network_options as shared
 from jaxaudit.cli import preflight, report_option
 from jaxaudit.cli.own_model import OWN
-
-if TYPE_CHECKING:
-    from jaxaudit.cli.efficacy_run import Answer
 
 OUTPUT_OPTIONS = ("as_json", "out", "report", "top")
 
@@ -97,23 +93,15 @@ def efficacy(
     preflight.check(given)
     with lasting_work(out):
         from jaxaudit.cli.efficacy_run import run, save
+        from jaxaudit.cli.show import show
+        from jaxaudit.report.efficacy_table import efficacy_table
 
         answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS})
+        table = efficacy_table(answer.audit, answer.class_names, answer.notes, top)
         try:
             if out is not None:
-                save(out, answer)
+                save(out, answer, table)
             report_option.write(report, out, answer.json())
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            _show(answer, top, as_json)
-
-
-def _show(answer: "Answer", top: int, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer.json(), allow_nan=False), flush=True)
-        return
-    from rich.console import Console
-
-    from jaxaudit.report.efficacy_table import efficacy_table
-
-    Console().print(efficacy_table(answer.audit, answer.class_names, answer.notes, top))
+            show(table, answer.json() if as_json else None)

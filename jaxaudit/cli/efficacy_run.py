@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from rich.console import RenderableType
 
 from jaxaudit.audits.efficacy import EfficacyAudit, NamedWeights, audit_efficacy
 from jaxaudit.cli.network_inputs import label_outputs, read_inputs
@@ -17,8 +18,10 @@ from jaxaudit.cli.own_model import source_hash
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.show import as_text
 from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
 from jaxaudit.data import Examples
+from jaxaudit.data.places import without_folders
 from jaxaudit.data.weights import Weights, read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import RUN_ONCE, pure_module
@@ -66,11 +69,11 @@ def run(options: Options) -> Answer:
     return Answer(audit, examples.class_names, notes, _provenance(options, examples, judged, references, started))
 
 
-def save(directory: Path, answer: Answer) -> None:
-    """Writes the run directory: the JSON result, and a row a record as CSV and as Parquet."""
+def save(directory: Path, answer: Answer, table: RenderableType) -> None:
+    """Writes the run directory: the JSON result, the table, and a row a record as CSV and as Parquet."""
     files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}
     files["records.parquet"] = partial(write_parquet, answer.audit, answer.class_names)
-    write(directory, answer.json(), files)
+    write(directory, answer.json(), files, as_text(table))
     say(f"written: {directory}/result.json, records.csv and records.parquet")
 
 
@@ -87,7 +90,7 @@ def _given(options: Options) -> Any:
 
     def restore(name: str, path: Path) -> NamedWeights:
         try:
-            restored = fit_weights(net, weights[path], str(path), options["model"])
+            restored = fit_weights(net, weights[path], without_folders(str(path)), options["model"])
         except InputError as error:
             raise InputError(f"{error}{_hint(options, weights[path], classes)}") from error
         notes.extend(restored.notes)
@@ -134,7 +137,6 @@ def _provenance(
     return {
         **describe_machine(),
         "command": command_line("efficacy", options),
-        "directory": str(Path.cwd()),
         "model_hash": source_hash(options["model"] or ""),
         "seed": options["seed"],
         "options": plain(options),

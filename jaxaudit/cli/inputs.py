@@ -14,6 +14,7 @@ from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
+from jaxaudit.data.places import without_folders
 
 
 def read_examples(
@@ -36,7 +37,7 @@ def _read_acdc(name: str, field_strength: Path | None) -> Examples:
 
     folder, tesla = parse_acdc(name)
     table = field_strength or Path(folder) / "field_strength.csv"
-    return replace(load_acdc(folder, table, tesla).examples, name=name)
+    return replace(load_acdc(folder, table, tesla).examples, name=without_folders(name))
 
 
 def _shape(examples: Examples) -> str:
@@ -163,11 +164,14 @@ def default_targets(query: Examples, calibration: Examples) -> list[SimulatedTar
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
-    """Files of one name in different folders get their paths for names."""
+    """Files of one name in different folders get their paths for names, and numbers where those cannot be told."""
     names = [file.name for file in outputs]
+    told = [without_folders(str(path)) for path in paths]
     return [
-        replace(file, name=str(path)) if names.count(file.name) > 1 else file
-        for file, path in zip(outputs, paths, strict=True)
+        replace(file, name=path if told.count(path) == 1 else f"{path} ({place})")
+        if names.count(file.name) > 1
+        else file
+        for place, (file, path) in enumerate(zip(outputs, told, strict=True), 1)
     ]
 
 

@@ -1,17 +1,13 @@
 """`jaxaudit ks`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
 import enum
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from jaxaudit.cli import ks_options as shared
 from jaxaudit.cli import preflight, report_option
-
-if TYPE_CHECKING:
-    from jaxaudit.audits.ks_result import KSAudit
 
 
 class TargetKind(enum.StrEnum):
@@ -190,19 +186,22 @@ def ks(
     options = {name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}
     with lasting_work(out) as begin:
         from jaxaudit.cli.ks_run import Planned, arrays_of, run, save
+        from jaxaudit.cli.show import show
+        from jaxaudit.report.ks_table import ks_table
 
         done = run(options, by_hand, begin, dry_run)
         if isinstance(done, Planned):
             print(json.dumps(done.numbers) if as_json else "\n".join(done.lines), flush=True)
             return
         result, audit = done
+        table = ks_table(audit, result["provenance"]["options"]["level"])
         try:
             if out is not None:
-                save(out, result, audit)
+                save(out, result, audit, table)
             report_option.write(report, out, result, arrays_of(audit))
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            _show(result, audit, as_json)
+            show(table, result if as_json else None)
     if {verdict.replace("-", " ") for verdict in fail_on or ()} & {target.verdict for target in audit.targets}:
         raise typer.Exit(3)
 
@@ -211,14 +210,3 @@ def _is_by_hand(context: typer.Context, name: str) -> bool:
     """Whether this option stands on the command line, or in the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
-
-
-def _show(result: dict[str, Any], audit: "KSAudit", as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(result, allow_nan=False), flush=True)
-        return
-    from rich.console import Console
-
-    from jaxaudit.report.ks_table import ks_table
-
-    Console().print(ks_table(audit, result["provenance"]["options"]["level"]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from rich.console import RenderableType
 
 from jaxaudit.audits.ks import audit_ks
 from jaxaudit.audits.ks_result import KSAudit
@@ -25,6 +26,7 @@ from jaxaudit.cli.own_model import UNSEEDED, source_hash
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.show import as_text
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.words import check_pair, check_shares, other_split, parse_hidden, parse_image_size, parse_target_data
 from jaxaudit.cli.work import Begin
@@ -122,9 +124,9 @@ def run(options: Options, by_hand: set[str], begin: Begin, dry_run: bool) -> tup
     return ks_json(audit, _provenance(options, sets, plan, started)), audit
 
 
-def save(directory: Path, result: dict[str, Any], audit: KSAudit) -> None:
-    """Writes the run directory: the JSON result, and every model's confidences on the query set."""
-    write(directory, result, {"confidences.npz": arrays(arrays_of(audit))})
+def save(directory: Path, result: dict[str, Any], audit: KSAudit, table: RenderableType) -> None:
+    """Writes the run directory: the JSON result, the table, and every model's confidences on the query set."""
+    write(directory, result, {"confidences.npz": arrays(arrays_of(audit))}, as_text(table))
     say(f"written: {directory}/result.json and {directory}/confidences.npz")
 
 
@@ -231,7 +233,6 @@ def _provenance(options: Options, sets: Sets, plan: Planned | None, started: flo
     return {
         **describe_machine(),
         "command": command_line("ks", options),
-        "directory": str(Path.cwd()),
         "model_hash": source_hash(options["model"]),
         "seed": options["seed"],
         "options": plain(options),

@@ -1,16 +1,13 @@
 """`jaxaudit pdtp`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
 import enum
-import json
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import Annotated
 
 import typer
 
 from jaxaudit.cli import classifier_options as shared
 from jaxaudit.cli import preflight, report_option
-
-if TYPE_CHECKING:
-    from jaxaudit.cli.pdtp_run import Answer
 
 OUTPUT_OPTIONS = ("as_json", "out", "report", "fail_on", "top", "show_values")
 
@@ -125,27 +122,19 @@ def pdtp(
     preflight.check(given)
     with lasting_work(out) as begin:
         from jaxaudit.cli.pdtp_run import arrays_of, run, save
+        from jaxaudit.cli.show import show
         from jaxaudit.report.pdtp_json import verdict
+        from jaxaudit.report.pdtp_table import pdtp_table
 
         answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
+        # What stands in the records is never written to a file.
+        table = partial(pdtp_table, answer.audit, answer.reduction, answer.class_names, answer.bound, top)
         try:
             if out is not None:
-                save(out, answer)
+                save(out, answer, table())
             report_option.write(report, out, answer.json(), arrays_of(answer))
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            _show(answer, top, show_values, as_json)
+            show(table(answer.own_values(top) if show_values else None), answer.json() if as_json else None)
     if {choice.replace("-", " ") for choice in fail_on or ()} & {verdict(answer.audit)}:
         raise typer.Exit(3)
-
-
-def _show(answer: "Answer", top: int, show_values: bool, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer.json(), allow_nan=False), flush=True)
-        return
-    from rich.console import Console
-
-    from jaxaudit.report.pdtp_table import pdtp_table
-
-    own_values = answer.own_values(top) if show_values else None
-    Console().print(pdtp_table(answer.audit, answer.reduction, answer.class_names, answer.bound, top, own_values))

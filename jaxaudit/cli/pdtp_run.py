@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from rich.console import RenderableType
 
 from jaxaudit.audits.left_out import models_trained, settle_width
 from jaxaudit.audits.pdtp import PDTPAudit, Reduction, audit_pdtp, check_steps, reduce_pdtp
 from jaxaudit.cli.classifier import describe, make_classifier, read_table
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
 from jaxaudit.cli.repeat import Options, plain
+from jaxaudit.cli.show import as_text
 from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
@@ -141,11 +143,11 @@ def arrays_of(answer: Answer) -> dict[str, np.ndarray]:
     return {"pdtp": answer.audit.values, "seed_floor": answer.audit.floor.mean}
 
 
-def save(directory: Path, answer: Answer) -> None:
-    """Writes the run directory: the JSON result, and a row a record as CSV and as Parquet."""
+def save(directory: Path, answer: Answer, table: RenderableType) -> None:
+    """Writes the run directory: the JSON result, the table, and a row a record as CSV and as Parquet."""
     files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}
     files["records.parquet"] = partial(write_parquet, answer.audit, answer.class_names)
-    write(directory, answer.json(), files)
+    write(directory, answer.json(), files, as_text(table))
     say(f"written: {directory}/result.json, records.csv and records.parquet")
 
 

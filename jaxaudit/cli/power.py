@@ -1,7 +1,6 @@
 """`jaxaudit power`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
 import enum
-import json
 from typing import Annotated
 
 import typer
@@ -59,14 +58,9 @@ def power(
     preflight.check(given)
     with lasting_work(None) as begin:
         from jaxaudit.cli.power_run import run
+        from jaxaudit.cli.show import show
+        from jaxaudit.report.power_table import power_table
 
         as_json = given.pop("as_json")
         result, answer = run(given, begin)
-        if as_json:
-            print(json.dumps(result, allow_nan=False), flush=True)
-            return
-        from rich.console import Console
-
-        from jaxaudit.report.power_table import power_table
-
-        Console().print(power_table(answer))
+        show(power_table(answer), result if as_json else None)

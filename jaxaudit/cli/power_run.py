@@ -2,7 +2,6 @@
 
 import datetime
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -60,7 +59,6 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], Power]:
     provenance = {
         **describe_machine(),
         "command": command_line("power", options),
-        "directory": str(Path.cwd()),
         "model_hash": source_hash(options["model"]),
         "seed": options["seed"],
         "options": plain(options),

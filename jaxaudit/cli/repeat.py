@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from jaxaudit.data.places import without_folders
+
 Options = dict[str, Any]
 
 WITH_OPPOSITE = {"gray": "color"}
@@ -10,18 +12,18 @@ WITH_OPPOSITE = {"gray": "color"}
 
 
 def plain(options: Options) -> Options:
-    """The options as JSON can hold them."""
+    """The options as JSON can hold them and as they may be handed on: without the folders above the one at hand."""
 
     def one(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [one(each) for each in value]
-        return str(value) if isinstance(value, Path) else value
+        return without_folders(str(value)) if isinstance(value, Path | str) else value
 
     return {name: one(value) for name, value in options.items()}
 
 
 def command_line(command: str, options: Options) -> list[str]:
-    """The words that repeat this run.
+    """The words that repeat this run from the same folder, where its files lie in that folder.
 
     >>> command_line("ks", {"query": "mnist", "gray": False, "target": [Path("a.csv")], "width": None})
     ['jaxaudit', 'ks', '--query', 'mnist', '--color', '--target', 'a.csv']

@@ -2,7 +2,6 @@
 
 import datetime
 import time
-from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.repeat import Options, command_line, plain
@@ -31,7 +30,6 @@ def table_provenance(
     return {
         **describe_machine(),
         "command": command_line(command, options),
-        "directory": str(Path.cwd()),
         "seed": options["seed"],
         "options": plain(options),
         "data": {

@@ -1,18 +1,14 @@
 """`jaxaudit unlearn`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
 import enum
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from jaxaudit.cli import network_options as shared
 from jaxaudit.cli import preflight, report_option
 from jaxaudit.cli.own_model import OWN
-
-if TYPE_CHECKING:
-    from jaxaudit.cli.unlearn_run import Answer
 
 OUTPUT_OPTIONS = ("as_json", "out", "report")
 
@@ -153,24 +149,16 @@ def unlearn(
 
     preflight.check(given)
     with lasting_work(out) as begin:
+        from jaxaudit.cli.show import show
         from jaxaudit.cli.unlearn_run import run, save
+        from jaxaudit.report.unlearn_table import unlearn_table
 
         answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
+        table = unlearn_table(answer.audit, answer.forgotten, answer.notes)
         try:
             if out is not None:
-                save(out, answer)
+                save(out, answer, table)
             report_option.write(report, out, answer.json())
         finally:
             # Whatever becomes of the directory, the work is not lost.
-            _show(answer, as_json)
-
-
-def _show(answer: "Answer", as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer.json(), allow_nan=False), flush=True)
-        return
-    from rich.console import Console
-
-    from jaxaudit.report.unlearn_table import unlearn_table
-
-    Console().print(unlearn_table(answer.audit, answer.forgotten, answer.notes))
+            show(table, answer.json() if as_json else None)

@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import RenderableType
 
 from jaxaudit.audits.unlearn import audit_unlearn
 from jaxaudit.audits.unlearn_result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
@@ -17,6 +18,7 @@ from jaxaudit.cli.own_model import UNSEEDED, source_hash
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.repeat import Options, command_line, plain
+from jaxaudit.cli.show import as_text
 from jaxaudit.cli.unlearn_inputs import FISHER, Parts, make_method, parse_methods, read_parts
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.words import check_shares, parse_hidden
@@ -137,8 +139,8 @@ def run(options: Options, begin: Begin) -> Answer:
     return Answer(audit, forgotten, tuple(notes), _provenance(options, parts, started), parts)
 
 
-def save(directory: Path, answer: Answer) -> None:
-    """Writes the run directory: the JSON result, the forgotten records, and every trained or unlearned model."""
+def save(directory: Path, answer: Answer, table: RenderableType) -> None:
+    """Writes the run directory: the JSON result, the table, the forgotten records, and every model of any kind."""
     train, forget = answer.parts.train, answer.parts.forget
     records = {"x": train.inputs[forget], "y": train.labels[forget], "class_names": np.array(train.class_names)}
     files = {"forget.npz": arrays(records)}
@@ -147,7 +149,7 @@ def save(directory: Path, answer: Answer) -> None:
             continue
         for seed in range(answer.audit.seeds):
             files[weights_name(method.name, seed)] = partial(_write_weights, answer.audit, method.name, seed)
-    write(directory, answer.json(), files)
+    write(directory, answer.json(), files, as_text(table))
     say(
         f"written: {directory}/result.json, forget.npz and {len(files) - 1} weights such as "
         f"{weights_name(RETRAINING, 0)}"
@@ -177,7 +179,6 @@ def _provenance(options: Options, parts: Parts, started: float) -> dict[str, Any
     return {
         **describe_machine(),
         "command": command_line("unlearn", named),
-        "directory": str(Path.cwd()),
         "model_hash": source_hash(options["model"]),
         "seed": options["seed"],
         "options": plain(named),

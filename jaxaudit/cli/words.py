@@ -82,7 +82,7 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
         raise InputError(
             f"--reference {text} must be NAME=PATH, such as retrained=retrained.safetensors, or untrained."
         )
-    return name.strip(), Path(path)
+    return name.strip(), Path(os.path.expanduser(path))
 
 
 def parse_acdc(name: str) -> tuple[str, float]:

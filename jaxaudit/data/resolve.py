@@ -9,6 +9,7 @@ from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path
 from jaxaudit.data.paths import entries, exists, expanded
+from jaxaudit.data.places import without_folders
 from jaxaudit.data.prepare import has_originals, prepare
 from jaxaudit.data.printed import printed_digits
 from jaxaudit.data.read_tfds import read_prepared
@@ -74,7 +75,7 @@ def load(
     else:
         found = _from_disk(source, split, data_folder(data_dir), image_size, gray)
         examples = load_tfds(source, split, data_dir, image_size, gray) if found is None else found
-    return replace(examples, name=name)
+    return replace(examples, name=without_folders(name))
 
 
 def load_tfds(

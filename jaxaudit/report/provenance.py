@@ -14,7 +14,14 @@ _PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "numpy", "scipy"),
     *("scikit-learn", "pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
 )
-_VARIABLES = ("XLA_FLAGS", "CUDA_VISIBLE_DEVICES")
+_VARIABLES = frozenset(
+    {
+        *("JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64", "JAX_DEFAULT_DTYPE_BITS", "JAX_DISABLE_JIT"),
+        *("JAX_DEFAULT_MATMUL_PRECISION", "JAX_NUMPY_DTYPE_PROMOTION", "JAX_DEFAULT_PRNG_IMPL"),
+        *("JAX_THREEFRY_PARTITIONABLE", "JAX_RANDOM_SEED_OFFSET", "JAX_LEGACY_PRNG_KEY", "NVIDIA_TF32_OVERRIDE"),
+    }
+)
+"""Settings that decide a number. Others say where somebody's files and logs lie."""
 
 
 def describe_machine() -> dict[str, Any]:
@@ -27,10 +34,15 @@ def describe_machine() -> dict[str, Any]:
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),
         "cores": os.cpu_count() or 1,
-        "environment": {
-            name: value for name, value in sorted(os.environ.items()) if name in _VARIABLES or name.startswith("JAX_")
-        },
+        "environment": _environment(),
     }
+
+
+def _environment() -> dict[str, str]:
+    """Environment variables that decide a number; of XLA's flags those that name no file or folder."""
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "/" not in flag and "\\" not in flag]
+    known = {name: os.environ[name] for name in sorted(_VARIABLES & set(os.environ))}
+    return known | ({"XLA_FLAGS": " ".join(flags)} if flags else {})
 
 
 def describe_examples(examples: Examples) -> dict[str, Any]:

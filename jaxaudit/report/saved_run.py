@@ -1,6 +1,7 @@
 """A run read back from disk. Whoever sent it may have written anything there: it is checked before it is used."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -10,21 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxaudit.audits.unlearn_result import REFERENCES
-from jaxaudit.data.arrays import NpzArrays
-from jaxaudit.errors import InputError, visible
+from jaxaudit.data.paths import exists
+from jaxaudit.errors import InputError, short, visible
 from jaxaudit.report.run import Run
-from jaxaudit.report.run_directory import RESULT
+from jaxaudit.report.run_directory import RESULT, TABLE
+from jaxaudit.report.run_files import read_archive, read_columns, read_result, read_table
 from jaxaudit.report.unfinished import NAME as UNFINISHED
 
-LARGEST_RESULT = 256 << 20
-LARGEST_ARRAYS = 2 << 30
-MOST_ARRAYS = 10_000
-DEEPEST = 50
 PROVENANCE = {
     "type": "object",
     "required": ["jaxaudit", "command", "seed", "versions", "device", "started", "seconds", "options", "data"],
     "properties": {
-        **{name: {"type": "string"} for name in ("jaxaudit", "python", "device", "directory", "started")},
+        **{name: {"type": "string"} for name in ("jaxaudit", "python", "device", "started")},
         "command": {"type": "array", "items": {"type": "string"}},
         "seed": {"type": "integer"},
         "versions": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -57,66 +55,73 @@ def read_run(path: Path) -> Run:
         InputError: it is not there, not a run, not finished, of a command this version does not know, damaged, or too
             large.
     """
-    result_path = path / RESULT if path.is_dir() else path
-    if not result_path.is_file():
-        raise InputError(_no_run(path))
-    result = _read_json(result_path, path)
-    kind = _kind_of(result, path)
-    _validate(kind, result, path)
+    file, shown = _result_file(path), short(path)
+    try:
+        result = read_result(file)
+    except OSError as error:
+        raise InputError(f"{shown}: {short(file.name)} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        why = "" if isinstance(error, UnicodeDecodeError | json.JSONDecodeError) else f" ({error})"
+        raise InputError(f"{shown}: {short(file.name)} is damaged{why}; make the run again.") from error
+    kind = _kind_of(result, shown)
+    _validate(kind, result, shown)
     try:
         arrays = KINDS[kind].read(path, result) if path.is_dir() else {}
         KINDS[kind].check(result, arrays)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{shown}: {error}") from error
     except (ValueError, OSError, KeyError) as error:
         raise InputError(
-            f"{path}: its files do not belong together or are damaged ({visible(str(error))}); make the run again."
+            f"{shown}: its files do not belong together or are damaged ({visible(str(error))[:200]}); make the run "
+            "again."
         ) from error
-    return Run(path.resolve().name or str(path), kind, result, arrays)
+    return Run(os.path.basename(os.path.realpath(path)) or str(path), kind, result, arrays)
 
 
-def _no_run(path: Path) -> str:
-    if not path.exists():
-        return f"{path} does not exist; give a directory that --out wrote."
-    if (path / UNFINISHED).is_dir():
-        return f"{path} holds a run that is not finished; repeat its command to finish it."
-    return f"{path} holds no {RESULT}, so it is not a run; give a directory that --out wrote."
+def read_printed(path: Path) -> str:
+    """The table that a run's command printed, safe to show.
 
-
-def _read_json(path: Path, run: Path) -> Mapping[str, Any]:
-    damaged = f"{run}: {path.name} is damaged; make the run again."
+    Raises:
+        InputError: it is no run, or one that keeps no table.
+    """
+    _result_file(path)
+    shown = short(path)
+    if not path.is_dir():
+        raise InputError(f"{shown} is a file, and only a directory that --out wrote keeps the table; give that.")
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST_RESULT + 1)
-        too_large = len(text) > LARGEST_RESULT
-        result = json.loads(text, parse_constant=_refuse) if not too_large else None
+        text = read_table(path / TABLE)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{shown} holds no {TABLE}, which older versions did not write; leave out --text for a page of it."
+        ) from error
     except OSError as error:
-        raise InputError(f"{run}: {path.name} cannot be read ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(damaged) from error
-    if too_large:
-        raise InputError(f"{run}: {path.name} is larger than {LARGEST_RESULT >> 20} MiB; jaxaudit writes no such file.")
-    if not isinstance(result, dict) or not _is_shallow(result):
-        raise InputError(damaged)
-    return result
+        raise InputError(f"{shown}: {TABLE} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise InputError(f"{shown}: {TABLE} is damaged; leave out --text for a page of the run.") from error
+    return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+def _result_file(path: Path) -> Path:
+    """Where the result of a run lies.
+
+    Raises:
+        InputError: there is none.
+    """
+    shown = short(path)
+    if not exists(path):
+        raise InputError(f"{shown} does not exist; give a directory that --out wrote.")
+    if not path.is_dir():
+        return path
+    if os.path.lexists(path / RESULT):
+        if path.joinpath(RESULT).is_symlink():
+            raise InputError(f"{shown}: its {RESULT} is a link, which --out never writes; is this run someone's trick?")
+        return path / RESULT
+    if (path / UNFINISHED).is_dir():
+        raise InputError(f"{shown} holds a run that is not finished; repeat its command to finish it.")
+    raise InputError(f"{shown} holds no {RESULT}, so it is not a run; give a directory that --out wrote.")
 
 
-def _is_shallow(value: Any) -> bool:
-    """Whether it is nested no deeper than results are."""
-    level = [value]
-    for _ in range(DEEPEST):
-        children = [list(each.values() if isinstance(each, dict) else each) for each in level]
-        level = [value for values in children for value in values if isinstance(value, dict | list)]
-        if not level:
-            return True
-    return False
-
-
-def _kind_of(result: Mapping[str, Any], path: Path) -> str:
+def _kind_of(result: Mapping[str, Any], path: str) -> str:
     schema = result.get("schema")
     if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
         raise InputError(f"{path}: its result does not say that jaxaudit wrote it; give a directory that --out wrote.")
@@ -146,7 +151,7 @@ def _validator(kind: str) -> Callable[[Any], Any]:
     return validate
 
 
-def _validate(kind: str, result: Mapping[str, Any], path: Path) -> None:
+def _validate(kind: str, result: Mapping[str, Any], path: str) -> None:
     import fastjsonschema
 
     try:
@@ -160,33 +165,21 @@ def _validate(kind: str, result: Mapping[str, Any], path: Path) -> None:
         ) from error
 
 
-def _archive(name: str) -> Callable[[Path, Mapping[str, Any]], Arrays]:
-    """Reads a .npz of numbers; no arrays where there is none."""
+def _confidences(directory: Path, result: Mapping[str, Any]) -> Arrays:
+    targets = [f"target_{place}" for place in range(len(result["targets"]))]
+    return read_archive(directory / "confidences.npz", ["query", "calibration", *targets])
 
-    def read(directory: Path, result: Mapping[str, Any]) -> Arrays:
-        if not (directory / name).is_file():
-            return {}
-        archive = NpzArrays(directory / name, LARGEST_ARRAYS)
-        return {each: archive.read(each) for each in archive.names[:MOST_ARRAYS]}
 
-    return read
+def _outputs(directory: Path, result: Mapping[str, Any]) -> Arrays:
+    scores = [f"scores_{attack['name']}" for attack in result["attacks"]]
+    return read_archive(directory / "outputs.npz", ["truth", *scores])
 
 
 def _records(directory: Path, result: Mapping[str, Any]) -> Arrays:
     """PDTP and seed floor of every record, where the result lists the riskiest only."""
-    path = directory / "records.parquet"
-    if len(result["records"]) == result["records_measured"] or not path.is_file():
+    if len(result["records"]) == result["records_measured"]:
         return {}
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            _demand(file.metadata.num_rows == result["records_measured"], f"{path.name} has other records")
-            table = file.read(["pdtp", "seed_floor"])
-        return {name: table.column(name).to_numpy() for name in table.column_names}
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path.name} cannot be read") from error
+    return read_columns(directory / "records.parquet", ["pdtp", "seed_floor"], result["records_measured"])
 
 
 def _check_ks(result: Mapping[str, Any], arrays: Arrays) -> None:
@@ -271,9 +264,9 @@ def _demand(holds: bool, wrong: str) -> None:
 
 
 KINDS = {
-    "ks": Kind(_archive("confidences.npz"), _check_ks),
+    "ks": Kind(_confidences, _check_ks),
     "pdtp": Kind(_records, _check_pdtp),
     "efficacy": Kind(_nothing, _check_efficacy),
     "unlearn": Kind(_nothing, _check_unlearn),
-    "attack": Kind(_archive("outputs.npz"), _check_attack),
+    "attack": Kind(_outputs, _check_attack),
 }

@@ -1,16 +1,23 @@
-"""The report's place on disk: whole or not there, and never over anything but a report."""
+"""The report's place on disk: whole or not there, and never over anything but a report.
+
+A page is made to be handed on, so whom the umask lets may read it; a run directory is its owner's alone.
+"""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.html.render import FIRST_LINES, report_html
 from jaxaudit.report.run import Run
+from jaxaudit.report.run_directory import is_of_a_run
 
 
 def claim_report(path: Path, out: Path | None = None) -> None:
     """Refuses, before any work is done, a file that could not be written in the end.
+
+    Only a report, an empty file or nothing may stand there: no link, no device, no channel.
 
     Args:
         path: the file to be.
@@ -20,20 +27,25 @@ def claim_report(path: Path, out: Path | None = None) -> None:
         InputError: it holds something else than a report, or cannot be written.
     """
     try:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             raise InputError(f"the report {path} is a directory; name a file, such as {path / 'report.html'}.")
-        if path.exists() and not _is_report(path):
-            raise InputError(f"the report {path} would overwrite a file that is no report of jaxaudit; name another.")
-        place = path.resolve().parent
-        if out is not None and place == out.resolve():
+        there = os.path.lexists(path)
+        if there:
+            refuse_irregular(os.lstat(path), path)
+            if not _is_report(path):
+                raise InputError(
+                    f"the report {path} would overwrite a file that is no report of jaxaudit; name another."
+                )
+        place = Path(os.path.realpath(path.parent))
+        if out is not None and _is_in_run(place / path.name, Path(os.path.realpath(out))):
             return
         if not place.is_dir():
             raise InputError(f"the report {path} cannot be written: there is no directory {place}; make it first.")
-        writable = path if path.exists() else place
+        writable = path if there else place
         if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
             raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another place.")
     except OSError as error:
-        raise InputError(f"the report {path} cannot be written ({error.strerror}); name another file.") from error
+        raise _cannot(path, error) from error
 
 
 def write_report(path: Path, runs: Sequence[Run]) -> None:
@@ -42,18 +54,39 @@ def write_report(path: Path, runs: Sequence[Run]) -> None:
     Raises:
         InputError: as for `claim_report` and `report_html`.
     """
+    claim_report(path)
     html = report_html(runs)
     claim_report(path)
-    draft = path.with_name(f".writing-{path.name}")
     try:
-        draft.write_text(html, encoding="utf-8", newline="\n")
-        os.replace(draft, path)
+        with whole_file(path, private=False) as file:
+            file.write(html.encode())
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise InputError(f"the report {path} cannot be written ({error.strerror}); name another file.") from error
+        raise _cannot(path, error) from error
+
+
+def _cannot(path: Path, error: OSError) -> InputError:
+    return InputError(f"the report {path} cannot be written ({error.strerror}); name another file.")
+
+
+def _is_in_run(path: Path, out: Path) -> bool:
+    """Whether the page will stand in the run directory, beside the run's own files.
+
+    Raises:
+        InputError: it would take the place of one of those, or of the directory.
+    """
+    if (
+        path == out
+        or path in out.parents
+        or out in path.parent.parents
+        or (path.parent == out and is_of_a_run(path.name))
+    ):
+        raise InputError(
+            f"the report {path.name} and the run of --out {out.name} would take one place; name another file."
+        )
+    return path.parent == out
 
 
 def _is_report(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path, links=False) as file:
         first = file.read(len(FIRST_LINES))
     return first in (b"", FIRST_LINES.encode())

@@ -7,6 +7,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from jaxaudit.data.regular_files import whole_file
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.html.build import build
 from jaxaudit.report.html.page import Page, Picture
@@ -58,7 +59,7 @@ def pictures(page: Page) -> Iterator[tuple[str, Picture]]:
 
 
 def write_pictures(runs: Sequence[Run], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
-    """Every chart of the report as a file of its own.
+    """Every chart of the report as a file of its own, each whole or not there.
 
     Raises:
         OSError: where they cannot be written.
@@ -68,7 +69,8 @@ def write_pictures(runs: Sequence[Run], directory: Path, form: Literal["svg", "p
     written = []
     for name, picture in pictures(build(runs)):
         path = directory / f"{name}.{form}"
-        path.write_bytes(save(settled(picture.draw)))
+        with whole_file(path, private=False) as file:
+            file.write(save(settled(picture.draw)))
         written.append(path)
     return written
 

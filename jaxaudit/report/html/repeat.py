@@ -17,8 +17,6 @@ def repeat(provenance: Mapping[str, Any]) -> Repeat:
         ("Device", _device(provenance)),
         ("Program", f"jaxaudit {visible(provenance['jaxaudit'])}, Python {text(provenance.get('python'))}"),
     ]
-    if provenance.get("directory"):
-        facts.append(("Where the command was given", visible(provenance["directory"])))
     hashes = {"weights_hash": "Weights", "reference_hashes": "Weights beside", "model_hash": "Source of the model"}
     for name, said in hashes.items():
         if provenance.get(name):

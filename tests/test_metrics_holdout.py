@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.holdout import holdout_test, permutation_test
+from jaxaudit.metrics.holdout import _one_value, holdout_test, permutation_test
 from jaxaudit.metrics.usage import Usage
 from tests.simulated_shadows import halves, provider
 
@@ -169,3 +169,10 @@ def test_refusals() -> None:
         permutation_test(jax.random.key(1), np.array([np.inf]), np.zeros(3))
     with pytest.raises(InputError, match="permutations give no p-value"):
         permutation_test(jax.random.key(1), np.zeros(2), np.zeros(3), permutations=10)
+
+
+def test_only_the_owner_of_rounded_probabilities_is_asked_for_logits() -> None:
+    target, shadows = np.full(20, 14.5), np.tile(np.arange(20.0), (2, 1))
+    (said,), (asked,) = _one_value(target, shadows, False), _one_value(target, shadows, True)
+    assert "logits" not in said
+    assert "ask for logits or more decimals" in asked

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-LONGEST_MESSAGE = 1_500
+LONGEST_MESSAGE = 1_000
+_CUT = " ... "
 
 
 class InputError(ValueError):
@@ -59,5 +60,5 @@ def short(name: object, most: int = 120) -> str:
 
 
 def _shortened(text: str) -> str:
-    half = LONGEST_MESSAGE // 2
-    return text if len(text) <= LONGEST_MESSAGE else f"{text[:half]} ... {text[-half:]}"
+    half = (LONGEST_MESSAGE - len(_CUT)) // 2
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:half]}{_CUT}{text[-half:]}"

@@ -113,7 +113,7 @@ def test_only_the_parser_of_pieces_is_within():
 def test_a_message_is_one_line_and_bounded():
     message = str(InputError("a\nb\x1b[31m" + "x" * 10_000 + "; do this."))
     assert message.isprintable()
-    assert len(message) <= LONGEST_MESSAGE + 5
+    assert len(message) <= LONGEST_MESSAGE
     assert message.endswith("; do this.")
 
 

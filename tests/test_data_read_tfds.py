@@ -245,6 +245,7 @@ def _with_image(features: dict[str, Any], image: Any) -> dict[str, Any]:
             features, {"pythonClassName": CONTAINER, "featuresDict": {"features": {"a": {"b": [EVIL]}}}}
         ),
         lambda features: EVIL,
+        lambda features: _with_image(features, {"pythonClass": "evil_features.Image"}),
         lambda features: json.loads("[" * 80 + "]" * 80),
     ],
 )

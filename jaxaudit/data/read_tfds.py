@@ -64,8 +64,7 @@ def read_prepared(
         features = read_features(folder, name)
         builder = _open(folder)
         info = builder.info
-    keys = image_features({key: kind_of(node) for key, node in features.items()}, info.supervised_keys, name)
-    with parsing(what, advice):
+        keys = image_features({key: kind_of(node) for key, node in features.items()}, info.supervised_keys, name)
         stored, names = stored_image(features[keys.image]), class_names(features[keys.label], folder, keys.label)
     parts = choose_parts(split, tuple(info.splits), name)
     pieces = []

@@ -288,7 +288,7 @@ def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
             "outputs cannot be put into 0 bins: give at least 2, or 0 for none, but the frequency attack",
         ),
         (("--bins", "1"), "outputs cannot be put into 1 bins: give at least 2, or 0 for none"),
-        (("--level", "1"), "the level of an interval lies between 0 and 1, got 1."),
+        (("--level", "1"), "--level must be between 0 and 1, such as 0.95, got 1."),
         (("--data", "wine"), "--data and --csv both name the training set; give one of them."),
         (("--hidden", "x"), "--hidden x must be whole numbers"),
     ],

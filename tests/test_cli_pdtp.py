@@ -309,7 +309,7 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
         ((*PEOPLE, "--show-values", "--json"), "--show-values is for the table that a person reads; leave out --json."),
         ((*PEOPLE, "--drop", "salary"), "salary"),
         (("--csv", "people.csv", "--label", "incom"), "incom"),
-        (("--csv", "nobody.csv", "--label", "income"), "`nobody.csv` is no file here"),
+        (("--csv", "nobody.csv", "--label", "income"), "--csv nobody.csv: there is no such file or folder"),
         ((*PEOPLE, "--learner", "knn", "--neighbours", "61"), "61"),
         ((*PEOPLE, "--hidden", "x"), "--hidden x must be whole numbers"),
     ],

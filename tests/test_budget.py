@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jaxaudit.audits.ks_models import Shadows
 from jaxaudit.audits.ks_plan import FEWEST, LEAST_STEPS, Free, Work, choose, cost_of, members, memory_of, seconds_of
 from jaxaudit.audits.pool import Part, SimulatedTarget
-from jaxaudit.cli.budget import Sets, parse_budget, take_records
+from jaxaudit.cli.budget import parse_budget, take_records
+from jaxaudit.cli.inputs import Given
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.ensemble import Speed
@@ -139,7 +140,7 @@ def test_a_cpu_has_a_budget_unless_told_otherwise():
     assert parse_budget("none") is None
 
 
-def sets(holdout: bool = True) -> Sets:
+def sets(holdout: bool = True) -> Given:
     def examples(start: int, records: int, name: str) -> Examples:
         inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
         return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
@@ -150,9 +151,9 @@ def sets(holdout: bool = True) -> Sets:
 
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
     target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
-    return Sets(
+    return Given(
         *(query, calibration, held if holdout else None, [outputs(query)]),
-        *([outputs(held)] if holdout else [], [target]),
+        *([outputs(held)] if holdout else [], (target,)),
     )
 
 

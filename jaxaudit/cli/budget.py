@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxaudit.audits.ks_models import Shadows
 from jaxaudit.audits.ks_plan import Free, Plan, Work, choose, cost_of, least, memory_of, seconds_of
-from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.audits.pool import Part
+from jaxaudit.cli.inputs import Given
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.repeat import Options
 from jaxaudit.cli.widths import recall_speed, remember_speed
@@ -29,23 +30,6 @@ FIXED_SECONDS = 15.0
 SHORTEST = 60.0
 LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
 """What is trained where a design is too slow, the nearest first."""
-
-
-class Sets(NamedTuple):
-    """What an audit reads.
-
-    Attributes:
-        query, calibration, holdout: the data sets.
-        outputs, on_holdout: each target file's outputs on the query set, and on the holdout.
-        simulated: targets to train.
-    """
-
-    query: Examples
-    calibration: Examples
-    holdout: Examples | None
-    outputs: list[Outputs]
-    on_holdout: list[Outputs]
-    simulated: list[SimulatedTarget]
 
 
 class Planned(NamedTuple):
@@ -80,7 +64,7 @@ def plan_within(
     budget: float | None,
     options: Options,
     by_hand: set[str],
-    sets: Sets,
+    sets: Given,
     shadows: Shadows,
     learner_of: Callable[[str, str], NetworkLearner],
 ) -> Planned:
@@ -149,7 +133,7 @@ def speed_of(design: tuple[str, str], options: Options, query: Examples, learner
     return known
 
 
-def take_records(sets: Sets, records: int | None, key: Any) -> Sets:
+def take_records(sets: Given, records: int | None, key: Any) -> Given:
     """At most so many records of each set, drawn at random, and the outputs on just these.
 
     A longer draw holds the records of a shorter one. Neither outputs nor labels decide what is drawn, so a holdout is
@@ -174,17 +158,17 @@ def take_records(sets: Sets, records: int | None, key: Any) -> Sets:
             taken[id(one.examples)] = one.examples.take(drawn(one.examples, one.examples.name))
         return one._replace(examples=taken[id(one.examples)])
 
-    return Sets(
+    return Given(
         query=taken[id(sets.query)],
         calibration=taken[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
         outputs=rows(sets.outputs, query),
         on_holdout=[] if held is None else rows(sets.on_holdout, held),
-        simulated=[target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated],
+        simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
     )
 
 
-def _work(options: Options, sets: Sets, shadows: Shadows) -> Work:
+def _work(options: Options, sets: Given, shadows: Shadows) -> Work:
     query = len(sets.query)
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     return Work(
@@ -208,7 +192,7 @@ def _told(
     plan: Plan,
     designs: list[tuple[str, str]],
     full_seconds: float,
-    sets: Sets,
+    sets: Given,
     budget: float | None,
 ) -> Planned:
     work = plan.work

@@ -87,6 +87,7 @@ class Given(NamedTuple):
         holdout: records of the same provider that nobody was given; None where there is none.
         outputs: targets' outputs on the query set, in its order.
         on_holdout: the same targets' outputs on the holdout, in its order.
+        simulated: targets of known truth, to be trained.
     """
 
     query: Examples
@@ -94,6 +95,7 @@ class Given(NamedTuple):
     holdout: Examples | None
     outputs: list[Outputs]
     on_holdout: list[Outputs]
+    simulated: tuple[SimulatedTarget, ...] = ()
 
 
 def read_given(options: Options, read: Callable[[str], Examples]) -> Given:

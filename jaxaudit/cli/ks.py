@@ -186,12 +186,12 @@ def ks(
     options = {name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}
     with lasting_work(out) as begin:
         from jaxaudit.cli.ks_run import Planned, arrays_of, run, save
-        from jaxaudit.cli.show import show
+        from jaxaudit.cli.show import show, show_text
         from jaxaudit.report.ks_table import ks_table
 
         done = run(options, by_hand, begin, dry_run)
         if isinstance(done, Planned):
-            print(json.dumps(done.numbers) if as_json else "\n".join(done.lines), flush=True)
+            show_text(f"{json.dumps(done.numbers) if as_json else chr(10).join(done.lines)}\n")
             return
         result, audit = done
         table = ks_table(audit, result["provenance"]["options"]["level"])

@@ -14,8 +14,9 @@ from rich.console import RenderableType
 from jaxaudit.audits.ks import audit_ks
 from jaxaudit.audits.ks_result import KSAudit
 from jaxaudit.audits.pool import Part, SimulatedTarget
-from jaxaudit.cli.budget import Planned, Sets, parse_budget, plan_within, take_records
+from jaxaudit.cli.budget import Planned, parse_budget, plan_within, take_records
 from jaxaudit.cli.inputs import (
+    Given,
     default_targets,
     read_given,
     reader,
@@ -73,7 +74,7 @@ def run(options: Options, by_hand: set[str], begin: Begin, dry_run: bool) -> tup
     options["model"] = options["model"] or ("liu-cnn" if is_image(whole.query) else "mlp")
     key = jax.random.key(options["seed"])
 
-    def learner_of(sets: Sets, model: str, hidden: str) -> NetworkLearner:
+    def learner_of(sets: Given, model: str, hidden: str) -> NetworkLearner:
         most = len(sets.query) + len(sets.calibration) + len(sets.holdout or ())
         most += sum(len(part.examples) for target in sets.simulated for part in target.parts)
         recipe = {**options, "model": model}
@@ -162,10 +163,10 @@ def with_defaults(options: Options) -> Options:
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}
 
 
-def _read(options: Options, target_data: list[tuple[str, float]], read: Callable[[str], Examples]) -> Sets:
+def _read(options: Options, target_data: list[tuple[str, float]], read: Callable[[str], Examples]) -> Given:
     """All that the options name."""
     given = read_given(options, read)
-    return Sets(*given, _simulated(options, target_data, given.query, given.calibration, read))
+    return given._replace(simulated=_simulated(options, target_data, given.query, given.calibration, read))
 
 
 def _simulated(
@@ -174,15 +175,15 @@ def _simulated(
     query: Examples,
     calibration: Examples,
     read: Callable[[str], Examples],
-) -> list[SimulatedTarget]:
+) -> tuple[SimulatedTarget, ...]:
     if not target_data:
-        return [] if options["target"] else default_targets(query, calibration)
+        return () if options["target"] else tuple(default_targets(query, calibration))
     own = {options["query"]: query, options["calibration"]: calibration}
     parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in target_data]
     for part in parts:
         # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
         concatenate([query.take(slice(1)), align_target_data(query, part.examples.take(slice(1)))], "pool")
-    return [simulate(parts)]
+    return (simulate(parts),)
 
 
 def make_learner(
@@ -205,7 +206,7 @@ def make_learner(
     return replace(learner, batch_size=min(learner.batch_size, records))
 
 
-def identity(options: Options, sets: Sets) -> Identity:
+def identity(options: Options, sets: Given) -> Identity:
     """What must be the same for the work of a run that was stopped to be taken up."""
     data = {name: examples.content_hash for name, examples in _named_sets(sets).items()}
     data |= {f"target data {index}": examples.content_hash for index, examples in enumerate(_others(sets))}
@@ -216,17 +217,17 @@ def identity(options: Options, sets: Sets) -> Identity:
     return run_identity("ks", settled, data, {"model": source_hash(options["model"])})
 
 
-def _named_sets(sets: Sets) -> dict[str, Examples]:
+def _named_sets(sets: Given) -> dict[str, Examples]:
     return {"query": sets.query, "calibration": sets.calibration, **named(sets.holdout)}
 
 
-def _others(sets: Sets) -> list[Examples]:
+def _others(sets: Given) -> list[Examples]:
     """The sets that only simulated targets use."""
     extra = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
     return [examples for examples in extra.values() if examples not in (sets.query, sets.calibration)]
 
 
-def _provenance(options: Options, sets: Sets, plan: Planned | None, started: float) -> dict[str, Any]:
+def _provenance(options: Options, sets: Given, plan: Planned | None, started: float) -> dict[str, Any]:
     def described(files: list[Outputs]) -> list[dict[str, Any]]:
         return [{"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in files]
 

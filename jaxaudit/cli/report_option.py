@@ -35,6 +35,7 @@ def write(
     from jaxaudit.report.html.file import write_report
     from jaxaudit.report.run import Run
 
+    say("drawing the report")
     kind = result["schema"].removeprefix("jaxaudit.").partition("/")[0]
     write_report(report, [Run(out.resolve().name if out else kind, kind, result, arrays or {})])
     say(f"written: {report}")

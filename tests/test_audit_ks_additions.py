@@ -31,7 +31,7 @@ QUERY, HOLDOUT, CALIBRATION = examples(2, 0.0, "query"), examples(5, 0.0, "holdo
 
 def outputs(seed: int, asked: Examples) -> Outputs:
     drawn = np.random.default_rng(seed).dirichlet(np.ones(3), len(asked)).astype(np.float32)
-    return Outputs(drawn, "probabilities", None, "float32", f"{seed}.csv", f"blake2b:{seed}")
+    return Outputs(drawn, "probabilities", None, "float32", f"{seed}.csv")
 
 
 def simulated(seed: int) -> SimulatedTarget:

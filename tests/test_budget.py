@@ -147,7 +147,7 @@ def sets(holdout: bool = True) -> Given:
 
     def outputs(of: Examples) -> Outputs:
         said = np.stack([of.inputs[:, 0] / 1000, 1 - of.inputs[:, 0] / 1000], axis=1).astype(np.float32)
-        return Outputs(said, "probabilities", None, "float32", "out.csv", "blake2b:0")
+        return Outputs(said, "probabilities", None, "float32", "out.csv")
 
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
     target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))

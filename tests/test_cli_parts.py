@@ -12,7 +12,7 @@ import pytest
 
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli import progress, widths
-from jaxaudit.cli.inputs import default_targets, match, simulate
+from jaxaudit.cli.inputs import default_targets, match, name_apart, simulate
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.repeat import command_line, plain
 from jaxaudit.cli.widths import recall_width, remember_width
@@ -47,6 +47,22 @@ def test_a_log_gets_a_line_every_half_minute(clock: list[float], capsys: pytest.
         "training: 50% after 30 s, about 30 s left",
         "training: 100% after 60 s",
         "training: 100% after 90 s",
+    ]
+
+
+def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys: pytest.CaptureFixture[str]):
+    """Compiling for a minute says nothing of the steps; nor do chunks that were kept from before."""
+    with progress_on_stderr("training", "comparing") as show:
+        for now, done in ((0, 0), (60, 0), (61, 500), (95, 500), (130, 600), (165, 700), (200, 1000), (201, 1000)):
+            clock[0] = 1000.0 + now
+            show(done, 1000)
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 0% after 60 s, compiling",
+        "training: 50% after 95 s, timing the first steps",
+        "training: 60% after 2 min, about 5 min left",
+        "training: 70% after 3 min, about 3 min left",
+        "training: 100% after 3 min",
+        "comparing",
     ]
 
 
@@ -88,16 +104,18 @@ WORK = {"model": "mlp", "epochs": 15, "query": (300, 12), "seed": 7, "width": No
 def test_a_width_is_remembered_for_its_work(cache: Path):
     assert recall_width(WORK) is None
     remember_width(WORK, 16)
-    remember_width({**WORK, "epochs": 16}, 8)
-    assert recall_width(WORK) == recall_width({**WORK, "seed": 8, "width": 99}) == 16
-    assert recall_width({**WORK, "epochs": 16}) == 8
-    assert recall_width({**WORK, "query": (301, 12)}) is None
+    remember_width({**WORK, "hidden": "9"}, 8)
+    assert recall_width({**WORK, "hidden": "9"}) == 8
+    # More models, records or epochs of the same design change no width, and so no number.
+    more = {"seed": 8, "epochs": 16, "query": (301, 12), "replicates": 9, "method": "all", "targets": 4}
+    assert recall_width(WORK) == recall_width({**WORK, **more}) == 16
+    assert recall_width({**WORK, "query": (300, 13)}) is None
     assert os.listdir(cache) == ["widths.json"]
 
 
 def test_a_width_of_another_machine_is_none_of_ours(cache: Path, monkeypatch: pytest.MonkeyPatch):
     remember_width(WORK, 16)
-    monkeypatch.setattr(widths, "describe_machine", lambda: {"device": "gpu: other"})
+    monkeypatch.setattr(widths, "machine_facts", lambda: {"device": "gpu: other"})
     assert recall_width(WORK) is None
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxaudit.data.places import expanded, without_folders
 from jaxaudit.data.regular_files import open_regular, whole_file
 from jaxaudit.errors import InputError
+from jaxaudit.places import expanded, without_folders
 
 
 def test_only_regular_files_are_read(tmp_path: Path):

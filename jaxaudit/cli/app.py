@@ -39,7 +39,7 @@ def _at_home(command: Callable[..., None]) -> Callable[..., None]:
             return [replaced(each) for each in value]
         if not isinstance(value, Path):
             return value
-        from jaxaudit.data.places import expanded
+        from jaxaudit.places import expanded
 
         return expanded(value)
 

@@ -21,11 +21,11 @@ from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.cli.show import as_text
 from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
 from jaxaudit.data import Examples
-from jaxaudit.data.places import without_folders
 from jaxaudit.data.weights import Weights, read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import RUN_ONCE, pure_module
 from jaxaudit.models.restore import fit_weights, name_weights
+from jaxaudit.places import without_folders
 from jaxaudit.report.efficacy_json import efficacy_json
 from jaxaudit.report.efficacy_records import write_csv, write_parquet
 from jaxaudit.report.provenance import describe_examples, describe_machine

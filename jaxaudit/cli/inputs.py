@@ -14,7 +14,7 @@ from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared, is_image, load, prepare_images
 from jaxaudit.data.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
-from jaxaudit.data.places import without_folders
+from jaxaudit.places import without_folders
 
 
 def read_examples(

@@ -38,11 +38,10 @@ class MethodChoice(enum.StrEnum):
 
 TARGET = "Target"
 
-OUTPUT_OPTIONS = ("context", "as_json", "out", "report", "fail_on", "dry_run")
+OUTPUT_OPTIONS = ("as_json", "out", "report", "fail_on", "dry_run")
 
 
 def ks(
-    context: typer.Context,
     query: shared.Query = None,
     calibration: shared.Calibration = None,
     holdout: Annotated[
@@ -100,16 +99,24 @@ def ks(
         MethodChoice | None,
         typer.Option(help="What judges. [default: holdout with --holdout, else shadow]", rich_help_panel=shared.AUDIT),
     ] = None,
-    shadows: shared.ShadowModels = 39,
-    holdout_shadows: shared.HoldoutShadows = 31,
+    shadows: shared.ShadowModels = None,
+    holdout_shadows: shared.HoldoutShadows = None,
     replicates: Annotated[
-        int,
-        typer.Option(min=1, help="rho: pairs of shadow models, each with its own seed.", rich_help_panel=shared.AUDIT),
-    ] = 5,
+        int | None,
+        typer.Option(
+            min=1,
+            max=shared.MOST_MODELS,
+            help="rho: pairs of shadow models, each with its own seed. [default: 5]",
+            rich_help_panel=shared.AUDIT,
+        ),
+    ] = None,
     controls: Annotated[
         int,
         typer.Option(
-            min=0, help="rho: models trained on both sets, to prove that memory shows.", rich_help_panel=shared.AUDIT
+            min=0,
+            max=shared.MOST_MODELS,
+            help="rho: models trained on both sets, to prove that memory shows.",
+            rich_help_panel=shared.AUDIT,
         ),
     ] = 1,
     subsample: Annotated[
@@ -182,14 +189,13 @@ def ks(
 
     preflight.check(given)
     preflight.say_what_is_simulated(given)
-    by_hand = {name for name in given if _is_by_hand(context, name)}
     options = {name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}
     with lasting_work(out) as begin:
         from jaxaudit.cli.ks_run import Planned, arrays_of, run, save
         from jaxaudit.cli.show import show, show_text
         from jaxaudit.report.ks_table import ks_table
 
-        done = run(options, by_hand, begin, dry_run)
+        done = run(options, begin, dry_run)
         if isinstance(done, Planned):
             show_text(f"{json.dumps(done.numbers) if as_json else chr(10).join(done.lines)}\n")
             return
@@ -204,9 +210,3 @@ def ks(
             show(table, result if as_json else None)
     if {verdict.replace("-", " ") for verdict in fail_on or ()} & {target.verdict for target in audit.targets}:
         raise typer.Exit(3)
-
-
-def _is_by_hand(context: typer.Context, name: str) -> bool:
-    """Whether this option stands on the command line, or in the environment."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")

@@ -9,6 +9,8 @@ import typer
 from jaxaudit.cli.own_model import OWN
 
 DATA, SHADOW, AUDIT, OUTPUT = "Data", "Shadow models", "Audit", "Output"
+MOST_MODELS, MOST_EPOCHS, MOST_RECORDS = 10_000, 1_000_000, 1_000_000
+"""What no machine gets through is refused before it is begun."""
 
 
 class Optimizer(enum.StrEnum):
@@ -73,28 +75,36 @@ Hidden = Annotated[
     str | None, typer.Option(help="Widths of mlp's hidden layers. [default: 512,256,128]", rich_help_panel=SHADOW)
 ]
 Epochs = Annotated[
-    int | None, typer.Option(min=1, help="Walks through the training data. [default: 15]", rich_help_panel=SHADOW)
+    int | None, typer.Option(min=1, max=MOST_EPOCHS, help="Training epochs. [default: 15]", rich_help_panel=SHADOW)
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Records a step.", rich_help_panel=SHADOW)]
+BatchSize = Annotated[int, typer.Option(min=1, max=MOST_RECORDS, help="Records a step.", rich_help_panel=SHADOW)]
 LearningRate = Annotated[float, typer.Option(help="The optimiser's step.", rich_help_panel=SHADOW)]
 OptimizerChoice = Annotated[Optimizer, typer.Option(help="Adam is with b1 = 0.5.", rich_help_panel=SHADOW)]
 Width = Annotated[
     int | None,
-    typer.Option(min=1, help="Models trained side by side. [default: measured once a machine]", rich_help_panel=SHADOW),
+    typer.Option(
+        min=1,
+        max=MOST_MODELS,
+        help="Models trained side by side. [default: measured once a machine]",
+        rich_help_panel=SHADOW,
+    ),
 ]
 ShadowModels = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=19,
-        help="Shadow test: models that never saw the query set; half as many (19 or more) saw half, and all of it.",
+        max=MOST_MODELS,
+        help="Shadow test: models that never saw the query set; half as many (19 or more) saw half, and all of it. "
+        "[default: 39]",
         rich_help_panel=AUDIT,
     ),
 ]
 HoldoutShadows = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=19,
-        help="Holdout test: models, each trained on a part of the query set and of the holdout.",
+        max=MOST_MODELS,
+        help="Holdout test: models, each trained on a part of the query set and of the holdout. [default: 31]",
         rich_help_panel=AUDIT,
     ),
 ]

@@ -40,6 +40,7 @@ from jaxaudit.report.provenance import describe_examples, describe_machine
 from jaxaudit.report.run_directory import arrays, write
 
 USUAL = {"hidden": "512,256,128", "epochs": 15, "image_size": "28x28"}
+MODELS = {"replicates": 5, "shadows": 39, "holdout_shadows": 31}
 DEMONSTRATION = {
     "query": "digits",
     "calibration": "printed-digits",
@@ -51,16 +52,16 @@ DEMONSTRATION = {
 """What a run without data uses: both sets come with the package, and 8x8 is how the digits are stored."""
 
 
-def run(options: Options, by_hand: set[str], begin: Begin, dry_run: bool) -> tuple[dict[str, Any], KSAudit] | Planned:
+def run(options: Options, begin: Begin, dry_run: bool) -> tuple[dict[str, Any], KSAudit] | Planned:
     """The result of `jaxaudit ks` with these options, as a JSON object and as it is; for a dry run, the plan alone.
 
     Args:
-        options: as they stand on the command line.
-        by_hand: the names of those that a person gave, which no plan changes.
+        options: as they stand on the command line; those that a person gave no plan changes.
         begin: see `lasting_work`.
         dry_run: whether to stop where the work would begin.
     """
     started = time.time()
+    by_hand = {name for name, value in options.items() if value is not None}
     options = with_defaults(options)
     # What can be refused without reading data is refused first.
     size = parse_image_size(options["image_size"])
@@ -158,6 +159,7 @@ def with_defaults(options: Options) -> Options:
         "target": [],
         "target_data": [],
         "holdout_target": [],
+        **MODELS,
         **(DEMONSTRATION if options["query"] is None else usual),
     }
     return {name: defaults.get(name) if value is None else value for name, value in options.items()}

@@ -36,7 +36,7 @@ def power(
     fraction: Annotated[
         float, typer.Option(help="A used share of the query set to notice.", rich_help_panel=shared.AUDIT)
     ] = 0.1,
-    holdout_shadows: shared.HoldoutShadows = 31,
+    holdout_shadows: shared.HoldoutShadows = None,
     seed: shared.Seed = 7,
     as_json: shared.AsJson = False,
 ) -> None:

@@ -91,11 +91,8 @@ def _log(label: str) -> Iterator[Callable[[int, int], None]]:
         now, left = time.monotonic(), pace.left(done, total)
         if now - last >= LOG_SECONDS:
             last = now
-            print(
-                f"{label}: {done / total:.0%} after {duration(now - started)}, {_left(done, left)}",
-                file=sys.stderr,
-                flush=True,
-            )
+            rest = f", {_left(done, left)}" if done < total else ""
+            say(f"{label}: {done / total:.0%} after {duration(now - started)}{rest}")
 
     yield show
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.data.places import without_folders
+from jaxaudit.places import without_folders
 
 Options = dict[str, Any]
 

@@ -9,7 +9,6 @@ from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.places import without_folders
 from jaxaudit.data.prepare import has_originals, prepare
 from jaxaudit.data.printed import printed_digits
 from jaxaudit.data.read_tfds import read_prepared
@@ -24,6 +23,7 @@ from jaxaudit.data.tfds import (
     set_folders,
 )
 from jaxaudit.errors import InputError
+from jaxaudit.places import without_folders
 
 _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
 _FORCE_TFDS = "tfds:"

@@ -70,6 +70,8 @@ def flax(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         paths = list(texts.places(tree))
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
         return damaged(data, choose)
+    if not paths:
+        return damaged(data, choose)
     said = []
     for _ in range(choose.choice((1, 1, 2))):
         path = choose.choice(paths)

@@ -167,7 +167,10 @@ def run_line(folder: Path, choose: random.Random) -> object:
 
 def meaningless(words: list[str]) -> str | None:
     """An option whose value can mean nothing; None without one."""
-    least = {name for option in options_of(words[0]) if option.min is not None for name in option.opts}
+    if {"-h", "--help"} & set(words):
+        return None
+    # However many rows are to be shown, there are only so many.
+    least = {name for option in options_of(words[0]) if option.min is not None for name in option.opts} - {"--top"}
     for name, value in pairwise(words):
         if (name in least and value in NO_NUMBER) or (name in SHARES and value in NO_SHARE):
             return f"{name} {value[:40]!r}"

@@ -1,24 +1,9 @@
-"""Where files lie: as a person names it, and as it may be told to others."""
+"""Where files lie, as it may be told to others."""
 
 import os
 import re
-from pathlib import Path
-
-from jaxaudit.errors import InputError
 
 _FOLDERS = re.compile(r"(?P<before>[^/\\~]*[:=])??(?P<path>(?:[~/\\]|[A-Za-z]:[/\\]).*)", re.DOTALL)
-
-
-def expanded(path: Path) -> Path:
-    """The path with `~` replaced by the home folder, as shells do where it begins a word.
-
-    Raises:
-        InputError: it begins with `~/`, and nobody knows the home folder, as in a container without accounts.
-    """
-    found = os.path.expanduser(path)
-    if path.parts[:1] == ("~",) and found == os.fspath(path):
-        raise InputError(f"{path}: there is no home folder here (HOME is not set); write the path in full.")
-    return Path(found)
 
 
 def without_folders(text: str) -> str:

@@ -262,7 +262,7 @@ def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
     assert f"Resuming: {kept} of {total} models are trained.\n" in done.err
     assert done.result["attacks"] == whole["attacks"]
     assert done.result["targets"] == whole["targets"]
-    assert sorted(path.name for path in (people / "run").iterdir()) == ["outputs.npz", "result.json"]
+    assert sorted(path.name for path in (people / "run").iterdir()) == ["outputs.npz", "result.json", "table.txt"]
 
 
 # What is refused.

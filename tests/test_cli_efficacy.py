@@ -161,7 +161,7 @@ def test_ones_own_nnx_module_with_dropout_and_batch_normalisation_as_a_process(f
     done = process("efficacy", *words, "--json", cwd=folder)
     jsonschema.validate(done.result, json.loads(efficacy_schema()))
     assert any("judged in evaluation mode" in said for said in done.result["caveats"])
-    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json"]
+    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with open("run/records.csv") as file:
         rows = list(csv.DictReader(file))

@@ -102,7 +102,7 @@ def test_a_sample_is_known_by_its_places_in_the_table():
 
 def test_a_run_directory_holds_result_and_records():
     done = jaxaudit("pdtp", *NETWORK, "--out", "run", "--json")
-    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json"]
+    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with open("run/records.csv") as file:
         rows = list(csv.DictReader(file))
@@ -265,7 +265,7 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     assert f"Resuming: {kept} of {total} models are trained.\n" in done.err
     assert done.result["records"] == whole["records"]
     assert done.result["seed_floor"] == whole["seed_floor"]
-    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json"]
+    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
 
 
 @pytest.mark.parametrize(

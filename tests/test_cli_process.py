@@ -118,6 +118,8 @@ def test_the_home_folder_is_meant_in_every_path(tmp_path: Path, monkeypatch: pyt
 
     _at_home(note)(one=Path("~/a"), several=[Path("~/b"), Path("c")], word="~/d")
     assert given == {"one": tmp_path / "a", "several": [tmp_path / "b", Path("c")], "word": "~/d"}
+    _at_home(note)(one=Path("a/~"), several=[Path("~nobody-is-called-so/b")])
+    assert given == {"one": Path("a/~"), "several": [Path("~nobody-is-called-so/b")], "word": "~"}
     done = jaxaudit(*SHORT, "--out", "~/run", "--report", "~/page.html")
     assert done.code == 0, done.err
     assert {"run", "page.html"} <= set(os.listdir(tmp_path))

@@ -109,7 +109,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     assert done.err.splitlines()[1] == f"Resuming: {kept} of 26 models are trained."
     assert done.result["targets"] == whole["targets"]
     assert done.result["noise_floor"] == whole["noise_floor"]
-    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
+    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with np.load("run/confidences.npz") as ours, np.load("whole/confidences.npz") as theirs:
         assert {name: ours[name].tobytes() for name in ours} == {name: theirs[name].tobytes() for name in theirs}

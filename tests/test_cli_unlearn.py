@@ -22,7 +22,7 @@ QUICK = (*SMALL, "--nonmembers", "0")
 """Without membership attacks."""
 FILES = [f"{method}-0{seed}.safetensors" for method in ("amnesiac", "fisher") for seed in range(3)]
 FILES += ["forget.npz", *(f"original-0{seed}.safetensors" for seed in range(3)), "result.json"]
-FILES += [f"retraining-0{seed}.safetensors" for seed in range(3)]
+FILES += [*(f"retraining-0{seed}.safetensors" for seed in range(3)), "table.txt"]
 
 OURS = """
 from flax import nnx

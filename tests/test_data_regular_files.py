@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxaudit.data.regular_files import open_regular, whole_file
-from jaxaudit.errors import InputError
-from jaxaudit.places import expanded, without_folders
+from jaxaudit.places import without_folders
 
 
 def test_only_regular_files_are_read(tmp_path: Path):
@@ -80,14 +79,3 @@ def test_a_path_below_the_working_directory_is_told_from_there(tmp_path: Path, m
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert without_folders(f"{here}/data/q.npz") == "q.npz"
-
-
-def test_the_home_folder(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HOME", "/somewhere")
-    assert expanded(Path("~/x")) == Path("/somewhere/x")
-    assert expanded(Path("a/~/x")) == Path("a/~/x")
-    assert expanded(Path("~nobody-is-called-so/x")) == Path("~nobody-is-called-so/x")
-    monkeypatch.setattr("os.path.expanduser", os.fspath)
-    with pytest.raises(InputError, match="no home folder"):
-        expanded(Path("~/x"))
-    assert expanded(Path("x")) == Path("x")

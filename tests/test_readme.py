@@ -74,3 +74,13 @@ def test_python_example_runs(tmp_path):
     shown = subprocess.run([sys.executable, "-c", short], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("inconclusive")
+
+
+def test_the_source_distribution_holds_what_the_test_command_needs():
+    lines = [line.split() for line in (sections.ROOT / "MANIFEST.in").read_text().splitlines()]
+    held = {name for word, *names in lines if word in ("include", "graft") for name in names}
+    command = re.search(r"<!-- test command -->.*?```$", sections.README.read_text(), re.DOTALL | re.MULTILINE)
+    assert command is not None
+    needed = set(re.findall(r"--constraint (\S+)", command[0])) | {"tests", "docs", "bench", "experiments"}
+    assert needed <= held
+    assert all((sections.ROOT / name).exists() for name in held)

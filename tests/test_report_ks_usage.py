@@ -96,6 +96,8 @@ def test_further_tests_stand_below():
 def test_it_fits_a_terminal_of_80_columns():
     shown = table(target("printed-digits + 50% of digits", USED, truth=Truth(0.5, 10, "not forgotten")), width=80)
     assert max(map(len, shown.splitlines())) <= 80
+    # A target's name has room for more than a word.
+    assert "\nprinted-digits + 50%" in shown
     assert "not forgotten" in shown
     assert "50%" in shown
 

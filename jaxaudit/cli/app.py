@@ -37,17 +37,20 @@ def _at_home(command: Callable[..., None]) -> Callable[..., None]:
     def replaced(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [replaced(each) for each in value]
-        if not isinstance(value, Path):
-            return value
-        from jaxaudit.places import expanded
-
-        return expanded(value)
+        return _expanded(value) if isinstance(value, Path) else value
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
         command(**{name: replaced(value) for name, value in options.items()})
 
     return run
+
+
+def _expanded(path: Path) -> Path:
+    found = os.path.expanduser(path)
+    if path.parts[:1] == ("~",) and found == os.fspath(path):
+        raise InputError(f"{path}: there is no home folder here (HOME is not set); write the path in full.")
+    return Path(found)
 
 
 for command in (ks, pdtp, attack, power, efficacy, unlearn, report):

@@ -4,7 +4,6 @@ import datetime
 import hashlib
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +25,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.models import RUN_ONCE, pure_module
 from jaxaudit.models.restore import fit_weights, name_weights
 from jaxaudit.places import without_folders
-from jaxaudit.report.efficacy_json import efficacy_json
-from jaxaudit.report.efficacy_records import write_csv, write_parquet
+from jaxaudit.report.efficacy_json import efficacy_columns, efficacy_json
 from jaxaudit.report.provenance import describe_examples, describe_machine
+from jaxaudit.report.records import record_files
 from jaxaudit.report.run_directory import write
 
 NAMES_SHOWN = 10
@@ -71,8 +70,7 @@ def run(options: Options) -> Answer:
 
 def save(directory: Path, answer: Answer, table: RenderableType) -> None:
     """Writes the run directory: the JSON result, the table, and a row a record as CSV and as Parquet."""
-    files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}
-    files["records.parquet"] = partial(write_parquet, answer.audit, answer.class_names)
+    files = record_files(efficacy_columns(answer.audit, answer.class_names))
     write(directory, answer.json(), files, as_text(table))
     say(f"written: {directory}/result.json, records.csv and records.parquet")
 

@@ -1,7 +1,6 @@
 """What `jaxaudit pdtp` does between its options and its result."""
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +22,9 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.learners.learner import Progress
 from jaxaudit.report.identity import run_identity
-from jaxaudit.report.pdtp_json import pdtp_json
-from jaxaudit.report.pdtp_records import write_csv, write_parquet
+from jaxaudit.report.pdtp_json import pdtp_columns, pdtp_json
 from jaxaudit.report.pdtp_table import riskiest
+from jaxaudit.report.records import record_files
 from jaxaudit.report.run_directory import write
 
 TIMED_SECONDS, LONG_SECONDS = 3, 60
@@ -145,8 +144,7 @@ def arrays_of(answer: Answer) -> dict[str, np.ndarray]:
 
 def save(directory: Path, answer: Answer, table: RenderableType) -> None:
     """Writes the run directory: the JSON result, the table, and a row a record as CSV and as Parquet."""
-    files = {"records.csv": partial(write_csv, answer.audit, answer.class_names)}
-    files["records.parquet"] = partial(write_parquet, answer.audit, answer.class_names)
+    files = record_files(pdtp_columns(answer.audit, answer.class_names))
     write(directory, answer.json(), files, as_text(table))
     say(f"written: {directory}/result.json, records.csv and records.parquet")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.progress import say
-from jaxaudit.errors import InputError, short
+from jaxaudit.errors import InputError
 
 
 class Format(enum.StrEnum):
@@ -82,10 +82,11 @@ def _cannot(figures: Path, error: OSError) -> InputError:
 def _print(runs: list[Path]) -> None:
     """The tables of these runs, each below its run's name where there are several."""
     from jaxaudit.cli.show import show_text
+    from jaxaudit.errors import visible
     from jaxaudit.report.saved_run import read_printed
 
     tables = [read_printed(path) for path in runs]
     for path, table in zip(runs, tables, strict=True):
         if len(runs) > 1:
-            show_text(f"{short(path)}:\n")
+            show_text(f"{visible(str(path))}:\n")
         show_text(table)

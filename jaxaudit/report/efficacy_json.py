@@ -43,6 +43,12 @@ def efficacy_json(
     }
 
 
+def efficacy_columns(audit: EfficacyAudit, class_names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The records' part of it, of all records, for `record_files`."""
+    informations = {f"information of {model.name}": model.measured.per_example for model in audit.models}
+    return {"index": np.arange(len(audit.labels)), "class": np.array(class_names)[audit.labels], **informations}
+
+
 def efficacy_schema() -> str:
     """The JSON Schema of that object, as text."""
     return (files("jaxaudit.report") / "efficacy.schema.json").read_text(encoding="utf-8")

@@ -4,7 +4,6 @@ import math
 from decimal import Decimal
 from statistics import median
 
-from rich.box import SIMPLE
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -15,24 +14,26 @@ from jaxaudit.audits.ks_settle import concerned, percent, rests_on
 from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.usage import used_share
-from jaxaudit.report.ks_usage_table import ASSUMPTIONS, MEANING, STYLE, WHY_UNKNOWN, truth_text, usage_table
+from jaxaudit.report.ks_usage_table import (
+    ASSUMPTIONS,
+    MEANING,
+    STYLE,
+    WHY_UNKNOWN,
+    narrow_table,
+    truth_text,
+    usage_table,
+)
 
 
 def ks_table(audit: KSAudit, level: float) -> RenderableType:
     """A row a target, with intervals at this level, why it is inconclusive, and what the checks found."""
     if not all(target.usage for target in audit.targets):
-        return Group(_rho_table(audit, level), *_emas(audit), *_reasons(audit), *_checks(audit))
-    return Group(usage_table(audit, level), *_reasons(audit), *_assumptions(audit), *_checks(audit))
+        return Group(_rho_table(audit, level), Text(), *_emas(audit), *_reasons(audit), *_checks(audit))
+    return Group(usage_table(audit, level), Text(), *_reasons(audit), *_assumptions(audit), *_checks(audit))
 
 
 def _rho_table(audit: KSAudit, level: float) -> Table:
-    table = Table(
-        title="Has the target forgotten the query set?",
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE,
-        pad_edge=False,
-    )
+    table = narrow_table()
     known = any(target.truth for target in audit.targets)
     table.add_column(
         "target trained on" if all(target.truth for target in audit.targets) else "target", overflow="fold"

@@ -41,13 +41,7 @@ ASSUMPTIONS = {
 def usage_table(audit: KSAudit, level: float) -> Table:
     """The verdict and what it rests on; further tests that were made stand below, by their names."""
     known = all(target.truth for target in audit.targets)
-    table = Table(
-        title="Has the target forgotten the query set?",
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE,
-        pad_edge=False,
-    )
+    table = narrow_table()
     table.add_column("target trained on" if known else "target", overflow="fold")
     if any(target.truth for target in audit.targets):
         table.add_column("truly\nused", justify="right", no_wrap=True)
@@ -75,6 +69,19 @@ def usage_table(audit: KSAudit, level: float) -> Table:
         if target.ema or others:
             table.add_row("  by rho", *blank, target.rho_verdict, "", "", "", "", "")
     return table
+
+
+def narrow_table() -> Table:
+    """A table below the command's question, so close that names of targets have room in 80 columns."""
+    return Table(
+        title="Has the target forgotten the query set?\n",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE,
+        pad_edge=False,
+        show_edge=False,
+        padding=0,
+    )
 
 
 def truth_text(target: TargetResult) -> str:

@@ -101,6 +101,22 @@ def pdtp_json(
     }
 
 
+def pdtp_columns(audit: PDTPAudit, class_names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The same of every measured record for `record_files`; NaN where there is no number."""
+    return {
+        "index": audit.records.astype(np.int64),
+        "pdtp": audit.values,
+        "exact_pdtp": audit.exact,
+        "dtp_bound": np.full(len(audit.records), np.nan) if audit.dtp_bound is None else audit.dtp_bound,
+        "seed_floor": audit.floor.mean,
+        "seed_floor_max": audit.floor.largest,
+        "class": np.array(class_names)[audit.classes],
+        "direction": audit.directions.astype(np.int8),
+        "duplicates": audit.duplicates.astype(np.int64),
+        "only_member_of_its_class": audit.only_member,
+    }
+
+
 def _riskiest(audit: PDTPAudit) -> PDTPAudit:
     kept = np.sort(np.argsort(-audit.values, kind="stable")[:MOST_RECORDS])
     rows = {name: getattr(audit, name)[kept] for name in ("records", "values", "exact", "classes", "directions")}

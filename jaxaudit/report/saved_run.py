@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxaudit.audits.unlearn_result import REFERENCES
 from jaxaudit.data.paths import exists
-from jaxaudit.errors import InputError, short, visible
+from jaxaudit.errors import InputError, visible
 from jaxaudit.report.run import Run
 from jaxaudit.report.run_directory import RESULT, TABLE
 from jaxaudit.report.run_files import read_archive, read_columns, read_result, read_table
@@ -55,14 +55,14 @@ def read_run(path: Path) -> Run:
         InputError: it is not there, not a run, not finished, of a command this version does not know, damaged, or too
             large.
     """
-    file, shown = _result_file(path), short(path)
+    file, shown = _result_file(path), _short(path)
     try:
         result = read_result(file)
     except OSError as error:
-        raise InputError(f"{shown}: {short(file.name)} cannot be read ({error.strerror}).") from error
+        raise InputError(f"{shown}: {_short(file.name)} cannot be read ({error.strerror}).") from error
     except ValueError as error:
         why = "" if isinstance(error, UnicodeDecodeError | json.JSONDecodeError) else f" ({error})"
-        raise InputError(f"{shown}: {short(file.name)} is damaged{why}; make the run again.") from error
+        raise InputError(f"{shown}: {_short(file.name)} is damaged{why}; make the run again.") from error
     kind = _kind_of(result, shown)
     _validate(kind, result, shown)
     try:
@@ -85,7 +85,7 @@ def read_printed(path: Path) -> str:
         InputError: it is no run, or one that keeps no table.
     """
     _result_file(path)
-    shown = short(path)
+    shown = _short(path)
     if not path.is_dir():
         raise InputError(f"{shown} is a file, and only a directory that --out wrote keeps the table; give that.")
     try:
@@ -107,7 +107,7 @@ def _result_file(path: Path) -> Path:
     Raises:
         InputError: there is none.
     """
-    shown = short(path)
+    shown = _short(path)
     if not exists(path):
         raise InputError(f"{shown} does not exist; give a directory that --out wrote.")
     if not path.is_dir():
@@ -119,6 +119,12 @@ def _result_file(path: Path) -> Path:
     if (path / UNFINISHED).is_dir():
         raise InputError(f"{shown} holds a run that is not finished; repeat its command to finish it.")
     raise InputError(f"{shown} holds no {RESULT}, so it is not a run; give a directory that --out wrote.")
+
+
+def _short(name: object) -> str:
+    """A name or path in a message: visible, and of a long one the two ends."""
+    text = visible(str(name))
+    return text if len(text) <= 120 else f"{text[:58]}...{text[-58:]}"
 
 
 def _kind_of(result: Mapping[str, Any], path: str) -> str:

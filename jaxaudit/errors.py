@@ -48,17 +48,6 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def short(name: object, most: int = 120) -> str:
-    """A name or path in a message: visible, and of a long one the two ends.
-
-    >>> short("a" * 500, 9)
-    'aaa...aaa'
-    """
-    text = visible(str(name))
-    half = (most - 3) // 2
-    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
-
-
 def _shortened(text: str) -> str:
     half = (LONGEST_MESSAGE - len(_CUT)) // 2
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:half]}{_CUT}{text[-half:]}"

@@ -1,6 +1,5 @@
 """Command lines: each option with values that people mistype and people with bad intentions try."""
 
-import importlib
 import json
 import random
 import re
@@ -87,10 +86,6 @@ def prepare(command: str) -> Callable[[Path], object]:
     """A folder with small data, odd places, and the command's usual words."""
 
     def make(folder: Path) -> None:
-        # What help and an unknown name import: this process tells the others what they may.
-        for module in ("attr", "rich.markdown", "tensorflow_datasets"):
-            importlib.import_module(module)
-
         rng = np.random.default_rng(0)
         for name in ("query", "calibration"):
             np.savez(folder / f"{name}.npz", x=rng.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)

@@ -27,6 +27,8 @@ from fuzz.watch import MOST_GROWTH, Outcome, Room, called, memory, text_of, watc
 STILL_SECONDS = 3.0
 """A process that uses no time for so long, and is not waiting for the processor, hangs."""
 PATIENCE = 90.0
+LATE = ("attr", "rich.markdown", "tensorflow_datasets", "tracemalloc")
+"""Imported where a name is unknown, for help, and by warnings: valid inputs need none of them."""
 BACKSTOP = 4 * MOST_GROWTH
 
 
@@ -77,6 +79,8 @@ def _make(readers: dict[str, Reader], folder: Path, read: bool) -> None:
         outcome = called(lambda reader=reader, copy=copy: reader.read(copy, Plain()))
         if outcome.kind != "read":
             broken[name] = outcome
+    for module in LATE if read else ():
+        importlib.import_module(module)
     modules = [name for name, module in sys.modules.items() if module is not None]
     (folder / "said.json").write_text(json.dumps({"broken": broken, "modules": modules}))
 
@@ -184,7 +188,6 @@ def end_with(work: Callable[[], object]) -> None:
 
 
 def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, orders: int, answers: int) -> None:
-    importlib.import_module("tracemalloc")  # as the module of warnings does
     faults = (folder / "faults").open("w")
     faulthandler.enable(faults)
     faulthandler.register(signal.SIGXCPU, faults, chain=True)

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxaudit.data.paths import open_regular
 from jaxaudit.errors import InputError
 
 FIRST_LINE = 2**20
@@ -147,13 +148,14 @@ def _encoding(path: Path) -> str:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         while block := stream.read(2**20):
             yield block
 
 
 def _beginning(path: Path, encoding: str) -> str:
-    with path.open(encoding="utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding, newline="") as stream:
+    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+    with io.TextIOWrapper(open_regular(path), encoding=encoding, newline="") as stream:
         return stream.read(FIRST_LINE + 1)
 
 

@@ -2,14 +2,16 @@
 
 import csv
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.data.arrays import NpzArrays, read_npy
-from jaxaudit.data.files import exists
 from jaxaudit.data.output_columns import are_numbers, class_columns, is_header
+from jaxaudit.data.parquet_footer import Declared, declared_columns
+from jaxaudit.data.paths import exists, open_regular
 from jaxaudit.errors import InputError
 
 # In the order of preference where a .npz holds several.
@@ -112,7 +114,7 @@ def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | 
 def _first_line(path: Path) -> list[str] | None:
     """The cells of a first line of comma-separated UTF-8, trimmed; None where it is none."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as stream:
             line = stream.readline(LONGEST_LINE + 1)
         if len(line) > LONGEST_LINE:
             raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
@@ -133,7 +135,7 @@ def _numbers_at_once(
     header = first if is_header(first, False, classes, class_names) else None
     titles = [str(column) for column in range(len(first))]
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             cells = arrow_csv.read_csv(
                 stream,
                 arrow_csv.ReadOptions(column_names=titles, skip_rows=0 if header is None else 1, use_threads=False),
@@ -177,12 +179,14 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
 
     try:
         # A stream, because pyarrow takes no path that is not UTF-8.
-        with path.open("rb") as stream, parquet.ParquetFile(stream, pre_buffer=True) as file:
-            names, types = file.schema_arrow.names, file.schema_arrow.types
-            # A first column of text names the records, and is not read.
-            skipped = int(len(names) > 1 and not _is_number(types[0]))
-            _check_before_reading(file.metadata, skipped, path.name, rows, classes, of)
-            table = file.read(names[skipped:])
+        with open_regular(path) as stream:
+            declared = declared_columns(stream)
+            with parquet.ParquetFile(stream, pre_buffer=True) as file:
+                names, types = file.schema_arrow.names, file.schema_arrow.types
+                # A first column of text names the records, and is not read.
+                skipped = int(len(names) > 1 and not _is_number(types[0]))
+                _check_before_reading(file.metadata.num_rows, declared, skipped, path.name, rows, classes, of)
+                table = file.read(names[skipped:])
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -204,26 +208,23 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
     return RawOutputs(values, values.dtype.name)
 
 
-def _check_before_reading(metadata: Any, skipped: int, source: str, rows: int, classes: int, of: str) -> None:
+def _check_before_reading(
+    held: int, declared: Sequence[Declared], skipped: int, source: str, rows: int, classes: int, of: str
+) -> None:
     """Nothing where the columns after the first `skipped` hold no more than outputs of this shape can."""
-    columns = metadata.num_columns
-    if not columns:
+    if not declared:
         raise InputError(f"{source}: has no columns; did the model write its outputs?")
-    check_rows(metadata.num_rows, rows, source, of)
-    if columns > classes + 1:
-        raise _too_many(columns, classes, source, of)
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    size = 0
-    for column in range(skipped, columns):
-        parts = [group.column(column) for group in groups]
-        # A few bytes can hold lists of millions of equal values.
-        held = sum(part.num_values for part in parts)
-        if held > rows * classes:
-            raise InputError(
-                f"{source}: holds {held} values in {rows} lists, more than one for each of {classes} classes; "
-                "save only the outputs."
-            )
-        size += sum(part.total_uncompressed_size for part in parts)
+    check_rows(held, rows, source, of)
+    if len(declared) > classes + 1:
+        raise _too_many(len(declared), classes, source, of)
+    # A few bytes can hold lists of millions of equal values.
+    most = max(column.values for column in declared[skipped:])
+    if most > rows * classes:
+        raise InputError(
+            f"{source}: holds {most} values in {rows} lists, more than one for each of {classes} classes; save only "
+            "the outputs."
+        )
+    size = sum(column.unpacked_bytes for column in declared[skipped:])
     if size > rows * (classes + 1) * WIDEST_CELL + SPARE:
         raise InputError(f"{source}: unpacks to {size / 2**30:.1f} GiB; save only the outputs.")
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from jaxaudit.data.paths import open_regular
 from jaxaudit.data.tables import Table
 from jaxaudit.errors import InputError
 
@@ -21,7 +22,7 @@ def is_parquet(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             return stream.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
@@ -44,7 +45,7 @@ def read_parquet(
         InputError: when the file is damaged or too large, or a column holds lists or anything else without a text.
     """
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             file = parquet.ParquetFile(stream)
             schema, rows = file.schema_arrow, file.metadata.num_rows
             _check_size(path, file.metadata, most_columns, max_bytes)

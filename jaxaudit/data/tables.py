@@ -22,6 +22,7 @@ from jaxaudit.data.csv_format import (
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.parsing import reason_of
+from jaxaudit.data.paths import open_regular
 from jaxaudit.errors import InputError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
@@ -108,7 +109,7 @@ def read_table(
     try:
         written, width = find_format(path, asked, most_columns)
         titles = [str(column) for column in range(width)]
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             table = arrow_csv.read_csv(
                 stream,
                 arrow_csv.ReadOptions(
@@ -137,7 +138,7 @@ def _check_file(path: Path, max_bytes: int) -> None:
         if size is None:
             kind = "it is no plain file" if path.exists() else "there is no such file; is the path right?"
             raise InputError(f"{path}: cannot be read as CSV: {kind}.")
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             packed = stream.read(2) == b"\x1f\x8b"
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({getattr(error, 'strerror', None) or 'no path'}).") from error

@@ -1,6 +1,7 @@
 """The `jaxaudit` command: its sub-commands, and what becomes of errors."""
 
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -89,6 +90,8 @@ def main() -> None:
     """
     try:
         accept_any_text()
+        # It would tell of a home folder that is not there.
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
         app()
     except InputErrors as errors:
         _stop(2, *(f"Error: {problem}" for problem in errors.problems))

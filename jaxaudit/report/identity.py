@@ -8,8 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
-
 import jaxaudit
 from jaxaudit.version import __version__
 
@@ -78,6 +76,8 @@ def sources_hash() -> str:
 
 def machine_facts() -> dict[str, Any]:
     """What a number's rounding depends on: devices, libraries, and JAX's settings."""
+    import jax
+
     devices = jax.local_devices()
     facts: dict[str, Any] = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
     if devices[0].platform == "cpu":

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
-from jaxaudit.report.html.render import FIRST_LINES, report_html
 from jaxaudit.report.run import Run
 from jaxaudit.report.run_directory import is_of_a_run
+
+FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
+"""What a file begins with that a report may be written over."""
 
 
 def claim_report(path: Path, out: Path | None = None) -> None:
@@ -54,6 +56,9 @@ def write_report(path: Path, runs: Sequence[Run]) -> None:
     Raises:
         InputError: as for `claim_report` and `report_html`.
     """
+    # Imported here because a place is claimed before anything is drawn.
+    from jaxaudit.report.html.render import report_html
+
     claim_report(path)
     html = report_html(runs)
     claim_report(path)

@@ -10,6 +10,7 @@ import pytest
 from cli_runs import RECORDS, SETS, jaxaudit, records
 
 from jaxaudit.audits.ks_models import Shadows
+from jaxaudit.cli.inputs import Given
 from jaxaudit.cli.ks_run import identity
 from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
@@ -152,8 +153,8 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
 def test_another_holdout_is_another_run():
     def of(seed: int, options: dict[str, Any]) -> Any:
         inputs, labels = records(seed, 0.0, 6)
-        sets = {"query": Examples(inputs, labels, ("a", "b", "c"), "same name")}
-        return identity({"model": "mlp", **options}, sets, [], [], [])
+        query = Examples(inputs, labels, ("a", "b", "c"), "same name")
+        return identity({"model": "mlp", **options}, Given(query, query, None, [], []))
 
     assert of(1, {"shadows": 39}) == of(1, {"shadows": 39})
     assert of(1, {"shadows": 39}) != of(2, {"shadows": 39})

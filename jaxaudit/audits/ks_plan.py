@@ -106,7 +106,7 @@ def seconds_of(work: Work, speed: Speed) -> float:
     """What training all models, and asking them about all records, takes."""
     steps = np.sort(-(-members(work) // work.batch_size))[::-1]
     # As `fit_many` trains them: in chunks of one size, each as long as its longest walk.
-    chunks = [steps[places[0]] * len(places) for places in chunk_places(len(steps), speed.width)]
+    chunks = [int(steps[places[0]]) * len(places) for places in chunk_places(len(steps), speed.width)]
     asked = work.query + work.calibration + work.holdout
     return work.epochs * sum(chunks) * speed.step + len(steps) * asked * speed.record
 

@@ -1,6 +1,7 @@
 """`jaxaudit ks`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
 
 import enum
+import json
 from pathlib import Path
 from typing import Annotated
 

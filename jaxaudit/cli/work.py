@@ -129,7 +129,7 @@ class _Kept(NamedTuple):
             return trained
         first, last, of = epochs[0], epochs[-1], self.states[0].epochs
         where = f"in epoch {first} of {of}" if first == last else f"in epochs {first} to {last} of {of}"
-        return f"{trained}, {begun} more are {where}"
+        return f"{trained}, {begun} more {'is' if begun == 1 else 'are'} {where}"
 
 
 def _kept(works: "list[Unfinished]") -> _Kept:

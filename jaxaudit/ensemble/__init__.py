@@ -4,9 +4,10 @@ from jaxaudit.ensemble.checkpoint import kept_models, kept_width
 from jaxaudit.ensemble.fit import Progress, fit_many, measure_width
 from jaxaudit.ensemble.predict import log_probs_many
 from jaxaudit.ensemble.speed import Speed, measure_speed
-from jaxaudit.ensemble.training_state import kept_states
+from jaxaudit.ensemble.training_state import KeptState, kept_states
 
 __all__ = [
+    "KeptState",
     "Progress",
     "Speed",
     "fit_many",

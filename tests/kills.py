@@ -1,0 +1,205 @@
+"""Kills long commands at random moments within their chunks, and compares what they end with.
+
+    python tests/kills.py                                       10 kills of each command, half an hour
+    python tests/kills.py --kills 3 --seed 8 unlearn "pdtp nn"
+
+Each runs in a process of its own, is killed (SIGKILL), started again, and so on, then left alone; every file of its run
+directory must then be, byte for byte, that of a run which was never killed, but for the times in `result.json`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from cli_runs import content, write_sets
+
+from jaxaudit.ensemble import KeptState, kept_models, kept_states
+
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--batch-size", "50")
+IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--batch-size", "20")
+COMMANDS = {
+    "ks mlp": ("ks", *SETS, "--hidden", "256,128", "--epochs", "800", "--replicates", "2", "--method", "rho"),
+    "ks liu-cnn": ("ks", *IMAGES, "--model", "liu-cnn", "--epochs", "40", "--replicates", "1", "--method", "rho"),
+    "power": ("power", *SETS, "--hidden", "64", "--epochs", "2000", "--holdout-shadows", "19", "--width", "5"),
+    "pdtp nn": ("pdtp", "--epochs", "1500", "--records", "12", "--width", "6"),
+    "attack nn": (
+        *("attack", "--data", "breast-cancer", "--candidates", "300", "--iterations", "2", "--targets", "6"),
+        *("--shadows", "2", "--measured", "1", "--epochs", "1000", "--attacks", "distance,frequency", "--width", "4"),
+    ),
+    "unlearn": (
+        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--width", "2", "--hidden", "64"),
+        *("--attack-epochs", "100"),
+    ),
+}
+"""Chunks that take several seconds each."""
+KEEP_SECONDS = "0.2"
+PATIENCE = 300
+
+
+class Kill(NamedTuple):
+    """How far a run was when it was killed.
+
+    Attributes:
+        seconds: since it was started.
+        models: finished models it had kept.
+        states: chunks it had kept in training.
+        within: whether one of these was kept since it was started.
+    """
+
+    seconds: float
+    models: int
+    states: list[KeptState]
+    within: bool
+
+
+class Killed(NamedTuple):
+    """A run that was killed again and again.
+
+    Attributes:
+        kills: in turn; fewer than asked for where it was through before.
+        differing: names of files that are not those of the run that was never killed.
+    """
+
+    kills: list[Kill]
+    differing: list[str]
+
+
+def kill_again_and_again(
+    words: Sequence[str], folder: Path, kills: int, generator: np.random.Generator, keep_seconds: str = KEEP_SECONDS
+) -> Killed:
+    """Runs `jaxaudit WORDS` in `folder`, where `write_data` was called, once in peace and once killed."""
+    with _started(words, folder, keep_seconds) as run:
+        _wait(run, folder, time.monotonic(), 0.0)
+        began = time.monotonic()
+        _, err = run.communicate()
+    assert run.returncode == 0, err
+    span = time.monotonic() - began
+    (folder / "run").rename(folder / "whole")
+    done: list[Kill] = []
+    while len(done) < kills:
+        began = time.monotonic()
+        with _started(words, folder, keep_seconds) as run:
+            # Every fourth is killed wherever it is, the others when they have got further than the one before.
+            _wait(run, folder, began, generator.uniform(0, span / kills), anywhere=len(done) % 4 == 3)
+            run.send_signal(signal.SIGKILL)
+            _, err = run.communicate()
+        if run.returncode == 0:
+            break
+        assert run.returncode == -signal.SIGKILL, err
+        chunks = folder / "run" / "unfinished" / "chunks"
+        done.append(Kill(time.monotonic() - began, kept_models(chunks), kept_states(chunks)))
+    if not (folder / "run" / "result.json").exists():
+        with _started(words, folder, keep_seconds) as run:
+            _, err = run.communicate()
+        assert run.returncode == 0, err
+    ours, theirs = (_comparable(folder / name) for name in ("run", "whole"))
+    return Killed(done, sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)))
+
+
+def write_data(folder: Path) -> None:
+    """The data that `COMMANDS` name."""
+    write_sets(folder)
+    for seed, name in enumerate(("images", "others")):
+        random = np.random.default_rng(seed)
+        labels = np.arange(60) % 3
+        images = (random.uniform(size=(60, 28, 28, 1)) + labels[:, None, None, None]) / 3
+        np.savez(folder / f"{name}.npz", x=images.astype(np.float32), y=labels)
+
+
+def _started(words: Sequence[str], folder: Path, keep_seconds: str) -> subprocess.Popen[str]:
+    """The command, which makes `run/result.json`."""
+    alone = words[0] == "power"  # which has no run directory
+    if alone:
+        (folder / "run").mkdir(exist_ok=True)
+    with (folder / "run" / "result.json").open("w") if alone else open(os.devnull, "w") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "jaxaudit", *words, *(["--json"] if alone else ["--out", "run"])],
+            cwd=folder,
+            env={
+                **os.environ,
+                "JAXAUDIT_KEEP_SECONDS": keep_seconds,
+                "JAXAUDIT_CACHE": str(folder / "cache"),
+                # What is compiled once need not be after every kill.
+                "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            },
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def _is_through(folder: Path) -> bool:
+    result = folder / "run" / "result.json"
+    return result.exists() and result.stat().st_size > 0
+
+
+def _chunks(folder: Path) -> Path:
+    """Where the run keeps its models, once it does."""
+    return next((path.parent / "chunks" for path in folder.rglob("identity.json")), folder / "none")
+
+
+def _wait(run: subprocess.Popen[str], folder: Path, began: float, seconds: float, *, anywhere: bool = False) -> None:
+    """Until so many seconds after the first training state is written, or, `anywhere`, after the first could be."""
+    before = _newest(folder)
+    while run.poll() is None and not (anywhere and _chunks(folder).exists()) and _newest(folder) <= before:
+        assert time.monotonic() < began + PATIENCE
+        time.sleep(0.01)
+    deadline = time.monotonic() + seconds
+    while run.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _newest(folder: Path) -> float:
+    """When a training state was written last."""
+    times = [0.0]
+    for path in _chunks(folder).rglob("*.state"):
+        try:
+            times.append(path.stat().st_mtime)
+        except FileNotFoundError:
+            continue
+    return max(times)
+
+
+def _comparable(folder: Path) -> dict[str, object]:
+    files: dict[str, object] = dict(content(folder))
+    result = json.loads((folder / "result.json").read_text())
+    for name in ("started", "seconds"):
+        del result["provenance"][name]
+    return {**files, "result.json": result}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commands", nargs="*", metavar="COMMAND", help=f"of {', '.join(COMMANDS)}; all by default")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=7)
+    given = parser.parse_args()
+    failed = 0
+    print("command     kills  within a chunk  files that differ")
+    for name in given.commands or COMMANDS:
+        with tempfile.TemporaryDirectory() as folder:
+            write_data(Path(folder))
+            generator = np.random.default_rng([given.seed, *name.encode()])
+            found = kill_again_and_again(COMMANDS[name], Path(folder), given.kills, generator)
+        failed += bool(found.differing)
+        within = sum(kill.within for kill in found.kills)
+        print(f"{name:11} {len(found.kills):5} {within:15}  {', '.join(found.differing) or 'none'}", flush=True)
+        for kill in found.kills:
+            begun = [f"{each.models} in epoch {each.epoch} of {each.epochs}" for each in kill.states]
+            print(f"    {kill.seconds:6.1f} s: {'; '.join([f'{kill.models} trained', *begun])}", flush=True)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -85,19 +85,18 @@ def kill_again_and_again(
     span = time.monotonic() - began
     (folder / "run").rename(folder / "whole")
     done: list[Kill] = []
-    while len(done) < kills:
-        began = time.monotonic()
+    while len(done) < kills and not _is_through(folder):
+        began, before = time.monotonic(), _newest(folder)
         with _started(words, folder, keep_seconds) as run:
             # Every fourth is killed wherever it is, the others when they have got further than the one before.
             _wait(run, folder, began, generator.uniform(0, span / kills), anywhere=len(done) % 4 == 3)
             run.send_signal(signal.SIGKILL)
             _, err = run.communicate()
-        if run.returncode == 0:
-            break
-        assert run.returncode == -signal.SIGKILL, err
-        chunks = folder / "run" / "unfinished" / "chunks"
-        done.append(Kill(time.monotonic() - began, kept_models(chunks), kept_states(chunks)))
-    if not (folder / "run" / "result.json").exists():
+        assert run.returncode in (0, -signal.SIGKILL), err
+        if not _is_through(folder):
+            chunks, seconds = _chunks(folder), time.monotonic() - began
+            done.append(Kill(seconds, kept_models(chunks), kept_states(chunks), _newest(folder) > before))
+    if not _is_through(folder):
         with _started(words, folder, keep_seconds) as run:
             _, err = run.communicate()
         assert run.returncode == 0, err

@@ -134,6 +134,24 @@ def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
         read_run(folder)
 
 
+def test_damaged_columns_never_end_the_process(tmp_path):
+    """As pyarrow's own accessors of a column's metadata did, which throw what nobody catches."""
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    run, rng = pdtp_run(), np.random.default_rng(0)
+    folder = save(run._replace(result={**run.result, "records_measured": 500}), tmp_path / "run")
+    path = folder / "records.parquet"
+    parquet.write_table(pyarrow.table({"pdtp": rng.random(500), "seed_floor": np.zeros(500)}), path)
+    whole, refused = path.read_bytes(), 0
+    assert set(read_run(folder).arrays) == {"pdtp", "seed_floor"}
+    for place in rng.integers(len(whole) - 900, len(whole), 300):
+        path.write_bytes(whole[:place] + bytes([rng.integers(256)]) + whole[place + 1 :])
+        try:
+            read_run(folder)
+        except InputError:
+            refused += 1
+    assert refused > 100
+
+
 def test_more_records_than_can_be_drawn_are_refused_unread(tmp_path):
     run = pdtp_run()
     folder = save(run._replace(result={**run.result, "records_measured": 10**9}), tmp_path / "run")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 """Columns of a plain terminal, for which tables are laid out."""
-PLAIN = {"█": "#", "…": "..."}
+PLAIN = {"█": "#", "─": "-", "…": "..."}
 """What our tables draw with, where only ASCII can be shown."""
 ERRORS = "jaxaudit.plain"
 

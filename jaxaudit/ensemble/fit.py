@@ -49,8 +49,9 @@ def fit_many(
     second copy holds gradients; `then` adds what it needs itself. What it returns is kept on the host for all models.
 
     With `checkpoints`, what `then` returns for a finished chunk is also written there, and a later call with the same
-    arguments reads it back, bit for bit, instead of training the chunk: it goes on after the last finished chunk and
-    returns what a call that was never stopped returns. A file is written whole or not at all; one that is damaged is
+    arguments reads it back, bit for bit, instead of training the chunk. The training states of chunks under way are
+    kept there as well, for learners that train by steps, every minute or so. So it goes on where it was and returns
+    what a call that was never stopped returns. A file is written whole or not at all; one that is damaged is
     ignored. Chunks of other keys, another membership or another pool are never taken, so several calls may share a
     directory; the same `learner` and `then` are the caller's word.
 

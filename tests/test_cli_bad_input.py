@@ -24,7 +24,7 @@ def refused(words: tuple[str, ...], message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--query", "query.npz"), r"--query needs --calibration: shadow models are trained on both sets\."),
+        (("--query", "query.npz"), r"--query needs --calibration: shadow models are trained on both sets\. Give .*"),
         (("--calibration", "query.npz"), r"--calibration needs --query: .*"),
         ((*QUICK, "--image-size", "big"), r"--image-size big must be HEIGHTxWIDTH, such as 28x28, or none .*"),
         ((*QUICK, "--image-size", "0x28"), r"--image-size 0x28 must be .*"),

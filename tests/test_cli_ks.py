@@ -31,8 +31,44 @@ def test_table_on_stdout_and_talk_on_stderr(sets: Path):
     assert row.split()[:3] == ["query.npz", "100%", row.split()[2]]
     assert row.rstrip().endswith("not forgotten not forgotten")
     assert "training" not in done.out
-    assert done.err == "training 8 mlp models on cpu, 60 epochs each\n"
+    assert done.err.splitlines() == [
+        "training 8 mlp models on cpu, 60 epochs each",
+        "comparing the outputs of 8 models",
+    ]
     assert content(sets) == before
+
+
+def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
+    """Big models, so that what is planned within a minute is less than what was asked for."""
+    words = [*SETS, "--hidden", "512,512", "--epochs", "4000", "--width", "1", "--replicates", "3", "--method", "rho"]
+    planned = jaxaudit("ks", *words, "--budget", "1m", "--dry-run", "--json")
+    assert planned.code == 0
+    plan = json.loads(planned.out)
+    assert plan["seconds"] <= 60 < plan["full_seconds"]
+    # The speed is remembered, so that the plan is the same again; what was given stands, only records may go.
+    again = jaxaudit("ks", *words, "--budget", "1m", "--dry-run", "--json")
+    assert json.loads(again.out) == plan
+    assert "measuring" not in again.err
+    assert plan["models"] == 10
+    assert [text.split()[1] for text in plan["reduced"]] == ["records", "records"]
+    none = jaxaudit("ks", *words, "--records", "300", "--budget", "1m", "--dry-run")
+    assert none.code == 2
+    assert "--budget none" in none.err
+    assert "--records" in none.err
+
+
+def test_records_are_drawn_and_recorded(sets: Path):
+    words = (*QUICK, "--records", "120", "--json")
+    result = jaxaudit("ks", *words).result
+    assert [result["provenance"]["data"][name]["records"] for name in ("query", "calibration")] == [120, 120]
+    repeated = result["provenance"]["command"]
+    assert jaxaudit(*repeated[1:], "--json").result["targets"] == result["targets"]
+    assert result["provenance"]["plan"] is None
+    quick = [word for word in words if word not in ("--budget", "none")]
+    budgeted = jaxaudit("ks", *quick)
+    assert budgeted.result["targets"] == result["targets"]
+    assert budgeted.result["provenance"]["plan"]["reduced"] == []
+    assert budgeted.err.splitlines()[-5].startswith("Plan: 10 models")
 
 
 def test_json_is_all_of_stdout_and_follows_the_schema(sets: Path):
@@ -169,6 +205,7 @@ def test_as_a_process(sets: Path):
     assert done.code == 0
     assert done.err.splitlines()[1:] == [
         "training 10 mlp models on cpu, 2 epochs each",
+        "comparing the outputs of 10 models",
         "written: run/result.json and run/confidences.npz",
     ]
     assert json.loads((sets / "run/result.json").read_text()) == done.result

@@ -127,9 +127,9 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     )
 
 
-def stopping(share: float) -> Callable[[str], object]:
+def stopping(share: float) -> Callable[[str, str], object]:
     @contextmanager
-    def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    def progress(label: str, after: str) -> Iterator[Callable[[int, int], None]]:
         def show(done: int, total: int) -> None:
             if done > share * total:
                 raise KeyboardInterrupt

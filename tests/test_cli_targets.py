@@ -126,7 +126,7 @@ def test_data_far_away_makes_a_target_that_never_saw_the_query_set(sets: Path):
     (data,) = done.result["provenance"]["data"]["target_data"]
     assert (data["name"], data["records"]) == ("far.npz", RECORDS)
     shown = jaxaudit("ks", *LEARNS, "--target-data", "far.npz")
-    assert next(line for line in shown.out.splitlines() if line.startswith(" far.npz")).split()[1] == "none"
+    assert next(line for line in shown.out.splitlines() if line.lstrip().startswith("far.npz")).split()[1] == "none"
 
 
 def test_query_records_are_known_again_in_other_files(sets: Path):

@@ -13,7 +13,8 @@ Item = TypeVar("Item")
 LONGEST_REASON = 160
 # What Arrow says of a table holds the row or the cell itself: of a CSV file only these parts are passed on,
 _OF_CSV = re.compile(
-    r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file"
+    r"In CSV column #\d+|Row #\d+|Expected \d+ columns, got \d+|CSV conversion error to \w+|Empty CSV file|"
+    r"Column '\w+' in include_columns does not exist"
 )
 # and of a cast what stands before the cell.
 _CELLS = re.compile(r"(invalid value|Failed to parse string|Integer value)\b.*", re.DOTALL)

@@ -14,10 +14,12 @@ from jaxaudit.errors import InputError
 
 
 def refuse(message: str) -> Callable[[Path], object]:
-    """Raises an `InputError`."""
+    """Raises an `InputError` with this very message, past what makes messages short and visible."""
 
     def read(folder: Path) -> object:
-        raise InputError(message)
+        error = InputError(message)
+        error.args = (message,)
+        raise error
 
     return read
 

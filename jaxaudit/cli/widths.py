@@ -8,12 +8,11 @@ the design and of what else decides it; not of how many models are asked for, wh
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.data.cache import cache_dir
+from jaxaudit.data.regular_files import whole_file
 from jaxaudit.report.identity import machine_facts
 
 if TYPE_CHECKING:
@@ -54,14 +53,9 @@ def remember_speed(work: dict[str, Any], speed: "Speed") -> None:
 def _write(name: str, value: Any) -> None:
     known = {**_read(), name: value}
     with contextlib.suppress(OSError):
-        _path().parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=_path().parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(known, file)
-            os.replace(draft, _path())
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        _path().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with whole_file(_path()) as file:
+            file.write(json.dumps(known).encode())
 
 
 def _path() -> Path:

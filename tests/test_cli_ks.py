@@ -60,6 +60,23 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     assert "--records" in none.err
 
 
+def test_more_tests_models_and_no_budget_change_no_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also the width, which is measured here, follows from the design alone."""
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
+    words = [word for word in QUICK if word not in ("--width", "9", "--budget", "none", "--method", "rho")]
+    held = ("--holdout", "held.npz", "--json")
+    inputs, labels = records(9, 0.0)
+    np.savez("held.npz", x=inputs, y=labels)
+    alone = jaxaudit("ks", *words, *held).result
+    more = jaxaudit("ks", *words, *held, "--method", "all", "--replicates", "4", "--budget", "none").result
+
+    def by_holdout(result: dict[str, Any]) -> list[Any]:
+        return [usage for target in result["targets"] for usage in target["usage"] if usage["method"] == "holdout"]
+
+    assert len(by_holdout(alone)) == 3
+    assert by_holdout(alone) == by_holdout(more)
+
+
 def test_records_are_drawn_and_recorded(sets: Path):
     words = (*QUICK, "--records", "120", "--json")
     result = jaxaudit("ks", *words).result

@@ -13,7 +13,7 @@ from jaxaudit.audits.pool import Part
 from jaxaudit.cli.inputs import Given
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.repeat import Options
-from jaxaudit.cli.widths import recall_speed, remember_speed
+from jaxaudit.cli.widths import recall_speed, recall_width, remember_speed, remember_width
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs import Outputs
 from jaxaudit.ensemble import Speed, measure_speed
@@ -128,8 +128,11 @@ def speed_of(design: tuple[str, str], options: Options, query: Examples, learner
     known = recall_speed(work)
     if known is None:
         say(f"measuring how fast {_named(design)} trains here (once; it is remembered)")
-        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, options["width"])
+        width = options["width"] or recall_width(work)
+        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, width)
         remember_speed(work, known)
+        # A run without a budget trains at the same width, and so gets the same numbers.
+        remember_width(work, known.width)
     return known
 
 

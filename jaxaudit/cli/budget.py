@@ -28,6 +28,8 @@ TRAINING_SHARE = 0.8
 """Of the budget; the rest is for reading, compiling, judging, and a machine busier than when it was measured."""
 FIXED_SECONDS = 15.0
 SHORTEST = 60.0
+BASE_BYTES = 600 << 20
+"""Python, JAX and the programs it compiles."""
 LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
 """What is trained where a design is too slow, the nearest first."""
 
@@ -200,7 +202,9 @@ def _told(
 ) -> Planned:
     work = plan.work
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
-    memory = memory_of(work, plan.speed, record_bytes, streams())
+    # What was read stays beside what is taken of it: as stored, as prepared, and while it is hashed.
+    whole = 3 * record_bytes * (full.query + full.calibration + full.holdout)
+    memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes, streams())
     cost = cost_of(full, work)
     reduced = list(_reduced(full, work, designs[0], designs[plan.design]))
     kinds = {
@@ -218,8 +222,7 @@ def _told(
     lines = [
         f"Plan: {models} models ({each}), {_named(designs[plan.design])}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
-        f"  time: about {duration(plan.seconds + FIXED_SECONDS)}, {within}; "
-        f"memory: about {max(memory / 2**30, 0.1) + 0.5:.1f} GiB",
+        f"  time: about {duration(plan.seconds + FIXED_SECONDS)}, {within}; memory: about {memory / 2**30:.1f} GiB",
     ]
     if reduced:
         lines += [f"  reduced: {'; '.join(reduced)}"]

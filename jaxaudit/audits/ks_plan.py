@@ -112,7 +112,7 @@ def seconds_of(work: Work, speed: Speed) -> float:
 
 
 def memory_of(work: Work, speed: Speed, record_bytes: int, streams: int) -> int:
-    """Bytes of the pool (as read, as one, and on the device), of models under way, and of what is kept of those done."""
+    """Bytes of the pool (as read, as one, on the device), of models under way, and of what is kept of those done."""
     models, asked = len(members(work)), work.query + work.calibration + work.holdout
     return 3 * asked * record_bytes + streams * speed.width * 2 * speed.state_bytes + models * asked * 24
 

@@ -1,6 +1,7 @@
 """What a Parquet footer declares is what pyarrow says of it, and a damaged one is an error and nothing else."""
 
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyarrow import parquet
 from jaxaudit.data.parquet_footer import declared_columns
 
 
-def written(table: pa.Table, **how: object) -> bytes:
+def written(table: pa.Table, **how: Any) -> bytes:
     stream = BytesIO()
     parquet.write_table(table, stream, **how)
     return stream.getvalue()

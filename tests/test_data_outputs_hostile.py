@@ -114,3 +114,9 @@ def test_no_message_shows_a_number_of_the_file(tmp_path):
     with pytest.raises(InputError) as refused:
         load_outputs(write_outputs(tmp_path, np.array([0.25, 7.125])), 2, 2, kind="probabilities")
     assert "7.125" not in str(refused.value)
+
+
+def test_lists_without_values_are_refused(tmp_path: Path):
+    parquet.write_table(pa.table({"p": pa.array([[]] * 3, pa.list_(pa.float64()))}), tmp_path / "o.parquet")
+    with pytest.raises(InputError):
+        load_outputs(tmp_path / "o.parquet", 2, 3)

@@ -86,7 +86,9 @@ def attack(
     ] = 20,
     measured: Annotated[
         int,
-        typer.Option(min=1, help="Measure PDTP in so many iterations, the first.", rich_help_panel=shared.AUDIT),
+        typer.Option(
+            min=1, max=1_000_000, help="Measure PDTP in so many iterations, the first.", rich_help_panel=shared.AUDIT
+        ),
     ] = 10,
     bins: shared.Bins = 100,
     level: Annotated[
@@ -95,7 +97,12 @@ def attack(
     seed: shared.Seed = 7,
     top: Annotated[
         int,
-        typer.Option(min=0, help="Show so many of the targets most often found out.", rich_help_panel=shared.OUTPUT),
+        typer.Option(
+            min=0,
+            max=1_000_000,
+            help="Show so many of the targets most often found out.",
+            rich_help_panel=shared.OUTPUT,
+        ),
     ] = 5,
     as_json: shared.AsJson = False,
     out: shared.Out = None,

@@ -102,7 +102,7 @@ Hidden = Annotated[str, typer.Option(help="nn: widths of the tanh layers.", rich
 Epochs = Annotated[
     int, typer.Option(min=1, max=MOST, help="nn: walks through the training data.", rich_help_panel=CLASSIFIER)
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="nn: records a step.", rich_help_panel=CLASSIFIER)]
+BatchSize = Annotated[int, typer.Option(min=1, max=MOST, help="nn: records a step.", rich_help_panel=CLASSIFIER)]
 LearningRate = Annotated[float, typer.Option(help="nn: the optimiser's step.", rich_help_panel=CLASSIFIER)]
 OptimizerName = Annotated[
     Optimizer, typer.Option("--optimizer", help="nn: Adam is with b1 = 0.5.", rich_help_panel=CLASSIFIER)
@@ -124,7 +124,7 @@ Penalty = Annotated[
 ]
 Trees = Annotated[int, typer.Option(min=1, max=MOST, help="trees: how many.", rich_help_panel=CLASSIFIER)]
 Depth = Annotated[int, typer.Option(min=1, max=20, help="trees: splits from root to leaf.", rich_help_panel=CLASSIFIER)]
-Neighbours = Annotated[int, typer.Option(min=1, help="knn: how many are asked.", rich_help_panel=CLASSIFIER)]
+Neighbours = Annotated[int, typer.Option(min=1, max=MOST, help="knn: how many are asked.", rich_help_panel=CLASSIFIER)]
 Width = Annotated[
     int | None,
     typer.Option(

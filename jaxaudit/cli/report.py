@@ -53,6 +53,8 @@ def report(
     from jaxaudit.report.saved_run import read_run
 
     claim_report(out)
+    if figures is not None and figures.absolute() == out.absolute():
+        raise InputError(f"--figures {figures} is the page that --out names; give the charts a directory of their own.")
     if figures is not None:
         _make(figures)
     read = [read_run(path) for path in runs]

@@ -38,7 +38,12 @@ def unlearn(
     gray: shared.Gray = True,
     per_class: Annotated[
         int,
-        typer.Option(min=0, help="Train on the first so many of each class; 0: on all.", rich_help_panel=shared.DATA),
+        typer.Option(
+            min=0,
+            max=1_000_000,
+            help="Train on the first so many of each class; 0: on all.",
+            rich_help_panel=shared.DATA,
+        ),
     ] = 100,
     class_name: Annotated[
         str | None,
@@ -64,9 +69,23 @@ def unlearn(
         ),
     ] = None,
     epochs: Annotated[
-        int, typer.Option(min=1, help="Walks through the training data.", rich_help_panel=shared.NETWORK)
+        int,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            help="Walks through the training data.",
+            rich_help_panel=shared.NETWORK,
+        ),
     ] = 50,
-    batch_size: Annotated[int, typer.Option(min=1, help="Records a step.", rich_help_panel=shared.NETWORK)] = 32,
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            help="Records a step.",
+            rich_help_panel=shared.NETWORK,
+        ),
+    ] = 32,
     learning_rate: Annotated[float, typer.Option(help="The optimiser's step.", rich_help_panel=shared.NETWORK)] = 0.1,
     optimizer: Annotated[
         shared.Optimizer, typer.Option(help="Adam is with b1 = 0.5.", rich_help_panel=shared.NETWORK)
@@ -99,7 +118,12 @@ def unlearn(
     ] = 3e-6,
     seeds: Annotated[
         int | None,
-        typer.Option(min=2, help="Models of each kind. [default: 20; 10 without --data]", rich_help_panel=shared.AUDIT),
+        typer.Option(
+            min=2,
+            max=1_000_000,
+            help="Models of each kind. [default: 20; 10 without --data]",
+            rich_help_panel=shared.AUDIT,
+        ),
     ] = None,
     nonmembers: Annotated[
         int | None,

@@ -259,7 +259,7 @@ def _from_lists(cells: Any, source: str) -> RawOutputs:
     kind = cells.type.value_type
     # From the offsets alone: a few bytes of Parquet can hold millions of equal values.
     lengths = pc.call_function("unique", [pc.call_function("list_value_length", [cells])]).to_pylist()
-    if not _is_number(kind) or len(lengths) != 1 or None in lengths:
+    if not _is_number(kind) or len(lengths) != 1 or not lengths[0]:
         raise InputError(f"{source}: its lists are not all of one length, or not numbers; save one column a class.")
     flat = cells.combine_chunks().flatten()
     if flat.null_count:

@@ -9,7 +9,7 @@ from io import BufferedIOBase
 from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
-LONGEST = 1 << 26
+LONGEST = 1 << 22
 DEEPEST = 32
 _ROW_GROUPS, _COLUMNS, _META, _VALUES, _UNPACKED = 4, 1, 3, 5, 6
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)

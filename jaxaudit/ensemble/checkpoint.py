@@ -14,15 +14,15 @@ import tempfile
 import warnings
 from collections import Counter
 from contextlib import suppress
-from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.data.regular_files import open_regular
 from jaxaudit.errors import InputError
 
 PLAIN = "biufc"
@@ -140,7 +140,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
 def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
     """What `write_arrays` kept, in its order, bit for bit; None where there is nothing, or it is damaged."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, links=False) as file:
             if file.read(DIGEST_BYTES) != _digest_of_rest(file):
                 return None
             file.seek(DIGEST_BYTES)
@@ -154,10 +154,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | None:
         return None
 
 
-def _digest_of_rest(file: BufferedReader | BufferedRandom) -> bytes:
+def _digest_of_rest(file: IO[bytes]) -> bytes:
     """Of everything behind the place of the digest."""
     file.seek(DIGEST_BYTES)
-    return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
+    return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
 
 
 def remove_kept(path: Path) -> None:
@@ -180,7 +180,7 @@ def is_key(leaf: Any) -> bool:
 
 def _rows(path: Path) -> np.ndarray:
     try:
-        with path.open("rb") as file:
+        with open_regular(path, links=False) as file:
             file.seek(DIGEST_BYTES)
             with np.load(file, allow_pickle=False) as archive:
                 return archive["rows"]

@@ -24,7 +24,6 @@ ODD = (
     "~no-such-user/x",
     "~",
     "__class__",
-    "fuzz_canary:Thing",
     "C:\\x",
     "con",
     "n" * 300,

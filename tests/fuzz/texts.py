@@ -1,5 +1,6 @@
 """JSON and tables of text whose values are not what they should be."""
 
+import copy
 import json
 import random
 from typing import Any
@@ -39,6 +40,8 @@ HOSTILE_FEATURES = (
         "image": {"shape": {"dimensions": ["-1", "9999999999"]}, "dtype": CANARY},
     },
 )
+
+DEEPEST = 200
 
 
 def json_document(data: bytes, choose: random.Random) -> tuple[bytes, str]:
@@ -93,7 +96,7 @@ def changed(document: Any, choose: random.Random) -> tuple[Any, str]:
             holder[names.odd(choose)] = holder.pop(last)
             return document, f"{where} renamed"
         case 2 if isinstance(holder, dict):
-            holder[names.odd(choose)] = odd_value(choose)
+            holder[names.odd(choose)] = copy.deepcopy(odd_value(choose))
             return document, f"a neighbour of {where}"
         case 3 if isinstance(holder, list):
             holder += [holder[last]] * choose.choice((1, 9, 1000))
@@ -103,18 +106,19 @@ def changed(document: Any, choose: random.Random) -> tuple[Any, str]:
             source: Any = document
             for step in other:
                 source = source[step]
+            # A copy: what stands in two places could come to hold itself.
             if path[: len(other)] != other:
-                holder[last] = source
+                holder[last] = copy.deepcopy(source)
             return document, f"{where} made what is at {'/'.join(map(str, other))[:80]}"
         case _:
-            holder[last] = odd_value(choose, holder[last])
+            holder[last] = copy.deepcopy(odd_value(choose, holder[last]))
             return document, f"{where} made {str(holder[last])[:60]!r}"
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Any:
-    """The path of every value in it."""
+    """The path of every value in it, as deep as a program can go by calling itself."""
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in items:
+    for key, value in items if len(path) < DEEPEST else ():
         yield (*path, key)
         yield from places(value, (*path, key))
 

@@ -94,6 +94,7 @@ def unlearn(
         int | None,
         typer.Option(
             min=1,
+            max=1_000_000,
             help="Models trained side by side. [default: measured once a machine]",
             rich_help_panel=shared.NETWORK,
         ),

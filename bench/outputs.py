@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from bench.harness import Bench, Claim, interleave, report
-from jaxaudit.data.outputs import Outputs, load_outputs
+from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 
 RECORDS, CLASSES, ROUNDS = 1_000_000, 10, 10
 READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {

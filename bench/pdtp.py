@@ -28,7 +28,7 @@ import numpy as np
 from bench.harness import Bench, Claim, Spread, Timings, report
 from bench.training import CLASSES, leaving_one_out
 from jaxaudit.audits.left_out import leave_out, models_trained
-from jaxaudit.audits.pdtp import reduce_pdtp
+from jaxaudit.audits.pdtp.audit import reduce_pdtp
 from jaxaudit.data import Examples
 from jaxaudit.learners import naive_bayes
 from jaxaudit.metrics.pdtp import pdtp

@@ -30,8 +30,8 @@ from experiments.becker2022_page import lines
 from experiments.becker2022_tests import hypotheses
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
-from jaxaudit.audits.unlearn import audit_unlearn
-from jaxaudit.audits.unlearn_result import UnlearnAudit
+from jaxaudit.audits.unlearn.audit import audit_unlearn
+from jaxaudit.audits.unlearn.result import UnlearnAudit
 from jaxaudit.unlearning import becker_code, forget_by_noise, golatkar, paper
 
 FISHER = "fisher"

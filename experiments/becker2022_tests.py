@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from jaxaudit.audits.unlearn_result import UnlearnAudit
+from jaxaudit.audits.unlearn.result import UnlearnAudit
 
 REPLICATES, LEVEL = 2000, 0.95
 FORGETS = ("retraining", "amnesiac", "fisher")

@@ -27,7 +27,7 @@ from experiments.becker2022_data import COUNTS, forget_sets, make_learner, read
 from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit import fit_many
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, fit_learned
-from jaxaudit.audits.unlearn_judge import _gradients
+from jaxaudit.audits.unlearn.evaluate import _gradients
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.learners import NetworkParams
 from jaxaudit.unlearning import becker_code, forget_by_noise, train_and_record

@@ -37,9 +37,9 @@ import optax
 
 from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit import models, network
-from jaxaudit.audits.attack import audit_attack
-from jaxaudit.audits.attack_plan import Attacks
-from jaxaudit.audits.attack_result import AttackAudit, caveats
+from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.plan import Attacks
+from jaxaudit.audits.attack.result import AttackAudit, caveats
 from jaxaudit.data import Examples, Table, binary, candidates, category_counts, coded, load_table
 from jaxaudit.learners import Learner, naive_bayes
 from jaxaudit.learners.logistic_regression import logistic_regression

@@ -27,7 +27,7 @@ from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import CANDIDATES, DATA, Case, classifier
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
-from jaxaudit.audits.attack import audit_attack
+from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.data import Examples, Table, binary, candidates, category_counts, coded, load_table
 from jaxaudit.learners import Learner, nearest_neighbours, random_trees
 

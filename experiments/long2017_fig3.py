@@ -21,8 +21,8 @@ import numpy as np
 from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
-from jaxaudit.audits.attack import audit_attack
-from jaxaudit.audits.attack_plan import Attacks
+from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.plan import Attacks
 from jaxaudit.data import candidates, category_counts, coded, load_table
 from jaxaudit.learners import naive_bayes
 

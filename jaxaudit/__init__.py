@@ -11,21 +11,21 @@ from jaxaudit.version import __version__
 
 if TYPE_CHECKING:
     from jaxaudit import models
-    from jaxaudit.audits.attack import audit_attack
-    from jaxaudit.audits.attack_plan import Attacks
-    from jaxaudit.audits.attack_result import AttackAudit
-    from jaxaudit.audits.efficacy import EfficacyAudit, NamedWeights, audit_efficacy
-    from jaxaudit.audits.ks import audit_ks
-    from jaxaudit.audits.ks_models import Shadows
-    from jaxaudit.audits.ks_result import KSAudit, TargetResult
-    from jaxaudit.audits.pdtp import PDTPAudit, audit_pdtp, reduce_pdtp
+    from jaxaudit.audits.attack.audit import audit_attack
+    from jaxaudit.audits.attack.plan import Attacks
+    from jaxaudit.audits.attack.result import AttackAudit
+    from jaxaudit.audits.efficacy.audit import EfficacyAudit, NamedWeights, audit_efficacy
+    from jaxaudit.audits.ks.audit import audit_ks
+    from jaxaudit.audits.ks.models import Shadows
+    from jaxaudit.audits.ks.result import KSAudit, TargetResult
+    from jaxaudit.audits.pdtp.audit import PDTPAudit, audit_pdtp, reduce_pdtp
     from jaxaudit.audits.pool import Part, SimulatedTarget
-    from jaxaudit.audits.power import audit_power
-    from jaxaudit.audits.unlearn import audit_unlearn
-    from jaxaudit.audits.unlearn_result import UnlearnAudit
+    from jaxaudit.audits.power.audit import audit_power
+    from jaxaudit.audits.unlearn.audit import audit_unlearn
+    from jaxaudit.audits.unlearn.result import UnlearnAudit
     from jaxaudit.data import Examples, Table, binary, category_counts, coded, load, load_table, prepare_images
-    from jaxaudit.data.outputs import load_outputs
-    from jaxaudit.data.weights import read_weights
+    from jaxaudit.data.outputs.outputs import load_outputs
+    from jaxaudit.data.weights.weights import read_weights
     from jaxaudit.ensemble import fit_many
     from jaxaudit.kernels import ks_distance
     from jaxaudit.kernels.gradient_norms import squared_grad_norms
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from jaxaudit.models.restore import fit_weights
 
 _HOMES = {
-    "AttackAudit": "jaxaudit.audits.attack_result",
-    "Attacks": "jaxaudit.audits.attack_plan",
-    "EfficacyAudit": "jaxaudit.audits.efficacy",
+    "AttackAudit": "jaxaudit.audits.attack.result",
+    "Attacks": "jaxaudit.audits.attack.plan",
+    "EfficacyAudit": "jaxaudit.audits.efficacy.audit",
     "Examples": "jaxaudit.data",
-    "KSAudit": "jaxaudit.audits.ks_result",
-    "NamedWeights": "jaxaudit.audits.efficacy",
-    "PDTPAudit": "jaxaudit.audits.pdtp",
+    "KSAudit": "jaxaudit.audits.ks.result",
+    "NamedWeights": "jaxaudit.audits.efficacy.audit",
+    "PDTPAudit": "jaxaudit.audits.pdtp.audit",
     "Part": "jaxaudit.audits.pool",
-    "Shadows": "jaxaudit.audits.ks_models",
+    "Shadows": "jaxaudit.audits.ks.models",
     "SimulatedTarget": "jaxaudit.audits.pool",
     "Table": "jaxaudit.data",
-    "TargetResult": "jaxaudit.audits.ks_result",
-    "UnlearnAudit": "jaxaudit.audits.unlearn_result",
-    "audit_attack": "jaxaudit.audits.attack",
-    "audit_efficacy": "jaxaudit.audits.efficacy",
-    "audit_ks": "jaxaudit.audits.ks",
-    "audit_pdtp": "jaxaudit.audits.pdtp",
-    "audit_power": "jaxaudit.audits.power",
-    "audit_unlearn": "jaxaudit.audits.unlearn",
+    "TargetResult": "jaxaudit.audits.ks.result",
+    "UnlearnAudit": "jaxaudit.audits.unlearn.result",
+    "audit_attack": "jaxaudit.audits.attack.audit",
+    "audit_efficacy": "jaxaudit.audits.efficacy.audit",
+    "audit_ks": "jaxaudit.audits.ks.audit",
+    "audit_pdtp": "jaxaudit.audits.pdtp.audit",
+    "audit_power": "jaxaudit.audits.power.audit",
+    "audit_unlearn": "jaxaudit.audits.unlearn.audit",
     "binary": "jaxaudit.data",
     "category_counts": "jaxaudit.data",
     "coded": "jaxaudit.data",
@@ -60,7 +60,7 @@ _HOMES = {
     "fit_weights": "jaxaudit.models.restore",
     "ks_distance": "jaxaudit.kernels",
     "load": "jaxaudit.data",
-    "load_outputs": "jaxaudit.data.outputs",
+    "load_outputs": "jaxaudit.data.outputs.outputs",
     "load_table": "jaxaudit.data",
     "logistic_regression": "jaxaudit.learners",
     "measure_efficacy": "jaxaudit.metrics.efficacy",
@@ -69,8 +69,8 @@ _HOMES = {
     "network": "jaxaudit.learners",
     "prepare_images": "jaxaudit.data",
     "random_trees": "jaxaudit.learners",
-    "read_weights": "jaxaudit.data.weights",
-    "reduce_pdtp": "jaxaudit.audits.pdtp",
+    "read_weights": "jaxaudit.data.weights.weights",
+    "reduce_pdtp": "jaxaudit.audits.pdtp.audit",
     "squared_grad_norms": "jaxaudit.kernels.gradient_norms",
 }
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import jax
 import pytest
-from cli_runs import COMPILE_CACHE, write_sets
 from hypothesis import HealthCheck, settings
 from jax.experimental.compilation_cache import compilation_cache
+from support.cli_runs import COMPILE_CACHE, write_sets
 
 # On a busy machine a draw or a compilation takes long without being wrong; and whether a change lands is not luck.
 settings.register_profile("jaxaudit", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from cli_runs import content, write_sets
+from support.cli_runs import content, write_sets
 
 from jaxaudit.ensemble import KeptState, kept_models, kept_states
 

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from jaxaudit.cli.attack import attack
-from jaxaudit.cli.efficacy import efficacy
-from jaxaudit.cli.ks import ks
-from jaxaudit.cli.pdtp import pdtp
-from jaxaudit.cli.power import power
+from jaxaudit.cli.attack.command import attack
+from jaxaudit.cli.efficacy.command import efficacy
+from jaxaudit.cli.ks.command import ks
+from jaxaudit.cli.pdtp.command import pdtp
+from jaxaudit.cli.power.command import power
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.show import accept_any_text
-from jaxaudit.cli.unlearn import unlearn
+from jaxaudit.cli.unlearn.command import unlearn
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__

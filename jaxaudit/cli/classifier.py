@@ -15,7 +15,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_optimizer
 from jaxaudit.cli.words import parse_hidden
 from jaxaudit.data import Column, Examples, Table, binary, category_counts, coded, describe_table, load, load_table
-from jaxaudit.data.resolve_table import table_names
+from jaxaudit.data.tables.resolve import table_names
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, logistic_regression, naive_bayes, nearest_neighbours, network, random_trees
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli import report_option
-from jaxaudit.cli.ks_method import settle_method
+from jaxaudit.cli.ks.method import settle_method
 from jaxaudit.cli.own_model import parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.repeat import Options
@@ -115,7 +115,7 @@ def _questions(options: Options, given: Options) -> Iterator[Question]:
 
 def _claim(out: Path) -> None:
     # Imported here because it takes half a second.
-    from jaxaudit.report.run_directory import claim
+    from jaxaudit.runs.directory import claim
 
     claim(out)
 

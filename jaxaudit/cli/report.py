@@ -50,7 +50,7 @@ def report(
         _print(runs)
         return
     from jaxaudit.report.html.file import claim_report, write_report
-    from jaxaudit.report.saved_run import read_run
+    from jaxaudit.runs.saved import read_run
 
     claim_report(out)
     if figures is not None and figures.absolute() == out.absolute():
@@ -85,7 +85,7 @@ def _print(runs: list[Path]) -> None:
     """The tables of these runs, each below its run's name where there are several."""
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
-    from jaxaudit.report.saved_run import read_printed
+    from jaxaudit.runs.saved import read_printed
 
     tables = [read_printed(path) for path in runs]
     for path, table in zip(runs, tables, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.repeat import Options, command_line, plain
 from jaxaudit.data import Table
-from jaxaudit.report.provenance import describe_machine
+from jaxaudit.runs.provenance import describe_machine
 
 
 def settled(options: Options) -> Options:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.regular_files import whole_file
-from jaxaudit.report.identity import machine_facts
+from jaxaudit.runs.identity import machine_facts
 
 if TYPE_CHECKING:
     from jaxaudit.ensemble import Speed

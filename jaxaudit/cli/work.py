@@ -19,8 +19,8 @@ from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
     from jaxaudit.ensemble.training_state import KeptState
-    from jaxaudit.report.identity import Identity
-    from jaxaudit.report.unfinished import Unfinished
+    from jaxaudit.runs.identity import Identity
+    from jaxaudit.runs.unfinished import Unfinished
 
 INTERRUPTED = 130
 
@@ -44,7 +44,7 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
         Interrupted: for a KeyboardInterrupt, after a line that says what was kept.
     """
     if out is not None:
-        from jaxaudit.report.run_directory import claim
+        from jaxaudit.runs.directory import claim
 
         claim(out)
     works: list[Unfinished] = []
@@ -77,8 +77,8 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
 
 
 def _open_at(out: Path, identity: "Identity") -> "Unfinished":
-    from jaxaudit.report.run_directory import refuse_taken
-    from jaxaudit.report.unfinished import NAME, open_unfinished
+    from jaxaudit.runs.directory import refuse_taken
+    from jaxaudit.runs.unfinished import NAME, open_unfinished
 
     try:
         work = open_unfinished(out / NAME, identity)
@@ -96,8 +96,8 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
 def _open_cached(identity: "Identity") -> "Unfinished | None":
     """The same in the cache folder; what cannot be kept there is no failure."""
     from jaxaudit.data.cache import cache_dir
-    from jaxaudit.report.identity import identity_hash
-    from jaxaudit.report.unfinished import NAME, InUseError, drop_leftovers, open_unfinished
+    from jaxaudit.runs.identity import identity_hash
+    from jaxaudit.runs.unfinished import NAME, InUseError, drop_leftovers, open_unfinished
 
     directory = cache_dir() / NAME / identity_hash(identity)
     drop_leftovers(directory.parent)

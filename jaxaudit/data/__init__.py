@@ -1,15 +1,15 @@
 """The data room: a name or a path -> `Examples` or `Table`. The only door to disk and network; NumPy only, no JAX."""
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
-from jaxaudit.data.describe_table import ColumnSummary, describe_record, describe_table
-from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import is_image, prepare_images
-from jaxaudit.data.printed import printed_digits
 from jaxaudit.data.resolve import load, load_tfds
-from jaxaudit.data.resolve_table import load_table
-from jaxaudit.data.table import (
+from jaxaudit.data.sets.embedded import digits
+from jaxaudit.data.sets.printed import printed_digits
+from jaxaudit.data.tables.describe import ColumnSummary, describe_record, describe_table
+from jaxaudit.data.tables.resolve import load_table
+from jaxaudit.data.tables.table import (
     MISSING,
     Column,
     Table,

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.arrays import NpzArrays, read_npy
 from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.folders import load_image_folders
-from jaxaudit.data.idx import FILE_NAME as IDX_NAME
-from jaxaudit.data.idx import read_idx, read_idx_folder
+from jaxaudit.data.formats.arrays import NpzArrays, read_npy
+from jaxaudit.data.formats.folders import load_image_folders
+from jaxaudit.data.formats.idx import FILE_NAME as IDX_NAME
+from jaxaudit.data.formats.idx import read_idx, read_idx_folder
+from jaxaudit.data.formats.matlab import load_mat
+from jaxaudit.data.formats.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
 from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.matlab import load_mat
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
 from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.stacking import join_images
 from jaxaudit.errors import InputError
@@ -78,7 +78,7 @@ def load_path(
         return _from_npy(path, given, max_bytes)
     if path.is_file() and suffix == ".csv":
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables import load_table
+        from jaxaudit.data.tables.tables import load_table
 
         choose_splits([None], split, path.name)
         encoded = None if given is None else encode_labels(given, None, str(labels_path))
@@ -224,7 +224,7 @@ def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
             raise InputError(f"{path}: holds several arrays ({', '.join(archive.names[:10])}); call the labels y.")
         return archive.read(found[0])
     if path.suffix.lower() == ".csv":
-        from jaxaudit.data.tables import read_label_column
+        from jaxaudit.data.tables.tables import read_label_column
 
         return read_label_column(path)
     raise InputError(f"{path}: labels are read from .npy, .npz or .csv.")

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from jaxaudit.data.embedded import digits
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.files import load_path
 from jaxaudit.data.paths import entries, exists, expanded
-from jaxaudit.data.prepare import has_originals, prepare
-from jaxaudit.data.printed import printed_digits
-from jaxaudit.data.read_tfds import read_prepared
 from jaxaudit.data.selection import choose_parts, parse_split, split_name
+from jaxaudit.data.sets.embedded import digits
+from jaxaudit.data.sets.printed import printed_digits
 from jaxaudit.data.stacking import join_images
-from jaxaudit.data.tfds import (
+from jaxaudit.data.tfds.prepare import has_originals, prepare
+from jaxaudit.data.tfds.read import read_prepared
+from jaxaudit.data.tfds.tfds import (
     data_folder,
     find_prepared,
     is_prepared_folder,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxaudit.data.weights import FROM_PYTORCH, pytorch_names
+from jaxaudit.data.weights.weights import FROM_PYTORCH, pytorch_names
 from jaxaudit.errors import InputError
 from jaxaudit.models.bridge import PureModule
 from jaxaudit.models.linen import PARAMS, LinenState
@@ -56,7 +56,7 @@ def fit_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str,
 
     Args:
         net: the module.
-        weights: arrays by name; see `jaxaudit.data.weights.read_weights`.
+        weights: arrays by name; see `jaxaudit.data.weights.weights.read_weights`.
         source: what the weights are called in messages, and
         model: what the module is.
 

@@ -12,11 +12,11 @@ from jaxaudit.plots import unlearn as unlearn_plot
 from jaxaudit.plots.style import panels
 
 if TYPE_CHECKING:
-    from jaxaudit.audits.attack_result import AttackAudit
-    from jaxaudit.audits.efficacy import EfficacyAudit
-    from jaxaudit.audits.ks_result import KSAudit
-    from jaxaudit.audits.pdtp import PDTPAudit
-    from jaxaudit.audits.unlearn_result import UnlearnAudit
+    from jaxaudit.audits.attack.result import AttackAudit
+    from jaxaudit.audits.efficacy.audit import EfficacyAudit
+    from jaxaudit.audits.ks.result import KSAudit
+    from jaxaudit.audits.pdtp.audit import PDTPAudit
+    from jaxaudit.audits.unlearn.result import UnlearnAudit
 
 MOST_RISKY = 10
 

@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from report_runs import RUNS, save
+from support.report_runs import RUNS, save
 
 from fuzz import names
 from fuzz.places import Link, Special, Tree, state

@@ -10,14 +10,14 @@ from typing import Any
 import msgpack
 import numpy as np
 import pyarrow as pa
-from outputs_files import NAMES, P, table, write_outputs
-from outputs_files import csv as csv_text
+from support.outputs_files import NAMES, P, table, write_outputs
+from support.outputs_files import csv as csv_text
 
 from fuzz import names, trees
 from fuzz.readers import Reader, only
 from jaxaudit.data import load, load_table
-from jaxaudit.data.outputs import load_outputs
-from jaxaudit.data.weights import read_weights, safetensors_bytes
+from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
 
 
 def outputs(content: Any) -> Callable[[Path], object]:

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
-from report_runs import RUNS, pdtp_run, save
+from support.report_runs import RUNS, pdtp_run, save
 
 from fuzz.readers import Reader, only
 from jaxaudit.ensemble.checkpoint import kept_models, read_chunk, width_of, write_chunk
 from jaxaudit.report.html.file import claim_report, write_report
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.run_directory import claim
-from jaxaudit.report.saved_run import read_run
-from jaxaudit.report.unfinished import is_unfinished, open_unfinished
+from jaxaudit.runs.directory import claim
+from jaxaudit.runs.saved import read_run
+from jaxaudit.runs.unfinished import is_unfinished, open_unfinished
 
 SELF = {name: {"name": "ks", "epochs": 15} for name in ("command", "options", "data", "code", "machine")}
 MEMBERS = np.arange(4)

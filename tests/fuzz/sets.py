@@ -13,11 +13,11 @@ import nibabel
 import numpy as np
 import scipy.io
 from PIL import Image
-from prepared_set import tiny_digits
+from support.prepared_set import tiny_digits
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit.data import load, load_path, load_table
-from jaxaudit.data.acdc import load_acdc
+from jaxaudit.data.sets.acdc import load_acdc
 
 SPLITS = (None, None, None, "train", "test", "all", "val")
 RNG = np.random.default_rng

@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.report.run import Run
-from jaxaudit.report.run_directory import is_of_a_run
+from jaxaudit.runs.directory import is_of_a_run
 
 FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
 """What a file begins with that a report may be written over."""

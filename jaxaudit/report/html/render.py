@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from jaxaudit.data.regular_files import whole_file
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
-from jaxaudit.report.html.build import build
+from jaxaudit.report.build import build
 from jaxaudit.report.html.file import FIRST_LINES
-from jaxaudit.report.html.page import Page, Picture
+from jaxaudit.report.page import Page, Picture
 from jaxaudit.report.run import Run
 from jaxaudit.version import __version__
 

@@ -1,0 +1,283 @@
+"""The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor beside each number."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
+from jaxaudit.audits.pdtp.bound import dtp_bounds
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.tables.table import duplicates
+from jaxaudit.ensemble import Progress
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.binning import check_bins
+from jaxaudit.learners import Learner
+from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, publishable, seed_floor
+from jaxaudit.randomness import stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class PDTPAudit(NamedTuple):
+    """What was measured of each record; larger PDTP means more exposed.
+
+    Attributes:
+        records: indices of the measured records.
+        values: PDTP of each in nats, the mean over measurements, of outputs put into bins.
+        exact: the same of outputs as they are, without bins.
+        dtp_bound: nats that no output moves by more on any input, without bins, the mean over measurements of what is
+            proven for the learner (`dtp_bounds`); None where nothing is.
+        classes: the class that attains it, in the measurement where the record's value is largest.
+        directions: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
+        floor: the same number where nothing was removed and only the seed differs; 0 for a learner without a seed.
+        duplicates: how many records have the same input and label, itself included.
+        only_member: whether it is the only record of its class, which the model without it has never seen.
+        measurements: PDTP of each record in each measurement, which has a key of its own.
+        train_accuracy: the share of measured records that A(T) classifies as labelled.
+        examples: records of the training set.
+        bins: equal bins of [0, 1] that outputs were put into; 0 for none.
+        seeded: whether the learner's result depends on its key at all.
+    """
+
+    records: Int[np.ndarray, " records"]
+    values: Float[np.ndarray, " records"]
+    exact: Float[np.ndarray, " records"]
+    dtp_bound: Float[np.ndarray, " records"] | None
+    classes: Int[np.ndarray, " records"]
+    directions: Int[np.ndarray, " records"]
+    floor: SeedFloor
+    duplicates: Int[np.ndarray, " records"]
+    only_member: Bool[np.ndarray, " records"]
+    measurements: Float[np.ndarray, "measurements records"]
+    train_accuracy: float
+    examples: int
+    bins: int
+    seeded: bool
+
+    @property
+    def max_pdtp(self) -> float:
+        """The largest value, in nats: the classifier's."""
+        return float(self.values.max())
+
+    @property
+    def above_floor(self) -> int:
+        """How many records move the outputs more than any other seed that was tried does."""
+        return int((self.values > self.floor.largest).sum())
+
+    def plot(self) -> "Figure":
+        """How many records have which PDTP, and the riskiest beside their seed floor, as a Matplotlib figure."""
+        from jaxaudit.plots.audits import plot_pdtp
+
+        return plot_pdtp(self)
+
+    @property
+    def publish(self) -> bool | None:
+        """The DTP-1 rule: False where a value is above 1 nat; None where none is, but not every record was measured."""
+        if not publishable(self.max_pdtp):
+            return False
+        return True if len(self.records) == self.examples else None
+
+
+class Reduction(NamedTuple):
+    """What became of the largest PDTP as the riskiest record was removed, again and again.
+
+    Attributes:
+        removed: the record removed at each step, as an index into the examples at the start.
+        max_pdtp: the largest PDTP of the records that remain, in nats: before the first step and after each.
+    """
+
+    removed: Int[np.ndarray, " steps"]
+    max_pdtp: Float[np.ndarray, " steps_and_start"]
+
+
+def audit_pdtp(
+    key: Key[Array, ""],
+    examples: Examples,
+    learner: Learner,
+    *,
+    records: Int[np.ndarray, " records"] | None = None,
+    bins: int = BINS,
+    measurements: int = 1,
+    seeds: int = 5,
+    width: int | None = None,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+) -> PDTPAudit:
+    """May the classifier that `learner` makes of `examples` be published? Long, Bindschaedler & Gunter (2017).
+
+    Trains A(T) and A(T without t) for each record t, both with the same key and the same minibatches but for t, so
+    that they differ by the record alone; a learner that knows its leave-one-out models (`LeavesOneOut`) is not
+    refitted. A record whose class has no other member leaves a model that has never seen that class: what it says is
+    the learner's to define, its value is large, and `only_member` marks it.
+
+    Args:
+        key: random key; everything follows from it.
+        examples: the training set T, as the learner wants it.
+        learner: A.
+        records: indices of the records to measure; by default all.
+        bins: equal bins outputs are put into before they are compared, 100 in the paper; 0 compares exactly, and 1
+            is refused.
+        measurements: times to measure with another key; a record's PDTP is the mean (section 5.4 of the paper).
+        seeds: models of T for the seed floor, at least 2, of which one is A(T).
+        width: models trained side by side (chosen by measurement when None).
+        progress: called as training goes on.
+        checkpoints: a directory to keep finished chunks in, which a later call with the same arguments takes up; see
+            `fit_many`. The same `learner` is the caller's word.
+
+    Raises:
+        InputError: a record does not exist or is named twice, there is only one class, or a number is out of range.
+    """
+    if measurements < 1 or seeds < 2 or bins < 0:
+        raise InputError(
+            f"measurements must be at least 1 (got {measurements}), seeds at least 2 (got {seeds}), bins at least 0 "
+            f"(got {bins})."
+        )
+    _check_bins(bins)
+    chosen = _chosen(records, examples)
+    members = np.bincount(examples.labels, minlength=len(examples.class_names))
+    if np.count_nonzero(members) < 2:
+        raise InputError(
+            f"{examples.name}: all records are of one class ({examples.class_names[int(members.argmax())]}): there is "
+            "nothing to classify. Is the right column the label?"
+        )
+    seeded = uses_key(learner, examples)
+    keys = jax.random.split(stream(key, "measure"), measurements if seeded else 1)
+    steps = _Steps(progress, len(keys) + seeded)
+    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
+    parts, exact, accuracy, bounds = [], np.zeros(len(chosen)), 0.0, []
+    for index, one in enumerate(keys):
+        left = leave_out(one, examples, learner, chosen, progress=steps.part(index), **how)
+        parts.append(pdtp(left.with_record, left.without_record, bins=bins))
+        exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
+        bounds.append(dtp_bounds(learner, examples.labels, examples.labels[chosen], left))
+        accuracy += float((left.with_record.argmax(axis=1) == examples.labels[chosen]).mean()) / len(keys)
+    each = np.stack([part.values for part in parts])
+    largest = each.argmax(axis=0), np.arange(len(chosen))
+    floor = SeedFloor(np.zeros(len(chosen)), np.zeros(len(chosen)))
+    if seeded:
+        others = jax.random.split(stream(key, "seed floor"), seeds - 1)
+        all_keys = jax.numpy.concatenate([keys[:1], others])
+        outputs = outputs_of_seeds(all_keys, examples, learner, chosen, progress=steps.part(len(keys)), **how)
+        floor = seed_floor(outputs, bins=bins)
+    return PDTPAudit(
+        records=chosen,
+        values=each.mean(axis=0),
+        exact=exact,
+        dtp_bound=None if bounds[0] is None else np.mean(bounds, axis=0),
+        classes=np.stack([part.classes for part in parts])[largest],
+        directions=np.stack([part.directions for part in parts])[largest],
+        floor=floor,
+        duplicates=duplicates(examples)[chosen],
+        only_member=members[examples.labels[chosen]] == 1,
+        measurements=each,
+        train_accuracy=accuracy,
+        examples=len(examples),
+        bins=bins,
+        seeded=seeded,
+    )
+
+
+def reduce_pdtp(
+    key: Key[Array, ""],
+    examples: Examples,
+    learner: Learner,
+    steps: int,
+    *,
+    bins: int = BINS,
+    width: int | None = None,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+) -> Reduction:
+    """Removes the riskiest record and measures all that remain, `steps` times (section 8 of the paper, figure 6).
+
+    Removing a record exposes others that it had stood beside, so the largest value rises and falls: it must be
+    measured anew after every removal. Of records with equal values the first is removed.
+
+    Args:
+        key: random key, the same for every model.
+        examples: the training set.
+        learner: what is trained on it.
+        steps: records to remove, one at a time.
+        bins: as for `audit_pdtp`.
+        width: as for `audit_pdtp`.
+        progress: as for `audit_pdtp`.
+        checkpoints: as for `audit_pdtp`.
+
+    Raises:
+        InputError: `steps` would leave fewer than two records.
+    """
+    _check_bins(bins)
+    check_steps(steps, len(examples))
+    remaining = np.arange(len(examples))
+    removed, largest = [], []
+    parts = _Steps(progress, steps + 1)
+    for step in range(steps + 1):
+        rest = examples.take(remaining)
+        left = leave_out(
+            key,
+            rest,
+            learner,
+            np.arange(len(rest)),
+            width=width,
+            progress=parts.part(step),
+            checkpoints=checkpoints,
+        )
+        values = pdtp(left.with_record, left.without_record, bins=bins).values
+        riskiest = int(values.argmax())
+        largest.append(float(values[riskiest]))
+        if step < steps:
+            removed.append(int(remaining[riskiest]))
+            remaining = np.delete(remaining, riskiest)
+    return Reduction(np.array(removed), np.array(largest))
+
+
+def check_steps(steps: int, records: int) -> None:
+    """Refuses to remove so many of the records one at a time.
+
+    Raises:
+        InputError: `steps` is below 1, or would leave fewer than two records.
+    """
+    if not 1 <= steps <= records - 2:
+        raise InputError(
+            f"{steps} records cannot be removed one at a time from {records}: at least 1, and two must remain."
+        )
+
+
+class _Steps:
+    """One count of progress over several pieces of work, of equal shares."""
+
+    def __init__(self, progress: Progress | None, pieces: int) -> None:
+        self.progress, self.pieces = progress, pieces
+
+    def part(self, index: int) -> Progress | None:
+        progress = self.progress
+        if progress is None:
+            return None
+        # In millionths, because pieces differ in how many steps they have.
+        return lambda done, total: progress(
+            round(1e6 * (index + min(done, total) / max(total, 1))), round(1e6 * self.pieces)
+        )
+
+
+def _check_bins(bins: int) -> None:
+    check_bins(bins)
+    if bins == 1:
+        raise InputError(
+            "in 1 bin all outputs are equal and every classifier would pass: give at least 2 bins (the paper has 100), "
+            "or 0 for none."
+        )
+
+
+def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:
+    if records is None:
+        return np.arange(len(examples))
+    if len(records) == 0 or len(np.unique(records)) < len(records):
+        raise InputError("the records to measure are none, or one is named twice: give distinct indices, at least one.")
+    if not 0 <= records.min() <= records.max() < len(examples):
+        wrong = records.min() if records.min() < 0 else records.max()
+        raise InputError(f"record {wrong} does not exist: {examples.name} has {len(examples)}, counted from 0.")
+    return np.asarray(records)

@@ -1,0 +1,274 @@
+"""The `unlearn` audit, end to end: train, forget by every method, judge each beside retrained models."""
+
+from collections.abc import Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Key
+
+from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
+from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, as_scores, judged_file, look_at, score, train_attack
+from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
+from jaxaudit.audits.unlearn.refusals import check_like, check_unlearn
+from jaxaudit.audits.unlearn.result import (
+    AMNESIAC,
+    COMPARED,
+    ORIGINAL,
+    RETRAINING,
+    UNTRAINED,
+    MethodResult,
+    Scores,
+    UnlearnAudit,
+)
+from jaxaudit.audits.unlearn.share import Share
+from jaxaudit.data.examples import Examples
+from jaxaudit.ensemble import Progress, fit_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
+from jaxaudit.learners.walk import init_key
+from jaxaudit.metrics.retrained_band import place
+from jaxaudit.models import RUN_ONCE
+from jaxaudit.randomness import generator_of, stream
+from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
+
+
+def audit_unlearn(
+    key: Key[Array, ""],
+    train: Examples,
+    test: Examples,
+    learner: Learner,
+    forget: Bool[np.ndarray, "sets n"],
+    *,
+    amnesiac: bool = True,
+    methods: Mapping[str, Unlearn] | None = None,
+    seeds: int = 20,
+    nonmembers: int | None = None,
+    attack_epochs: int = EPOCHS,
+    attack_each: bool = False,
+    level: float = 0.95,
+    width: int | None = None,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+) -> UnlearnAudit:
+    """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
+
+    For every seed trains a model on all of `train` and, for every set to forget, the same model without that set; every
+    method then takes the trained models and gives them back without. All are judged alike, and each method's scores
+    are placed among those of the retrained models, which is what forgetting should look like: a model that exposes
+    less, or is attacked with less success, than a retrained one has been made to stand out.
+
+    Memory on the host: `seeds * sets * (methods + 1)` models.
+
+    Args:
+        key: random key; everything follows from it.
+        train: the training set, as the learner wants it.
+        test: records of the same classes that were never trained on.
+        learner: the network and its recipe, from `network`.
+        forget: sets of training records to forget, each judged for itself: a row a set.
+        amnesiac: whether amnesiac unlearning is judged.
+        methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
+            `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
+        seeds: models of each kind; too few can tell nothing, see `UnlearnAudit.enough_seeds`.
+        nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
+            records, or all. 0 leaves the attack out, and its scores are NaN.
+        attack_epochs: walks of an attack network through its records; 100 in the toolbox the paper used.
+        attack_each: by default attack networks learn from the originals, as an attacker does who knew the model before
+            it forgot, and the same network is asked about each method's model. True trains one anew on every model,
+            its remaining records being the members, as the paper does. Such a network is told the label: of a class
+            that was forgotten whole, it has seen no member, and says so whatever the model remembers.
+        level: the confidence at which a method is said to differ from retraining, over all its scores and sets.
+        width: models trained side by side (chosen by measurement when None).
+        progress: called as work is done, in thousandths of it.
+        checkpoints: a directory to keep what is finished in, every trained model included, which a later call with
+            the same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
+
+    Raises:
+        InputError: a set is empty or everything, shapes disagree, a label is no output of the learner, a method's name
+            is taken or its parameters fit no model, amnesiac unlearning of a network with batch normalisation, or a
+            number out of range.
+    """
+    methods = dict(methods or {})
+    if not isinstance(learner, NetworkLearner):
+        raise InputError(
+            f"unlearning is judged on networks, and a {type(learner).__name__} is none: make the learner with "
+            "`network`."
+        )
+    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
+    sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
+    count = min(len(train), len(test)) if nonmembers is None else nonmembers
+    share = Share(progress, learner, len(train), count, attack_epochs, attack_each, seeds, sets, names)
+    keys = jax.random.split(stream(key, "train"), seeds)
+    params = _trained(keys, train, learner, forget, amnesiac, share, checkpoints, width)
+    for name, method in methods.items():
+        noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
+        together = jax.default_backend() != "cpu"
+        params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], train, forget, together)
+    generator = generator_of(stream(key, "nonmembers"))
+    chosen = np.sort(generator.choice(len(test), count, replace=False))
+    attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
+    scores = _scored(params, train, test, learner, forget, attacker, attack_each, share, checkpoints)
+    share.finished()
+    return UnlearnAudit(
+        methods=tuple(
+            MethodResult(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name])
+            for name in params
+        ),
+        forget=forget,
+        forgotten=forget.sum(axis=1),
+        seeds=seeds,
+        examples=len(train),
+        test_examples=len(test),
+        nonmembers=count,
+        members_share=len(train) / (len(train) + count),
+        level=level,
+        width=width,
+    )
+
+
+def _trained(
+    keys: Key[Array, " seeds"],
+    train: Examples,
+    learner: NetworkLearner,
+    forget: Bool[np.ndarray, "sets n"],
+    amnesiac: bool,
+    share: Share,
+    checkpoints: Path | None,
+    width: int | None,
+) -> dict[str, Any]:
+    """The models that must be trained, and those that never were, by name."""
+    inputs, labels, sets, seeds = np.asarray(train.inputs, np.float32), train.labels, len(forget), len(keys)
+    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
+    if checkpoints is not None:
+        how["then"] = flat_params
+
+    def made(kind: SteppedLearner, kept: Any) -> Any:
+        return params_of(kind, kept) if checkpoints is not None else kept
+
+    forgotten: dict[str, Any] = {}
+    if amnesiac:
+        # Originals are the very models that amnesiac unlearning starts from.
+        recorded = train_and_record(keys, forget, inputs, labels, learner, progress=share.of("train"), **how)
+        original, taken_back = made(Recording(learner, sets), recorded)
+        forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), taken_back)
+    else:
+        everyone = np.ones((seeds, len(labels)), bool)
+        original = made(learner, fit_many(keys, everyone, inputs, labels, learner, progress=share.of("train"), **how))
+    removed = np.repeat(forget, seeds, axis=0)
+    again = retrain(jnp.tile(keys, sets), removed, inputs, labels, learner, progress=share.of("retrain"), **how)
+    return {
+        UNTRAINED: jax.tree.map(_on_host, _untrained(learner, keys)),
+        ORIGINAL: original,
+        RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), made(learner, again)),
+        **forgotten,
+    }
+
+
+def _scored(
+    params: dict[str, Any],
+    train: Examples,
+    test: Examples,
+    learner: NetworkLearner,
+    forget: Bool[np.ndarray, "sets n"],
+    attacker: Attacker | None,
+    attack_each: bool,
+    share: Share,
+    checkpoints: Path | None,
+) -> dict[str, Scores]:
+    """Every model judged on its set, or on each set where it has forgotten none."""
+    everything = np.ones(len(train), bool)
+
+    @cache
+    def of_originals() -> LearnedAttack:
+        return train_attack(
+            *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), share.of(ORIGINAL)),
+            checkpoints=checkpoints,
+            name=ORIGINAL,
+        )
+
+    def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
+        if name == UNTRAINED or attacker is None:
+            return look_at(learner, models, train, test, None, name=name)
+        attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
+        if attack_each and name != ORIGINAL:
+            own = learner, models, train, test
+            attack, attacked = (
+                partial(train_attack, *own, members, attacker, share.of(part), checkpoints, name=name),
+                (),
+            )
+        elif name != ORIGINAL:
+            members = everything
+        file = checkpoints and judged_file(checkpoints, models, train, test, members, attacker, attacked)
+        return look_at(learner, models, train, test, attack, file, name=name)
+
+    scores: dict[str, Scores] = {}
+    for name, models in params.items():
+        once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
+        rows = []
+        for index, row in enumerate(forget):
+            of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
+            seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
+            rows.append(score(learner, of_set, seen, train, row, name))
+            share.passed(name if once is not None else f"{name} {index}")
+        scores[name] = as_scores(rows)
+    return scores
+
+
+@partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
+def _untrained(learner: NetworkLearner, keys: Key[Array, " seeds"]) -> Any:
+    return jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))(keys)
+
+
+def _on_host(leaf: Any) -> Any:
+    return leaf if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.asarray(leaf)
+
+
+def _unlearned(
+    name: str,
+    method: Unlearn,
+    learner: NetworkLearner,
+    keys: Key[Array, "sets seeds"],
+    originals: NetworkParams,
+    train: Examples,
+    forget: np.ndarray,
+    together: bool,
+) -> NetworkParams:
+    """The method's models: one at a time, or all of a set together."""
+    records = jnp.asarray(train.inputs, jnp.float32), jnp.asarray(train.labels)
+
+    def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
+        def log_probs(params: Any, inputs: Any) -> Any:
+            return learner.log_probs(NetworkParams(params, model.state), inputs)
+
+        new = method(key, log_probs, model.params, *records, row)
+        check_like(name, model.params, new)
+        return NetworkParams(new, model.state)
+
+    def of_set(keys: Any, row: Any) -> Any:
+        if together:
+            return jax.tree.map(_on_host, at_once(keys, originals, row))
+        models = [alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row) for m, key in enumerate(keys)]
+        return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
+
+    alone, at_once = jax.jit(one), jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
+    rows = [of_set(keys[index], jnp.asarray(row)) for index, row in enumerate(forget)]
+    return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
+
+
+def _stacked(leaves: tuple[Any, ...]) -> Any:
+    is_key = jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key)
+    return jnp.stack(leaves) if is_key else np.stack([np.asarray(leaf) for leaf in leaves])
+
+
+def _places(name: str, scores: Scores, retrained: Scores) -> dict[str, Any]:
+    if name == RETRAINING:
+        return {}
+    columns = {field: (getattr(scores, field), getattr(retrained, field)) for field in COMPARED}
+    return {
+        field: tuple(place(mine, theirs) for mine, theirs in zip(*both, strict=True))
+        for field, both in columns.items()
+        if not np.isnan(both).any()
+    }

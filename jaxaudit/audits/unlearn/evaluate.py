@@ -1,0 +1,223 @@
+"""Judging many models at once on what they still show of the records to forget."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
+from jaxaudit.audits.unlearn.kept_params import flat_params
+from jaxaudit.audits.unlearn.result import Scores
+from jaxaudit.data.examples import Examples
+from jaxaudit.ensemble import Progress, log_probs_many
+from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import squared_grad_norms
+from jaxaudit.learners import NetworkLearner, NetworkParams
+from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy
+
+
+class Attacker(NamedTuple):
+    """How membership attacks are trained.
+
+    Attributes:
+        keys: one random key a model.
+        nonmembers: the test records the attack networks learn from.
+        epochs: walks through members and non-members.
+    """
+
+    keys: Key[Array, " models"]
+    nonmembers: Int[np.ndarray, " nonmembers"]
+    epochs: int
+
+
+class Judged(NamedTuple):
+    """What is known of each model before it is judged on a set.
+
+    Attributes:
+        hits: whether it classifies each training record as labelled.
+        test_accuracy: its accuracy on the test set.
+        membership: the probability that it was trained on each training record, as an attack sees it; NaN without one.
+    """
+
+    hits: Bool[np.ndarray, "models n"]
+    test_accuracy: Float[np.ndarray, " models"]
+    membership: Float[np.ndarray, "models n"]
+
+
+Trained = Callable[[], LearnedAttack]
+"""Makes the attack networks that are asked, one a model, when they are needed."""
+
+
+def train_attack(
+    learner: NetworkLearner,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    members: Bool[np.ndarray, " n"],
+    attacker: Attacker,
+    progress: Progress | None = None,
+    checkpoints: Path | None = None,
+    *,
+    name: str,
+) -> LearnedAttack:
+    """An attack network for every model, from its outputs (log-probabilities) for members and for some test records.
+
+    Args:
+        learner: the models' learner.
+        params: their parameters, with a leading `models` axis.
+        train: the whole training set.
+        test: the test set.
+        members: the training records that count as members; the others are not shown.
+        attacker: the recipe.
+        progress: called as attack networks are finished.
+        checkpoints: a directory to keep them in, from where a later call takes them up.
+        name: what messages call the models.
+
+    Raises:
+        InputError: an output is not finite.
+    """
+    records = np.concatenate([train.inputs, test.inputs[attacker.nonmembers]])
+    labels = np.concatenate([train.labels, test.labels[attacker.nonmembers]])
+    outputs = log_probs_many(learner, params, records)
+    _check_finite(_all_finite(outputs), name, "outputs")
+    models, count = outputs.shape[:2]
+    used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
+    return fit_learned(
+        *(attacker.keys, outputs, labels, np.tile(np.arange(count) < len(train), (models, 1)), outputs.shape[2]),
+        used=np.tile(used, (models, 1)),
+        epochs=attacker.epochs,
+        progress=progress,
+        checkpoints=checkpoints and checkpoints / "attacks",
+    )
+
+
+def look_at(
+    learner: NetworkLearner,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    attack: Trained | None,
+    kept: Path | None = None,
+    *,
+    name: str,
+) -> Judged:
+    """What models say of the training and test records, and what attack networks make of that.
+
+    Args:
+        learner: the models' learner.
+        params: their parameters, with a leading `models` axis.
+        train: the whole training set.
+        test: the test set.
+        attack: gives an attack network for each model; None attacks nothing.
+        kept: a file to keep the answer in, from where a later call takes it; see `judged_file`.
+        name: what messages call the models.
+
+    Raises:
+        InputError: an output is not finite.
+    """
+    rows = np.arange(len(jax.tree.leaves(params)[0]))
+    if kept is not None and (known := read_chunk(kept, rows)) is not None:
+        return known
+    on_train, on_test = (log_probs_many(learner, params, part.inputs) for part in (train, test))
+    _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
+    membership = np.full((len(rows), len(train)), np.nan)
+    if attack is not None:
+        membership = learned_probabilities(attack(), on_train, train.labels)
+    judged = Judged(
+        on_train.argmax(axis=2) == train.labels,
+        (on_test.argmax(axis=2) == test.labels).mean(axis=1),
+        np.asarray(membership, np.float64),
+    )
+    if kept is not None:
+        write_chunk(kept, rows, judged)
+    return judged
+
+
+def judged_file(
+    checkpoints: Path,
+    params: Any,
+    train: Examples,
+    test: Examples,
+    members: Bool[np.ndarray, " n"],
+    attacker: Attacker | None,
+    attacked: Any = (),
+) -> Path:
+    """Where `look_at` keeps its answer: named after everything that it follows from.
+
+    `attacked`: the parameters of the models that attack networks learned from, where these are others than `params`.
+    """
+    arrays = [*flat_params(params, np.arange(0)), members]
+    if attacker is not None:
+        arrays += [np.asarray(jax.random.key_data(attacker.keys)), attacker.nonmembers, np.array(attacker.epochs)]
+    digest = digest_of(f"{train.content_hash} {test.content_hash}", *arrays, *flat_params(attacked, np.arange(0)))
+    return checkpoints / "judged" / f"{digest}.npz"
+
+
+def score(
+    learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
+) -> list[Float[np.ndarray, " models"]]:
+    """The numbers of `Scores`, in that order, of every model about one set to forget.
+
+    Raises:
+        InputError: a model's gradients are not finite; the message calls it `name`.
+    """
+    inputs, labels = jnp.asarray(train.inputs[forget], jnp.float32), jnp.asarray(train.labels[forget])
+    models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
+    short = computes_short(_log_prob_of(learner, models[0].state), models[0].params, inputs, labels)
+    found = [tuple(map(np.asarray, _gradients(learner, model, inputs, labels))) for model in models]
+    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean in found]
+    _check_finite(np.array(finite), name, "gradients")
+    rounding = float("inf") if short else ROUNDING
+    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in found]
+    attack = judged.membership[:, forget].mean(axis=1)
+    return [
+        *(np.array(column) for column in zip(*information, strict=True)),
+        judged.hits[:, ~forget].mean(axis=1),
+        judged.hits[:, forget].mean(axis=1),
+        judged.test_accuracy,
+        attack,
+    ]
+
+
+def as_scores(sets: list[list[Float[np.ndarray, " models"]]]) -> Scores:
+    """The scores of one method, from what `score` says of its models about every set."""
+    return Scores(*(np.stack(column) for column in zip(*sets, strict=True)))
+
+
+@partial(jax.jit, static_argnames="learner")
+def _gradients(
+    learner: NetworkLearner, model: NetworkParams, inputs: Float[Array, "k ..."], labels: Int[Array, " k"]
+) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+    """Squared gradient norms of the log-probability of each label, and that of their mean gradient."""
+
+    log_prob = _log_prob_of(learner, model.state)
+    with jax.default_matmul_precision("highest"):
+        squares = squared_grad_norms(log_prob, model.params, inputs, labels).total
+        mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
+    return squares, sum((jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
+
+
+def _log_prob_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any, Any], Array]:
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
+        log_probs = learner.log_probs(NetworkParams(params, state), inputs)
+        return jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
+
+    return log_prob
+
+
+def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarray, " models"]:
+    return np.all(np.isfinite(outputs), axis=(1, 2))
+
+
+def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what: str) -> None:
+    if not finite.all():
+        raise InputError(
+            f"model {int(finite.argmin())} of `{name}` has {what} that are not finite: did its training diverge? Lower "
+            "the learning rate, or the strength of the method."
+        )

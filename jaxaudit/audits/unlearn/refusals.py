@@ -1,0 +1,77 @@
+"""What the `unlearn` audit refuses, each with a line that says what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxaudit.audits.unlearn.result import RESERVED
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkLearner, NetworkParams
+from jaxaudit.unlearning import Unlearn
+
+
+def check_unlearn(
+    train: Examples,
+    test: Examples,
+    learner: NetworkLearner,
+    forget: np.ndarray,
+    methods: Mapping[str, Unlearn],
+    seeds: int,
+    nonmembers: int | None,
+    attack_epochs: int,
+    level: float,
+) -> None:
+    if forget.shape[1:] != (len(train),) or not len(forget):
+        raise InputError(
+            f"`forget` has shape {forget.shape}, but {train.name} has {len(train)} records: give at least one row, a "
+            "boolean for every training record."
+        )
+    for index, row in enumerate(forget):
+        if not row.any() or row.all():
+            what = "is empty: there is nothing to forget" if not row.any() else "is everything: nothing remains"
+            raise InputError(f"set {index} to forget {what}. Is the class or the fraction the right one?")
+    if seeds < 2 or attack_epochs < 1 or not 0 < level < 1:
+        raise InputError(
+            f"seeds must be at least 2 (got {seeds}), attack epochs at least 1 (got {attack_epochs}), level between 0 "
+            f"and 1 (got {level:g})."
+        )
+    if nonmembers is not None and not 0 <= nonmembers <= len(test):
+        raise InputError(f"{nonmembers} test records cannot be drawn: {test.name} has {len(test)}.")
+    for name in methods:
+        if name in RESERVED:
+            raise InputError(f"a method cannot be called `{name}`, which the audit itself uses; give it another name.")
+    for part in (train, test):
+        _check_outputs(part, learner)
+
+
+def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
+    def outputs(key: Any, inputs: Any) -> Any:
+        params, state, _ = learner.init(key)
+        return learner.log_probs(NetworkParams(params, state), inputs)
+
+    inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.float32)
+    try:
+        classes = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs).shape[1]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{part.name} has records of shape {part.inputs.shape[1:]}, which the network does not take: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from error
+    if part.labels.max() >= classes:
+        raise InputError(
+            f"{part.name} has label {int(part.labels.max())}, but the network only {classes} outputs, from 0: make it "
+            "for as many classes as the data have."
+        )
+
+
+def check_like(name: str, params: Any, new: Any) -> None:
+    expected, found = (jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), each) for each in (params, new))
+    if jax.tree.structure(params) != jax.tree.structure(new) or expected != found:
+        raise InputError(
+            f"the method `{name}` returned parameters that do not fit the model: it must return the arrays it was "
+            "given, of the same shapes and types, with other numbers in them."
+        )

@@ -1,0 +1,56 @@
+"""What `jaxaudit efficacy` shows where nothing is given: digits that one model has seen and another has not."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxaudit.audits.efficacy.audit import NamedWeights
+from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.data import Examples, load, prepare_images
+from jaxaudit.ensemble import fit_many
+from jaxaudit.learners import network
+from jaxaudit.learners.walk import init_key
+from jaxaudit.models import MLP, RUN_ONCE, PureModule
+
+RECORDS, CLASS = 1000, 3
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
+
+
+class Demonstration(NamedTuple):
+    """A model in question, references, and the records that the model has seen and one reference has not."""
+
+    net: PureModule
+    judged: NamedWeights
+    references: tuple[NamedWeights, ...]
+    examples: Examples
+    notes: tuple[str, ...]
+
+
+def demonstration(key: Any) -> Demonstration:
+    """The first half of one class of the digits; the recipe is that of Becker & Liebig (2022) for MNIST."""
+    digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
+    of_class = np.flatnonzero(digits.labels == CLASS)
+    forget = of_class[: len(of_class) // 2]
+    rows = np.ones((2, len(digits)), bool)
+    rows[1, forget] = False
+    shape, classes = digits.inputs.shape[1:], len(digits.class_names)
+    learner = network(MLP, shape, classes, optimizer=optax.sgd(LEARNING_RATE), epochs=EPOCHS, batch_size=BATCH_SIZE)
+    say(f"training 2 mlp models on {jax.default_backend()}, {EPOCHS} epochs each: with {len(forget)} digits, without")
+    with progress_on_stderr("training") as progress:
+        trained = fit_many(
+            jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, width=1, progress=progress
+        )
+    original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
+    return Demonstration(
+        learner.net,
+        NamedWeights("original", *original),
+        (
+            NamedWeights("retrained", *retrained),
+            NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
+        ),
+        digits.take(forget, f"{len(forget)} of the digits {CLASS}"),
+        ("original was trained on all records, retrained without these; all three began with the same weights",),
+    )

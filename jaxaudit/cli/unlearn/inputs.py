@@ -1,0 +1,175 @@
+"""From the words on the command line to training records, those to forget, and methods."""
+
+import difflib
+import math
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING
+from jaxaudit.cli.network_inputs import read_inputs
+from jaxaudit.data import Examples
+from jaxaudit.data.overlap import find_overlap
+from jaxaudit.errors import InputError, MissingSplit
+from jaxaudit.unlearning import Unlearn, becker_code, forget_by_noise, golatkar, paper
+
+FISHER = "fisher"
+METHODS = (RETRAINING, AMNESIAC, FISHER)
+VARIANTS = {"golatkar": golatkar, "paper": paper, "becker-code": becker_code}
+TEST = "@test"
+
+
+class Parts(NamedTuple):
+    """The records of a run.
+
+    Attributes:
+        train: what is trained on.
+        test: what never is.
+        forget: which training records are to be forgotten.
+        of_class: how many training records their class has.
+        described: the training records in words.
+        notes: what else a reader should know of them.
+    """
+
+    train: Examples
+    test: Examples
+    forget: np.ndarray
+    of_class: int
+    described: str
+    notes: tuple[str, ...]
+
+
+def parse_methods(text: str) -> tuple[str, ...]:
+    """The methods that `--method` names.
+
+    Raises:
+        InputError: one is unknown (with near matches), or there is none.
+
+    >>> parse_methods("retraining, fisher")
+    ('retraining', 'fisher')
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in METHODS:
+            near = difflib.get_close_matches(name.lower(), METHODS, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"give some of {', '.join(METHODS)}."
+            raise InputError(f"--method: there is no method called {name!r}; {advice}")
+    if not names:
+        raise InputError(f"--method names none; give some of {', '.join(METHODS)}.")
+    return names
+
+
+def make_method(variant: str, alpha: float) -> Unlearn:
+    """Fisher forgetting with the noise that `--fisher-variant` names.
+
+    Raises:
+        InputError: alpha is negative or not finite.
+    """
+    if not 0 <= alpha < math.inf:
+        raise InputError(f"--alpha must be at least 0, got {alpha:g}.")
+    return partial(forget_by_noise, noise=VARIANTS[variant], alpha=alpha)
+
+
+def read_parts(options: dict[str, Any]) -> Parts:
+    """The training and test records, and which are to be forgotten.
+
+    Test records that equal a training record are left out: they were trained on.
+
+    Raises:
+        InputError: the class or the fraction names no record, there is but one class, there are no test records, or
+            fewer than `--nonmembers`.
+    """
+    whole = read_inputs(options["data"], options)
+    if options["class_name"] is None:
+        raise InputError(f"--class is missing: name the class to forget records of, {_some(whole.class_names)}.")
+    if options["class_name"] not in whole.class_names:
+        raise InputError(
+            f"--class: {whole.name} has no class {options['class_name']!r}; it has {_some(whole.class_names)}."
+        )
+    if len(np.unique(whole.labels)) < 2:
+        raise InputError(
+            f"{whole.name} has records of one class only, which a network need not look at to tell; give data of at "
+            "least two."
+        )
+    chosen = _first_of_each(whole.labels, options["per_class"])
+    train = whole if len(chosen) == len(whole) else whole.take(chosen)
+    rest = np.setdiff1d(np.arange(len(whole)), chosen)
+    test, notes = _unseen(train, _test_records(whole, rest, options))
+    if options["nonmembers"] is not None and options["nonmembers"] > len(test):
+        raise InputError(f"--nonmembers {options['nonmembers']} is more than the {len(test):,} test records there are.")
+    label = train.class_names.index(options["class_name"])
+    members = np.flatnonzero(train.labels == label)
+    count = round(options["fraction"] * len(members))
+    if not count:
+        raise InputError(
+            f"--fraction {options['fraction']:g} of the {len(members)} training records of class "
+            f"{options['class_name']} is none; there would be nothing to forget."
+        )
+    if count == len(train):
+        raise InputError(
+            f"--fraction {options['fraction']:g} of class {options['class_name']} is all of the training set; nothing "
+            "would remain."
+        )
+    forget = np.zeros(len(train), bool)
+    forget[members[:count]] = True
+    first = f"the first {options['per_class']} of each class, " if train is not whole else ""
+    return Parts(train, test, forget, len(members), f"{whole.name} ({first}{len(train):,} records)", notes)
+
+
+def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
+    """The test records that are no training records, and what to say of the others."""
+    if test.inputs.shape[1:] != train.inputs.shape[1:]:
+        raise InputError(
+            f"{test.name} has records of shape {test.inputs.shape[1:]}, but those trained on are of "
+            f"{train.inputs.shape[1:]}; give test records of the same kind (--image-size resizes images)."
+        )
+    seen = find_overlap(train, test).calibration_indices
+    if not len(seen):
+        return test, ()
+    if len(seen) == len(test):
+        raise InputError(
+            f"all {len(test):,} records of {test.name} are training records, too; name others by --test-data."
+        )
+    left = np.setdiff1d(np.arange(len(test)), seen)
+    are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
+    return test.take(left), (f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test",)
+
+
+def _test_records(whole: Examples, rest: np.ndarray, options: dict[str, Any]) -> Examples:
+    if options["test_data"] is not None:
+        return _aligned(whole, read_inputs(options["test_data"], options))
+    if "@" not in options["data"]:
+        with suppress(MissingSplit):
+            return _aligned(whole, read_inputs(f"{options['data']}{TEST}", options))
+    if not len(rest):
+        raise InputError(
+            f"{whole.name} has no split test and all of it is trained on; name test records by --test-data, or train "
+            "on fewer by --per-class."
+        )
+    return whole.take(rest, f"the other records of {whole.name}")
+
+
+def _aligned(whole: Examples, test: Examples) -> Examples:
+    """The test records with the training set's labels; a class may be missing from them."""
+    outputs = {name: label for label, name in enumerate(whole.class_names)}
+    strange = [test.class_names[label] for label in np.unique(test.labels) if test.class_names[label] not in outputs]
+    if strange:
+        raise InputError(
+            f"{test.name} has records of class {_some(tuple(map(repr, strange)))}, which {whole.name} does not have; "
+            "name the classes alike in both, or leave those records out."
+        )
+    table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
+    return replace(test, labels=table[test.labels], class_names=whole.class_names)
+
+
+def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:
+    if not count:
+        return np.arange(len(labels))
+    return np.sort(np.concatenate([np.flatnonzero(labels == label)[:count] for label in np.unique(labels)]))
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

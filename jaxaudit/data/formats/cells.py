@@ -1,0 +1,181 @@
+"""The cells of one column of a person's own table: numbers, categories or classes, and which are missing.
+
+No message says what stands in a cell.
+"""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jaxaudit.data.tables.table import MISSING
+from jaxaudit.data.tables.tables import decimal_points, float_cells, trimmed
+from jaxaudit.errors import InputError
+
+MISSING_TEXTS = ("", "?", "na", "n/a", "nan")
+_FEW_ROWS = 1_000
+
+
+class Cells(NamedTuple):
+    """A column's cells, every different text once."""
+
+    codes: np.ndarray  # [n], places in the others
+    texts: pa.StringArray
+    missing: np.ndarray
+    numbers: np.ndarray  # NaN where the text is no number
+    is_number: np.ndarray
+
+    def row(self, chosen: np.ndarray) -> int:
+        """The first row, from 1, whose text is one of the chosen."""
+        return int(np.argmax(chosen[self.codes])) + 1
+
+
+def are_missing(cells: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """`bool[n]`: which cells say that there is no value."""
+    lower = pc.call_function("utf8_lower", [trimmed(cells)])
+    found = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING_TEXTS)))
+    return found.to_numpy() if isinstance(found, pa.ChunkedArray) else _array(found)
+
+
+def read_cells(column: pa.ChunkedArray, decimal: str) -> Cells:
+    """The cells of a column of text; blanks around a value do not count."""
+    encoded = trimmed(column).combine_chunks().dictionary_encode()
+    texts = encoded.dictionary
+    missing = are_missing(texts)
+    numbers, is_number = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
+    there = decimal_points(texts.filter(pa.array(~missing)), decimal)
+    try:
+        numbers[~missing] = _array(pc.cast(there, pa.float64()))
+        is_number[~missing] = True
+    except pa.ArrowInvalid:
+        for place, text in zip(np.flatnonzero(~missing).tolist(), there.to_pylist(), strict=True):
+            if "_" not in text:
+                with suppress(ValueError):
+                    numbers[place], is_number[place] = float(text), True
+    return Cells(_array(encoded.indices), texts, missing, numbers, is_number)
+
+
+def all_numbers(column: pa.ChunkedArray, decimal: str, more_than: int) -> np.ndarray | None:
+    """`float64[n]` where every cell is a finite number and more than so many differ, else None; None also where unsure.
+
+    What `read_cells` would find, without a look at every different text.
+    """
+    numbers = float_cells(column, decimal)
+    if numbers is None or not np.isfinite(numbers).all():
+        return None
+    few = len(np.unique(numbers[:_FEW_ROWS])) <= more_than and len(np.unique(numbers)) <= more_than
+    return None if few else numbers
+
+
+def are_numeric(cells: Cells, few: int, name: str, source: str) -> bool:
+    """Whether a column holds numbers: all that are there are, and more than `few` differ.
+
+    Raises:
+        InputError: when all are numbers, but one of them is infinite.
+    """
+    there = ~cells.missing
+    if not cells.is_number[there].all():
+        return False
+    _refuse_infinite(cells, name, source)
+    return len(np.unique(cells.numbers[there])) > few
+
+
+def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
+    """`float64[n]`, NaN where a value is missing.
+
+    Raises:
+        InputError: when one is text, or infinite.
+    """
+    text = ~cells.missing & ~cells.is_number
+    if text.any():
+        raise InputError(
+            f"{source}: row {cells.row(text)}, column {name!r} holds text, not a number; correct it, or make the "
+            "column categorical (--categorical) or leave it out (--drop)."
+        )
+    _refuse_infinite(cells, name, source)
+    return cells.numbers[cells.codes]
+
+
+def as_categories(cells: Cells, name: str, source: str, most: int) -> tuple[tuple[str, ...], np.ndarray]:
+    """The categories in ascending order (of numbers where all are numbers), and which of them each record has.
+
+    Raises:
+        InputError: when there are more than `most`.
+    """
+    there = ~cells.missing
+    if int(there.sum()) > most:
+        text = there & ~cells.is_number
+        if text.any() and text.sum() < 0.1 * there.sum():
+            advice = f"row {cells.row(text)} holds text, most others hold numbers: correct it if the column is numeric"
+        else:
+            advice = "is it an identifier? Leave it out (--drop)"
+        raise InputError(
+            f"{source}: column {name!r} holds {int(there.sum())} different categories, more than {most}; {advice}."
+        )
+    order = _order(cells)
+    rank = np.full(len(there), len(order))
+    rank[order] = np.arange(len(order))
+    texts = [cells.texts[int(place)].as_py() for place in order]
+    if MISSING in texts:
+        rank[cells.missing] = texts.index(MISSING)
+    elif cells.missing.any():
+        texts.append(MISSING)
+    return tuple(texts), rank[cells.codes]
+
+
+def as_classes(cells: Cells, name: str, source: str, most: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """`int32[n]` and the classes: the different texts in sorted order, numbers as numbers.
+
+    Raises:
+        InputError: when one is missing, all are equal, or there are too many.
+    """
+    if cells.missing.any():
+        count = int(cells.missing[cells.codes].sum())
+        raise InputError(
+            f"{source}: {count} {'row has' if count == 1 else 'rows have'} no label (column {name!r}, first: row "
+            f"{cells.row(cells.missing)}); delete {'it' if count == 1 else 'them'} (or --missing drop)."
+        )
+    classes = len(cells.texts)
+    if classes == 1:
+        raise InputError(
+            f"{source}: every row has the same label (column {name!r}); a classifier needs at least two classes. Is it "
+            "the right column?"
+        )
+    if cells.is_number.all() and classes > 50:
+        raise InputError(
+            f"{source}: the label column {name!r} holds {classes} different numbers; a classifier needs a few classes. "
+            "Replace the numbers by ranges (such as <=50K and >50K) or name another column."
+        )
+    if classes > most:
+        raise InputError(
+            f"{source}: the label column {name!r} holds {classes} different texts, more than {most} classes; is it an "
+            "identifier? Name another column."
+        )
+    order = _order(cells)
+    rank = np.empty(classes, np.int32)
+    rank[order] = np.arange(classes)
+    return rank[cells.codes], tuple(cells.texts[int(place)].as_py() for place in order)
+
+
+def _order(cells: Cells) -> np.ndarray:
+    """The places of the texts that are there: in ascending order, of numbers where all are numbers."""
+    places = np.flatnonzero(~cells.missing)
+    texts = cells.texts.take(pa.array(places)).to_pylist()
+    if cells.is_number[places].all():
+        return places[np.array(sorted(range(len(places)), key=lambda i: (cells.numbers[places[i]], texts[i])), int)]
+    return places[np.array(sorted(range(len(places)), key=texts.__getitem__), int)]
+
+
+def _refuse_infinite(cells: Cells, name: str, source: str) -> None:
+    infinite = cells.is_number & ~np.isfinite(cells.numbers)
+    if infinite.any():
+        raise InputError(
+            f"{source}: row {cells.row(infinite)}, column {name!r} is not finite; correct it, or make the column "
+            "categorical (--categorical) or leave it out (--drop)."
+        )
+
+
+def _array(values: pa.Array) -> np.ndarray:
+    return values.to_numpy(zero_copy_only=False)

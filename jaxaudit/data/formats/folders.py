@@ -1,0 +1,82 @@
+"""A folder of class-named folders of images."""
+
+from pathlib import Path
+
+import numpy as np
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.decoding import opened_image
+from jaxaudit.data.formats.parsing import quietly
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import entries, open_regular
+from jaxaudit.data.stacking import stack_images
+from jaxaudit.errors import InputError
+
+# Only what the suffixes promise: Pillow would otherwise start Ghostscript for an EPS file named a.png.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+
+
+def load_image_folders(
+    root: Path, size: tuple[int, int] | None = None, max_bytes: int = MAX_BYTES, gray: bool = True
+) -> Examples:
+    """The images in `root/CLASS/*`, as `uint8[n, h, w]` if all are gray, else as `uint8[n, h, w, 3]`.
+
+    Classes are the folders in sorted order, and the images of a class the files in sorted order. Transparency
+    is ignored, 16-bit gray is brought to 8 bits, and of an animation the first frame is taken. Hidden files
+    and files that are no images (by suffix) are passed over.
+
+    Args:
+        size: (height, width) to bring images to that differ in size, as `prepare_images` does:
+            `float32[n, *size, channels]` in [0, 1]; None demands that all have one size.
+        max_bytes: refuse more image data than this.
+        gray: as for `prepare_images`, where sizes differ.
+
+    Raises:
+        InputError: when a class folder holds no images, an image cannot be read, is absurdly large or, without a
+            `size`, of another shape than the first.
+    """
+    files, labels, names = _list_images(root)
+
+    def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
+        return InputError(
+            f"{files[row]}: is {shape[0]}x{shape[1]} pixels but {files[0].name} is {first[0]}x{first[1]}; bring all "
+            "images to one size (--image-size 28x28)."
+        )
+
+    with quietly():
+        images = stack_images(map(_decode, files), len(files), str(root), size, gray, refuse, max_bytes)
+    return Examples(images, labels, names, root.name)
+
+
+def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
+    folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
+    files, labels = [], []
+    for label, folder in enumerate(folders):
+        inside = [path for path in entries(folder) if not path.name.startswith(".")]
+        held = [path for path in inside if path.suffix.lower() in SUFFIXES and path.is_file()]
+        if not held:
+            raise InputError(
+                f"{folder}: holds no images ({', '.join(sorted(SUFFIXES))}); every folder in {root.name} is "
+                "a class and holds its images directly."
+            )
+        nested = [path for path in inside if path.is_dir()]
+        if nested:
+            raise InputError(f"{nested[0]}: is a folder within a class folder; put the images of a class into one.")
+        files += held
+        labels += [label] * len(held)
+    return files, np.array(labels, np.int32), tuple(folder.name for folder in folders)
+
+
+def _decode(path: Path) -> np.ndarray:
+    from PIL import Image
+
+    with open_regular(path) as file, opened_image(file, FORMATS, str(path)) as image:
+        mode = image.mode
+        if mode in ("F", "I"):
+            raise InputError(f"{path}: has 32-bit pixels, whose scale is unknown; save it with 8 or 16 bits.")
+        if mode.startswith("I;16"):
+            levels = np.asarray(image).astype(np.uint32)
+            image = Image.fromarray(((levels * 255 + 32767) // 65535).astype(np.uint8))
+        gray = mode in ("1", "L", "LA", "La") or mode.startswith("I;16")
+        return np.asarray(image.convert("L" if gray else "RGB"))

@@ -1,0 +1,133 @@
+"""Whether a file of a model's outputs holds probabilities or logits, and what is neither."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from jaxaudit.data.outputs.files import HARD_LABELS
+from jaxaudit.errors import InputError
+
+Found = Literal["probabilities", "logits"]
+Kind = Literal["auto", "probabilities", "logits"]
+Span = tuple[float, float]
+# Softmax in float32 leaves [0, 1] by about 1e-7.
+SLACK = 1e-6
+_BLOCK = 1 << 19
+
+
+def blocks(values: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in their order, some at a time, so that a copy in float64 stays small."""
+    rows = max(1, _BLOCK // values.shape[1])
+    return (values[start : start + rows] for start in range(0, len(values), rows))
+
+
+def first(rows: np.ndarray) -> int:
+    """The first true row, counted from 1 as people count lines."""
+    return int(np.flatnonzero(rows)[0]) + 1
+
+
+def span_of(values: np.ndarray, source: str) -> Span:
+    """The smallest and the largest number.
+
+    Raises:
+        InputError: where one is not finite.
+    """
+    # Both are NaN where any number is: no pass over a million rows is needed to know that all are finite.
+    with np.errstate(invalid="ignore"):
+        low, high = float(values.min()), float(values.max())
+    if not np.isfinite([low, high]).all():
+        broken = np.logical_not(np.isfinite(values).all(axis=1))
+        raise InputError(
+            f"{source}: {int(broken.sum())} rows hold NaN or infinite values (first: row {first(broken)}); did the "
+            "model diverge?"
+        )
+    return low, high
+
+
+def inside(span: Span) -> bool:
+    """Whether all numbers lie in [0, 1], but for rounding."""
+    return span[0] >= -SLACK and span[1] <= 1 + SLACK
+
+
+def refuse_hard_labels(values: np.ndarray, source: str) -> None:
+    """Nothing where some number is neither 0 nor 1, or a row has other than one 1.
+
+    Raises:
+        InputError: otherwise: these are predicted labels.
+    """
+    if not np.isin(values[:1], (0, 1)).all() or not ((values == 0) | (values == 1)).all():
+        return
+    if values.shape[1] == 1 or (values.sum(axis=1) == 1).all():
+        raise InputError(f"{source}: holds only 0 and 1: {HARD_LABELS}.")
+
+
+def rounding_of_sums(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
+    """How far from 1 the rounding of its entries can bring the sum of a row of probabilities."""
+    if significant is not None:
+        return max(1e-3, 0.5 * 10.0**-significant * min(classes, 10) + SLACK)
+    if decimals is not None:
+        return min(0.5, classes * 0.5 * 10.0**-decimals) + SLACK
+    return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
+
+
+def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
+    """What `values` are, `span` the smallest and largest of them, where rows of probabilities sum to 1 so nearly.
+
+    Raises:
+        InputError: where they are neither, or not the `kind` they are said to be.
+    """
+    if kind == "logits":
+        return kind
+    if values.shape[1] == 1:
+        return _kind_of_one_column(values, kind, inside(span), source)
+    if inside(span) and _sum_to_one(values, tolerance):
+        return "probabilities"
+    if kind == "auto" and not inside(span) and span[0] < 0:
+        return "logits"
+    sums = np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
+    off = np.abs(sums - 1) > tolerance
+    if kind == "probabilities":
+        outside = _outside(values)
+        row = first(outside | off)
+        what = "leaves [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
+        raise InputError(
+            f"{source}: row {row} {what}, so these are no probabilities; renormalise the rows, or are they logits "
+            "(--target-kind logits)?"
+        )
+    if inside(span):
+        raise InputError(
+            f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
+            f"{sums[first(off) - 1]:g}; if they are logits, say so (--target-kind logits); if they are independent "
+            "scores (sigmoid), renormalise the rows."
+        )
+    for scale, what in ((100, "percentages"), (255, "8-bit probabilities")):
+        if (np.abs(sums - scale) <= 0.02 * scale).all():
+            raise InputError(
+                f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or say "
+                "that they are logits (--target-kind logits)."
+            )
+    return "logits"
+
+
+def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities"], within: bool, source: str) -> Found:
+    if kind == "probabilities" and not within:
+        raise InputError(
+            f"{source}: row {first(_outside(values))} holds a number outside [0, 1], which is no probability; are "
+            "these logits (--target-kind logits)?"
+        )
+    return "probabilities" if within else "logits"
+
+
+def _outside(values: np.ndarray) -> np.ndarray:
+    """Which rows leave [0, 1]."""
+    return np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
+
+
+def _sum_to_one(values: np.ndarray, tolerance: float) -> bool:
+    """Whether every row sums to 1 within `tolerance`: by a product, which is quick, unless that is too close to say."""
+    quick = values @ np.ones(values.shape[1], values.dtype)
+    error = 2 * values.shape[1] * float(np.finfo(values.dtype).eps)
+    if max(float(quick.max()) - 1, 1 - float(quick.min())) <= tolerance - error:
+        return True
+    return all((np.abs(block.sum(axis=1, dtype=np.float64) - 1) <= tolerance).all() for block in blocks(values))

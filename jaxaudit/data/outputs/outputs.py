@@ -1,0 +1,220 @@
+"""The target model's outputs on the query set, from any framework."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from jaxaudit.data.outputs.files import HARD_LABELS, check_rows, read_outputs
+from jaxaudit.data.outputs.kinds import Kind, blocks, inside, kind_of, refuse_hard_labels, rounding_of_sums, span_of
+from jaxaudit.data.outputs.precision import (
+    MOST_DECIMALS,
+    coarsest_dtype,
+    decimals_of,
+    round_like,
+    round_to,
+    significant_of,
+    step_near,
+)
+from jaxaudit.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """A model's outputs on a data set, one row a record.
+
+    Attributes:
+        values: `float32` or `float64[n, classes]`, as the file holds them; for two classes there may be one column,
+            that of the second. Rows of probabilities sum to 1 as precisely as they were printed (they are not
+            renormalised: that would move them off the grid that `match_precision` needs).
+        kind: what they are.
+        decimals: how many decimals they were printed with, at most 6; None where they were not so rounded.
+        dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
+        name: the file's name.
+        significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None where they were
+            not so rounded, or are probabilities and `decimals` are as coarse.
+    """
+
+    values: np.ndarray
+    kind: Literal["probabilities", "logits"]
+    decimals: int | None
+    dtype: str
+    name: str
+    significant: int | None = None
+
+    def __post_init__(self) -> None:
+        self.values.flags.writeable = False
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """`float32[n, classes]`, read-only; of logits their softmax, by way of float64."""
+        made = _probabilities(self.values) if self.kind == "probabilities" else _softmax(self.logits)
+        made.flags.writeable = False
+        return made
+
+    @property
+    def logits(self) -> np.ndarray:
+        """`[n, classes]`: what a softmax makes probabilities of; the file's own numbers where it holds logits.
+
+        Raises:
+            ValueError: where it holds probabilities.
+        """
+        if self.kind != "logits":
+            raise ValueError("probabilities were rounded, so their logits are not known")
+        return _pairs(np.zeros_like(self.values), self.values) if self.values.shape[1] == 1 else self.values
+
+    @cached_property
+    def content_hash(self) -> str:
+        """`blake2b:...` of the file's numbers: the same numbers give the same hash, whatever the format and type."""
+        digest = hashlib.blake2b(repr(self.values.shape).encode(), digest_size=16)
+        for block in blocks(self.values):
+            digest.update(np.ascontiguousarray(block, "<f8").data)
+        return f"blake2b:{digest.hexdigest()}"
+
+    def take(self, indices: np.ndarray) -> "Outputs":
+        """The same model's outputs on the records at `indices`, in that order; the hash is of these numbers."""
+        return replace(self, values=self.values[indices])
+
+
+def load_outputs(
+    path: str | Path, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, of: str = "query set"
+) -> Outputs:
+    """The outputs in a .npz, .npy, .csv or .parquet file, as probabilities.
+
+    | file | holds |
+    |---|---|
+    | `.npy` | `[rows, classes]` |
+    | `.npz` | one array, or one named probabilities, probs, logits, outputs, predictions, y_pred or arr_0 |
+    | `.csv` | a line for each record, with or without a header line |
+    | `.parquet` | a column a class, or one column of lists |
+
+    In tables a first column that numbers the rows, or that is text, is left out, and columns named after the
+    classes are brought into class order. For two classes one column is enough: the probability (or the logit) of
+    class 1, as binary classifiers give it.
+
+    With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
+    outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64.
+
+    Args:
+        classes: how many, or their names in label order.
+        rows: how many records the set has that they are of.
+        kind: what the file holds, where it should not be guessed.
+        of: what messages call that set.
+
+    Raises:
+        InputError: when the file cannot be read; has another number of rows or classes; holds NaN, infinity, text
+            or predicted labels; or its rows are neither probabilities nor logits.
+    """
+    path = Path(path).expanduser()
+    class_names = None if isinstance(classes, int) else [str(name) for name in classes]
+    count = classes if isinstance(classes, int) else len(classes)
+    values, dtype = read_outputs(path, rows, count, class_names, of)
+    _check_shape(values, rows, count, path.name, of)
+    exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    values = values.astype(np.float32 if exact else np.float64, copy=False)
+    span = span_of(values, path.name)
+    refuse_hard_labels(values, path.name)
+    dtype = coarsest_dtype(values, dtype)
+    decimals = decimals_of(values, dtype, least=int(inside(span)))
+    # d decimals of a probability have at most d digits; where all have fewer, the decimals only reach down to the
+    # smallest of them.
+    most = MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
+    significant = significant_of(values, dtype, most)
+    tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
+    found = kind_of(values, kind, span, tolerance, path.name)
+    if values.shape[1] == 1 and found == "probabilities" and significant is not None:
+        # The other class is known to as many decimals as numbers near 1 have digits.
+        decimals = significant
+    return Outputs(values, found, decimals, dtype, path.name, significant)
+
+
+def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
+    """`float32[n]`: each row's probability of its ground-truth class (c of Liu & Tsaftaris 2020, section 2).
+
+    Args:
+        labels: `int[n]`, in the order of the rows.
+
+    Raises:
+        InputError: when there are not as many labels as rows.
+    """
+    if len(labels) != len(outputs.probabilities):
+        raise InputError(
+            f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give the "
+            "outputs in the order of the query set."
+        )
+    return np.take_along_axis(outputs.probabilities, np.asarray(labels)[:, None], axis=1)[:, 0]
+
+
+def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
+    """`float32`: `confidences` rounded as the file of `outputs` was, and to 6 decimals where it was not coarser.
+
+    To be applied to every confidence that is compared, those of `outputs` too. Comparing rounded with unrounded
+    confidences would inflate the KS distance: near 1, where most of them lie, rounding alone separates the samples.
+    Even a full float32 softmax is rounded there, in another way by every framework; 6 decimals are common to all.
+    Nothing of this is needed where a file holds logits: compare log-odds, brought to one grid by `match_logits`.
+    """
+    if outputs.kind == "logits":
+        return round_like(confidences, None, None, "float32")
+    return round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
+
+
+def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
+    """`float32`: log-odds (nats) on a grid as coarse as the logits in these files.
+
+    To be applied to all log-odds that are compared. The step is that between neighbouring numbers of a file where half
+    of its records have their largest logit: what is added to all logits of a record costs digits, too.
+    """
+    return round_to(log_odds, max(_logit_step(each) for each in outputs))
+
+
+def _logit_step(outputs: Outputs) -> float:
+    largest = [np.abs(block).max(axis=1) for block in blocks(outputs.logits)]
+    size = float(np.median(np.concatenate(largest)))
+    return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
+
+
+def _check_shape(values: np.ndarray, rows: int, classes: int, source: str, of: str) -> None:
+    if values.size == 0:
+        raise InputError(f"{source}: is empty; did the model write its outputs?")
+    if values.shape == (classes, rows) and classes != rows:
+        raise InputError(f"{source}: has shape {values.shape}, one row a class; transpose it to {rows} rows.")
+    check_rows(len(values), rows, source, of)
+    columns = values.shape[1]
+    if columns == 1 and classes > 2 and (values == np.rint(values)).all():
+        raise InputError(f"{source}: {HARD_LABELS}.")
+    if columns != classes and not (columns == 1 and classes == 2):
+        raise InputError(
+            f"{source}: has {columns} columns but the {of} {classes} classes; give one column a class, in label order."
+        )
+
+
+def _probabilities(values: np.ndarray) -> np.ndarray:
+    """`float32[n, classes]` within [0, 1]; the values themselves where they are so."""
+    if values.shape[1] == 1:
+        second = values.astype(np.float64)
+        values = _pairs(1 - second, second)
+    if values.dtype == np.float32 and values.min() >= 0 and values.max() <= 1:
+        return values
+    return values.clip(0, 1).astype(np.float32)
+
+
+def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A column for each of two classes."""
+    return np.concatenate([first, second], axis=1)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    """`float32[n, classes]`, by way of float64."""
+    made = np.empty(logits.shape, np.float32)
+    start = 0
+    for block in blocks(logits):
+        powers = np.ascontiguousarray(block, np.float64)
+        with np.errstate(over="ignore"):
+            powers = np.exp(powers - powers.max(axis=1, keepdims=True))
+        made[start : start + len(block)] = powers / powers.sum(axis=1, keepdims=True)
+        start += len(block)
+    return made

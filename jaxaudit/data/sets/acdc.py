@@ -1,0 +1,176 @@
+"""ACDC: cardiac MR volumes (NIfTI) as labelled 2-D slices, by the scanner's field strength."""
+
+import io
+import math
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.bounded import open_bounded
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import expanded, open_regular
+from jaxaudit.data.tables.tables import read_table
+from jaxaudit.errors import InputError
+
+GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
+# A few very bright pixels (vessels, artefacts) would else press the heart into the darkest levels.
+PERCENTILES = (1, 99)
+_HEADER_BYTES = 348
+_SPARE_BYTES = 2**20  # after the pixels
+_WORKING_COPIES = 3  # of the pixels as float32
+
+
+class AcdcSlices(NamedTuple):
+    """Slices and, for each, the patient it comes from (`str[n]`), so that no patient is split between two sets."""
+
+    examples: Examples
+    patients: np.ndarray
+
+
+def load_acdc(
+    root: str | Path,
+    field_strength_table: str | Path,
+    strength: float,
+    *,
+    size: int = 256,
+    max_bytes: int = MAX_BYTES,
+) -> AcdcSlices:
+    """All slices of all frames of the patients scanned at `strength` tesla, as `uint8[n, size, size]`.
+
+    Looks for `patientNNN/Info.cfg` (its `Group` is the class: DCM, HCM, MINF, NOR or RV) and
+    `patientNNN/patientNNN_4d.nii.gz` (`[x, y, slice, frame]`) in `root` and in its folders (training, testing).
+    Order: by patient, then frame, then slice.
+
+    Each volume is clipped to its 1st and 99th percentile and scaled to 0..255 over all its frames (`prepare_images`
+    makes that [0, 1]); a constant volume becomes 0. Slices are cropped or padded with 0 around their centre to
+    `size`, which keeps the pixels' scale; rows are y and columns x. 256 holds all but the margins of ACDC's
+    slices (154x224 to 428x512).
+
+    Args:
+        field_strength_table: a CSV file with columns `patient` (patient001 or its number) and `field_strength`
+            (1.5 or 3.0). The public Info.cfg does not say.
+        max_bytes: refuse to unpack a volume larger than this.
+
+    Raises:
+        InputError: when nibabel is not installed, there are no patient folders, a patient's Info.cfg, volume or
+            field strength is missing or unreadable, a group is unknown, or no patient was scanned at `strength`.
+
+    Reference: Bernard et al. (2018), Deep Learning Techniques for Automatic MRI Cardiac Multi-structures
+    Segmentation and Diagnosis; split by field strength: Liu & Tsaftaris (2020), section 3.2.
+    """
+    root = expanded(root)
+    if not root.is_dir():
+        raise InputError(f"{root}: there is no such folder; give the one with ACDC's patient folders.")
+    if size < 1:
+        raise InputError(f"the size of a slice must be at least 1 pixel, got {size}.")
+    strengths = _read_strengths(expanded(field_strength_table))
+    folders = sorted(p for p in [*root.glob("patient*"), *root.glob("*/patient*")] if p.is_dir())
+    if not folders:
+        raise InputError(f"{root}: holds no patient folders (patient001, ...); is this ACDC's folder?")
+    slices, labels, patients = [], [], []
+    for folder in folders:
+        number = _patient_number(folder.name)
+        if number is None or number not in strengths:
+            raise InputError(f"{field_strength_table}: says nothing of {folder.name}; add its field strength.")
+        if strengths[number] != strength:
+            continue
+        group = _read_group(folder)
+        volume = _read_volume(folder, size, max_bytes)
+        slices.append(volume)
+        labels += [GROUPS.index(group)] * len(volume)
+        patients += [folder.name] * len(volume)
+    if not slices:
+        known = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
+        raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table knows {known}.")
+    examples = Examples(np.concatenate(slices), np.array(labels, np.int32), GROUPS, f"acdc-{strength:g}T")
+    return AcdcSlices(examples, np.array(patients))
+
+
+def _patient_number(text: str) -> int | None:
+    match = re.fullmatch(r"(?:patient)?_?0*(\d{1,6})(?:\.0)?", text.strip().lower())
+    return int(match[1]) if match else None
+
+
+def _read_strengths(path: Path) -> dict[int, float]:
+    with open_regular(path):
+        table = read_table(path)
+    header = [name.lower() for name in table.header or []]
+    for name in ("patient", "field_strength"):
+        if name not in header:
+            raise InputError(
+                f"{path}: has no column {name!r}; the table needs patient and field_strength (1.5 or 3.0)."
+            )
+    strengths: dict[int, float] = {}
+    patients = table.columns[header.index("patient")].to_pylist()
+    values = table.columns[header.index("field_strength")].to_pylist()
+    for row, (patient, value) in enumerate(zip(patients, values, strict=True), 1):
+        number = _patient_number(patient)
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[tT]?", value.strip())
+        if number is None or match is None:
+            raise InputError(
+                f"{path}: row {row} names no patient or no field strength; write a patient (patient001) and 1.5 or 3.0."
+            )
+        if strengths.setdefault(number, float(match[1])) != float(match[1]):
+            raise InputError(f"{path}: row {row} gives a patient a second field strength; keep one.")
+    return strengths
+
+
+def _read_group(folder: Path) -> str:
+    path = folder / "Info.cfg"
+    with open_regular(path) as file:
+        text = file.read(2**16).decode("utf-8", "replace")
+    match = re.search(r"^\s*Group\s*:\s*(\S+)", text, re.MULTILINE)
+    if match is None or match[1] not in GROUPS:
+        what = "names no Group" if match is None else f"names the unknown group {match[1][:20]!r}"
+        raise InputError(f"{path}: {what}; it is one of {', '.join(GROUPS)}.")
+    return match[1]
+
+
+def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
+    """`uint8[frames * slices, size, size]`."""
+    try:
+        import nibabel
+    except ImportError as error:
+        raise InputError("reading ACDC needs nibabel: pip install 'jaxaudit[medical]'.") from error
+    path = next((p for ending in (".nii.gz", ".nii") if (p := folder / f"{folder.name}_4d{ending}").is_file()), None)
+    if path is None:
+        raise InputError(f"{folder}: holds no {folder.name}_4d.nii.gz; is the download complete?")
+    with parsing(f"{path}: is not a readable NIfTI file", "is the download complete?"):
+        with open_bounded(path) as stream:
+            header = nibabel.Nifti1Header.from_fileobj(io.BytesIO(stream.read(_HEADER_BYTES)))
+        shape = header.get_data_shape()
+        if len(shape) != 4 or 0 in shape:
+            raise InputError(f"{path}: has shape {shape}; ACDC's volumes are [x, y, slice, frame].")
+        pixels = math.prod(map(int, shape))
+        begin, stored = int(header.get_data_offset()), pixels * header.get_data_dtype().itemsize
+        slices = pixels // (int(shape[0]) * int(shape[1])) * size**2
+        if max(_WORKING_COPIES * 4 * pixels, begin + stored, slices) > max_bytes:
+            raise InputError(
+                f"{path}: its header announces {shape}, more than the {max_bytes / 2**30:.1f} GiB allowed."
+            )
+        with open_bounded(path, begin + stored + _SPARE_BYTES) as stream:
+            image = nibabel.Nifti1Image.from_bytes(stream.read())
+        volume = image.get_fdata(caching="unchanged", dtype=np.float32)
+    # Beyond that the arithmetic below could overflow; no scanner comes near.
+    if not (np.isfinite(volume).all() and np.abs(volume).max() < 1e30):
+        raise InputError(f"{path}: holds NaN or infinite values; is the download complete?")
+    low, high = np.percentile(volume, PERCENTILES)
+    scaled = ((volume - low) * (255 / (high - low) if high > low else 0)).clip(0, 255)
+    pixels = np.rint(scaled).astype(np.uint8).transpose(3, 2, 1, 0)
+    return _centred(pixels.reshape(-1, *pixels.shape[2:]), size)
+
+
+def _centred(slices: np.ndarray, size: int) -> np.ndarray:
+    """`[n, size, size]`: the middle of each slice, on black where it is smaller; an odd margin favours the start."""
+    result = np.zeros((len(slices), size, size), slices.dtype)
+    source, target = [], []
+    for extent in slices.shape[1:]:
+        kept = min(extent, size)
+        source.append(slice((extent - kept) // 2, (extent - kept) // 2 + kept))
+        target.append(slice((size - kept) // 2, (size - kept) // 2 + kept))
+    result[:, target[0], target[1]] = slices[:, source[0], source[1]]
+    return result

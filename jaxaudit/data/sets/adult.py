@@ -1,0 +1,112 @@
+"""UCI Adult: the census records of 1994, adult.data and adult.test as they are published."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from jaxaudit.data.formats.bounded import open_bounded
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.tables.table import MISSING, Column, Table
+from jaxaudit.errors import InputError
+
+# The attributes in the files' order with their categories as adult.names lists them; None is a number.
+ATTRIBUTES: dict[str, str | None] = {
+    "age": None,
+    "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked ?",
+    "fnlwgt": None,
+    "education": "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
+    "1st-4th 10th Doctorate 5th-6th Preschool",
+    "education-num": None,
+    "marital-status": "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
+    "Married-AF-spouse",
+    "occupation": "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+    "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv Armed-Forces ?",
+    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+    "sex": "Female Male",
+    "capital-gain": None,
+    "capital-loss": None,
+    "hours-per-week": None,
+    "native-country": "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India "
+    "Japan Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland "
+    "France Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
+    "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands ?",
+}
+CLASSES = ("<=50K", ">50K")
+FILES = {"train": "adult.data", "test": "adult.test"}
+MAX_BYTES = 2**26
+_WEIGHT = "fnlwgt"
+
+
+def adult_splits(folder: Path) -> tuple[str, ...]:
+    """The splits whose file, gzipped or not, lies in the folder."""
+    return tuple(split for split in FILES if _file(folder, split) is not None)
+
+
+def adult(folder: Path, split: str) -> Table:
+    """The people of `adult.data` (split `train`, 32,561) or `adult.test` (`test`, 16,281), gzipped or not.
+
+    13 columns: the paper speaks of 14 attributes and leaves out the weight `fnlwgt`, which is one of UCI's 14. Five
+    are numbers, eight categories, those of `adult.names`, so that both splits have the same. `?` is the category
+    `MISSING`; rows with it are kept. The comment line of the test file is skipped, the full stop after its labels
+    removed.
+
+    Raises:
+        InputError: when the file is not there, a line has not 15 values, or a value is none of its attribute's.
+
+    Source: B. Becker, R. Kohavi (1996), Adult, UCI, CC BY 4.0. Used in Long et al. (2017), section 5.1, whose 48,842
+        records are both splits.
+    """
+    path = _file(folder, split)
+    if path is None:
+        raise InputError(f"{folder}: holds no {FILES[split]} or {FILES[split]}.gz; put UCI's file there.")
+    with open_bounded(path, MAX_BYTES) as stream:
+        lines = [line for line in stream.read().splitlines() if line.strip() and not line.startswith(b"|")]
+    if not lines:
+        raise InputError(f"{path}: there are no records. Is the file empty?")
+    names = [*ATTRIBUTES, "income"]
+    with parsing(f"{path}: is not UCI's {FILES[split]}", "download it again."):
+        cells = csv.read_csv(
+            pa.BufferReader(b"\n".join(lines)),
+            csv.ReadOptions(column_names=names, use_threads=False),
+            csv.ParseOptions(quote_char=False),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+    columns, arrays = [], []
+    for name, categories in ATTRIBUTES.items():
+        if name == _WEIGHT:
+            continue
+        if categories is None:
+            columns.append(Column(name, None))
+            arrays.append(_numbers(cells[name], name, path))
+        else:
+            known = categories.split()
+            columns.append(Column(name, tuple(MISSING if each == "?" else each for each in known)))
+            arrays.append(_codes(cells[name], known, name, path))
+    labels = _codes(pc.call_function("utf8_rtrim", [cells["income"]], pc.TrimOptions(" .")), CLASSES, "income", path)
+    return Table(np.stack(arrays, axis=1).astype(np.float32), tuple(columns), labels, CLASSES, f"adult@{split}")
+
+
+def _file(folder: Path, split: str) -> Path | None:
+    paths = (folder / f"{FILES[split]}{ending}" for ending in ("", ".gz"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _codes(cells: pa.ChunkedArray, known: tuple[str, ...] | list[str], name: str, path: Path) -> np.ndarray:
+    trimmed = pc.call_function("utf8_trim_whitespace", [cells])
+    codes = pc.fill_null(pc.call_function("index_in", [trimmed], pc.SetLookupOptions(pa.array(known))), -1).to_numpy()
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        raise InputError(
+            f"{path}: record {row + 1} holds a text for {name} that is unknown to adult.names; is the file changed? "
+            "A table of your own can be read as CSV with a header line."
+        )
+    return codes
+
+
+def _numbers(cells: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
+    with parsing(f"{path}: {name} holds what is no whole number", "is the file changed?"):
+        return pc.cast(pc.call_function("utf8_trim_whitespace", [cells]), pa.int32()).to_numpy()

@@ -1,0 +1,73 @@
+"""Location: where users of Foursquare checked in, Bangkok; stands in for Purchase, which cannot be redistributed."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from jaxaudit.data.formats.bounded import header_line, open_bounded
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.tables.table import Column, Table
+from jaxaudit.errors import InputError
+
+ARCHIVE = "dataset_location.tgz"
+MAX_BYTES = 2**26
+_CATEGORIES = ("no", "yes")
+
+
+def location(path: Path, max_bytes: int = MAX_BYTES) -> Table:
+    """The users in `dataset_location.tgz`: 5,010 records of 446 yes/no columns in 30 classes, `uint8`.
+
+    A column says whether the user visited a certain region or type of place; the file does not name them, so they are
+    `place 1` to `place 446`. The classes, `1` to `30`, are clusters of users. The archive is read as a stream: nothing
+    is unpacked to disk, and nothing but its first file is used.
+
+    Args:
+        path: the archive; its one file has a line a user, the label first.
+        max_bytes: refuse to unpack more than this.
+
+    Raises:
+        InputError: when the archive is missing or damaged, it unpacks to more than `max_bytes`, or a value
+            is neither 0 nor 1.
+
+    Source: Shokri, Stronati, Song, Shmatikov (2017), Membership inference attacks against machine learning models;
+        github.com/privacytrustlab/datasets.
+    """
+    data = _first_file(path, max_bytes)
+    header_line(io.BytesIO(data), path)
+    with parsing(f"{path}: its first file is no table of whole numbers", f"is it {ARCHIVE}?"):
+        cells = csv.read_csv(
+            pa.BufferReader(data),
+            csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=max(1, len(data))),
+        )
+        numbers = np.stack([cells[column].cast(pa.int32()).to_numpy() for column in cells.column_names], axis=1)
+    bad = ~((numbers[:, 1:] == 0) | (numbers[:, 1:] == 1))
+    if bad.any():
+        record, place = np.argwhere(bad)[0]
+        raise InputError(f"{path}: record {record + 1} is neither 0 nor 1 at place {place + 1}; is it {ARCHIVE}?")
+    labels, class_names = encode_labels(numbers[:, 0], None, f"{path.name}, labels")
+    columns = tuple(Column(f"place {place}", _CATEGORIES) for place in range(1, numbers.shape[1]))
+    return Table(numbers[:, 1:].astype(np.uint8), columns, labels, class_names, "location")
+
+
+def _first_file(path: Path, max_bytes: int) -> bytes:
+    # "r|" only ever reads on, so the stream's bound holds for whatever the archive says of its sizes.
+    with (
+        open_bounded(path, max_bytes) as stream,
+        parsing(f"{path}: cannot be read as a tar archive", "was the download interrupted?"),
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        for member in archive:
+            # The holes of a sparse file are nowhere in the stream.
+            if member.issparse() or member.size > max_bytes:
+                raise InputError(
+                    f"{path}: claims more than {max_bytes / 2**20:.0f} MiB, or has holes; is it {ARCHIVE}?"
+                )
+            opened = archive.extractfile(member) if member.isfile() else None
+            if opened is not None:
+                return opened.read()
+    raise InputError(f"{path}: the archive holds no file; is it {ARCHIVE}?")

@@ -1,0 +1,214 @@
+"""A person's own CSV or Parquet file -> `Table`: which columns are numbers and which categories is found, and said."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from jaxaudit.data.formats.cells import all_numbers, are_numeric, as_categories, as_classes, as_numbers, read_cells
+from jaxaudit.data.formats.csv_format import Asked
+from jaxaudit.data.formats.parquet_table import is_parquet, read_parquet
+from jaxaudit.data.tables.column_choice import check_choice
+from jaxaudit.data.tables.incomplete import Missing, check_missing, complete_rows, fill, refuse_gaps
+from jaxaudit.data.tables.table import Column, Table
+from jaxaudit.data.tables.tables import ASKED_NOTHING, LABEL_NAMES, check_header, counts_rows, read_table
+from jaxaudit.data.tables.tables import Table as TextTable
+from jaxaudit.errors import InputError
+
+MAX_BYTES = 2**30
+_ROWS = 4096
+_SUSPECT_ROWS = 20
+"""So few whole numbers may well all differ."""
+
+
+def read_people(
+    path: Path,
+    *,
+    label: str | None = None,
+    categorical: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    missing: Missing = "error",
+    asked: Asked = ASKED_NOTHING,
+    few: int = 10,
+    most_columns: int = 10_000,
+    most_categories: int = 10_000,
+    most_classes: int = 1_000,
+    max_bytes: int = MAX_BYTES,
+) -> Table:
+    """The records of a CSV file with a header line, or of a Parquet file, with numbers and categories told apart.
+
+    A column is numeric when every value that is there is a finite number and more than `few` different ones occur;
+    else it is categorical. Its categories are the different texts, in ascending order (of numbers where all are
+    numbers). A value is missing where it is empty, `?`, `NA`, `N/A` or `nan` in any case: in a categorical column
+    these are the last category, `MISSING`. Blanks around a value do not count.
+
+    A first column without a name or named index or id that counts the rows is left out, with a note, unless it is
+    named here; so are the index columns that pandas wrote into a Parquet file. Columns without a name are called
+    `column 3`. A constant column is kept (see `describe_table`). A note names columns that look like identifiers, and
+    says how the file is written where that is not the usual.
+
+    Labels are text or numbers: the classes are their different texts, in sorted order, numbers as numbers.
+
+    | missing numbers | what becomes of them |
+    |---|---|
+    | `error` | refused |
+    | `drop` | records with a missing value in any column, or label, are left out (`Table.places` says which stay) |
+    | `mean` | the mean of the column's other values |
+    | `category` | that mean, and a further column of two categories says where they were missing |
+
+    That mean is taken once over all records, before any model is trained: see `incomplete.fill`.
+
+    Args:
+        label: the label column; None is the one named label, labels, class, target or y, in any case.
+        categorical: columns that are categorical even if they hold numbers.
+        numeric: columns that are numeric even if they hold few different numbers.
+        drop: columns to leave out.
+        missing: what becomes of missing numbers.
+        asked: how a CSV file is written, where that is not to be found.
+        few: so many different numbers, or fewer, are categories.
+        most_columns: refuse more columns than this.
+        most_categories: refuse more categories in a column than this.
+        most_classes: refuse more classes than this; of numbers, more than 50.
+        max_bytes: refuse larger files, and Parquet files that unpack to more.
+
+    Raises:
+        InputError: when the file cannot be read, is ragged, without a header or without records; a column is unknown,
+            occurs twice, or cannot be what it is said to be; numbers are missing; or the label is not one. Rows count
+            from 1 below the header.
+    """
+    check_missing(missing)
+    named = {name for name in (label, *categorical, *numeric) if name is not None}
+    text, notes = _read(path, asked, named, drop, most_columns, max_bytes)
+    names, source = _names(text.header or [], path), path.name
+    if text.rows == 0:
+        raise InputError(f"{path}: there are no records below the header line. Is the file empty?")
+    label = _label(names, label, source)
+    check_choice(names, source, label=[label], categorical=categorical, numeric=numeric, drop=drop)
+    left_out = set(drop)
+    if names[0] not in {label, *named, *drop} and counts_rows(text):
+        left_out.add(names[0])
+        notes += (f"the first column, {names[0]!r}, counts the rows and is left out",)
+    kept = [place for place, name in enumerate(names) if name not in left_out]
+    places = None
+    if missing == "drop":
+        text, places, lost = _complete(text, kept)
+        notes += lost
+    labels, class_names = as_classes(
+        read_cells(text.columns[names.index(label)], text.format.decimal), label, source, most_classes
+    )
+    columns: list[Column] = []
+    arrays: list[np.ndarray] = []
+    gaps: dict[str, int] = {}
+    for name, cells in ((names[place], text.columns[place]) for place in kept if names[place] != label):
+        found = _categories_or_numbers(
+            cells, name, text, few, most_categories, None if name not in {*categorical, *numeric} else name in numeric
+        )
+        if isinstance(found, np.ndarray) and np.isnan(found).any():
+            gaps[name] = int(np.isnan(found).sum())
+            filled = fill(name, found, names, missing)
+            columns += filled.columns
+            arrays += filled.values
+            notes += (filled.note,)
+            continue
+        categories, values = (None, found) if isinstance(found, np.ndarray) else found
+        columns.append(Column(name, categories))
+        arrays.append(values)
+        if name not in {*categorical, *numeric}:
+            notes += _suspicion(name, categories, values, few)
+    if missing == "error":
+        refuse_gaps(gaps, len(labels), source)
+    kind = np.float64 if any(column.categories is None for column in columns) else np.float32
+    return Table(_side_by_side(arrays, len(labels), kind), tuple(columns), labels, class_names, source, notes, places)
+
+
+def _read(
+    path: Path, asked: Asked, named: set[str], drop: Sequence[str], most_columns: int, max_bytes: int
+) -> tuple[TextTable, tuple[str, ...]]:
+    """The cells as text, and what is to be said of how they were written."""
+    if is_parquet(path):
+        if asked != ASKED_NOTHING:
+            raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
+        return read_parquet(path, keep=named, drop=drop, most_columns=most_columns, max_bytes=max_bytes)
+    text = read_table(path, asked=asked, most_columns=most_columns, max_bytes=max_bytes)
+    check_header(text, path)
+    return text, (f"it is read as {text.format}",) if f"{text.format}" else ()
+
+
+def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.ndarray | None, tuple[str, ...]]:
+    """The records with a value in all these columns, where they stand if any has none, and what is to be said."""
+    rows = complete_rows(text, columns)
+    lost = text.rows - len(rows)
+    if not lost:
+        return text, None, ()
+    if not len(rows):
+        raise InputError(f"{text.source}: every record has a missing value; leave out columns (--drop), too.")
+    note = f"{lost:,} of {text.rows:,} records have a missing value and are left out; the others keep their numbers"
+    return replace(text, columns=[cells.take(pa.array(rows)) for cells in text.columns]), rows, (note,)
+
+
+def _categories_or_numbers(
+    cells: pa.ChunkedArray, name: str, text: TextTable, few: int, most: int, numeric: bool | None
+) -> np.ndarray | tuple[tuple[str, ...], np.ndarray]:
+    """What a column holds: as it is said to be, or as it is found to be where `numeric` is None."""
+    decimal, source = text.format.decimal, text.source
+    plain = None if numeric is False else all_numbers(cells, decimal, 0 if numeric else few)
+    if plain is not None:
+        return plain
+    each = read_cells(cells, decimal)
+    if numeric or (numeric is None and are_numeric(each, few, name, source)):
+        return as_numbers(each, name, source)
+    return as_categories(each, name, source, most)
+
+
+def _side_by_side(columns: Sequence[np.ndarray], rows: int, kind: type[np.floating]) -> np.ndarray:
+    """`[rows, columns]`, some rows at a time: written column by column, each row would be fetched as often."""
+    values = np.empty((rows, len(columns)), kind)
+    for start in range(0, rows if columns else 0, _ROWS):
+        part = slice(start, start + _ROWS)
+        np.stack([column[part] for column in columns], axis=1, out=values[part])
+    return values
+
+
+def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray, few: int) -> tuple[str, ...]:
+    """What to say of a column in which all records differ, or nearly all."""
+    rows, drop = len(values), f"--drop {shlex.quote(name)}"
+    if _all_different_whole(values) if categories is None else len(categories) == rows > few:
+        return (f"column {name!r} differs in all records: is it an identifier? {drop} leaves it out",)
+    if categories is None or len(categories) <= max(few, rows / 2):
+        return ()
+    return (
+        f"column {name!r} has {len(categories)} categories in {rows} records: is it an identifier ({drop}), or numbers "
+        "with units or separators (correct them)?",
+    )
+
+
+def _all_different_whole(numbers: np.ndarray) -> bool:
+    few = _SUSPECT_ROWS
+    if len(numbers) < few or len(np.unique(numbers[:few])) < few or not (numbers == np.rint(numbers)).all():
+        return False
+    return len(np.unique(numbers)) == len(numbers)
+
+
+def _names(header: list[str], path: Path) -> list[str]:
+    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{path}: two columns are called {twice!r}; give every column its own name in the header line."
+        )
+    return names
+
+
+def _label(names: list[str], label: str | None, source: str) -> str:
+    if label is not None:
+        return label
+    found = [name for name in names if name.lower() in LABEL_NAMES]
+    if len(found) != 1:
+        what = f"columns {', '.join(map(repr, found))} could all be" if found else "no column is called"
+        raise InputError(f"{source}: {what} the label; name the label column (--label).")
+    return found[0]

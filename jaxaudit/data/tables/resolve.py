@@ -1,0 +1,180 @@
+"""What a person types -> `Table`: the one place where a string chooses a table."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from jaxaudit.data.files import exists
+from jaxaudit.data.formats.csv_format import Asked
+from jaxaudit.data.selection import choose_parts, split_name
+from jaxaudit.data.sets.embedded_tables import breast_cancer, wine
+from jaxaudit.data.tables.column_choice import recode
+from jaxaudit.data.tables.table import Table, join_tables
+from jaxaudit.data.tfds.tfds import data_folder
+from jaxaudit.errors import InputError
+
+Splits = dict[str, Callable[[], Table]]
+_ALL = "all"
+
+
+def load_table(
+    name_or_path: str,
+    *,
+    label: str | None = None,
+    categorical: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    missing: Literal["error", "drop", "mean", "category"] = "error",
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    data_dir: Path | None = None,
+) -> Table:
+    """The table that a name means: `NAME_OR_PATH[@SPLIT]`, SPLIT as in `load`.
+
+    | name | splits | where |
+    |---|---|---|
+    | `breast-cancer`, `wine` | `train` | come with scikit-learn |
+    | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
+    | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
+    | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
+    | `acs` | one a file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
+    | a CSV or Parquet file | `train` | here, else in the data directory; see `read_people` |
+
+    The data directory is `data_dir`, else `$JAXAUDIT_DATA`. A name that is a set's means the set; write `./adult` for
+    a file called so.
+
+    Args:
+        label: the label column of a file; the named sets have theirs.
+        categorical: columns to be categorical.
+        numeric: columns to be numeric.
+        drop: columns to leave out.
+        missing: what becomes of missing numbers of a file: refused (`error`), or their records left out (`drop`), or
+            the mean of the others (`mean`), or that and a further column that says where (`category`).
+        delimiter: what stands between the cells of a CSV file; found when None, as the next two are.
+        encoding: of a CSV file, such as utf-8, utf-16 or cp1252.
+        decimal: the decimal sign of a CSV file, a point or a comma.
+
+    Raises:
+        InputError: nothing fits (with near matches), the files are not there (with what to put where), they cannot be
+            read, or a column cannot be what it is said to be.
+
+    >>> load_table("wine@train[:50]", drop=["ash"])
+    Table(wine@train[:50]: 50 records of 12 columns, 12 of them numeric, 3 classes)
+    """
+    source, split = (name_or_path, None) if _is_path(name_or_path) else split_name(name_or_path)
+    if source not in _NAMES:
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.sets.people import read_people
+
+        path = _file(source, data_dir)
+        asked = Asked(delimiter, encoding, decimal)
+        how: dict[str, Any] = {"categorical": categorical, "numeric": numeric, "drop": drop}
+        read = partial(read_people, path, label=label, **how, missing=missing, asked=asked)
+        return _select({"train": read}, split, name_or_path)
+    splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
+    if label is not None:
+        raise InputError(f"{source}: has labels of its own; leave out the label column (--label).")
+    if missing != "error" or not delimiter is encoding is decimal is None:
+        raise InputError(f"{source}: is read as it is; --missing, --delimiter, --encoding and --decimal are for files.")
+    table = _select(splits, split, name_or_path)
+    return recode(table, categorical=categorical, numeric=numeric, drop=drop)
+
+
+def table_names() -> tuple[str, ...]:
+    """The names that mean a table."""
+    return _NAMES
+
+
+def _is_path(text: str) -> bool:
+    """Whether all of it, an '@' included, is a path and no set's name."""
+    return text not in _NAMES and exists(Path(text))
+
+
+def _select(splits: Splits, split: str | None, name: str) -> Table:
+    parts = choose_parts(_ALL if split is None and _ALL in splits else split, tuple(splits), name)
+    wholes = {part.split: splits[part.split]() for part in parts}
+    pieces = []
+    for part in parts:
+        whole = wholes[part.split]
+        span = part.span(len(whole), name)
+        pieces.append(whole if len(span) == len(whole) else whole.take(slice(span.start, span.stop)))
+    return join_tables(pieces, name)
+
+
+def _in_folder(source: str, data_dir: Path | None) -> Splits:
+    find, needs = _IN_FOLDERS[source]
+    directory = data_folder(data_dir)
+    splits = find(directory / source) if directory else {}
+    if not splits:
+        where = (
+            f"{directory / source}" if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (--data-dir)"
+        )
+        raise InputError(f"{source}: its files are not here; put {needs} into {where}.")
+    return splits
+
+
+def _file(source: str, data_dir: Path | None) -> Path:
+    """A CSV file here or in the data directory."""
+    directory = data_folder(data_dir)
+    try:
+        here = Path(source).expanduser()
+    except RuntimeError:  # ~someone, of whom this machine knows no home folder
+        here = Path(source)
+    for path in (here, *([directory / source] if directory else [])):
+        if exists(path):
+            if path.is_dir():
+                raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")
+            return path
+    shown = source if source.isprintable() else repr(source)[1:-1]
+    shown = shown if len(shown) <= 100 else shown[:100] + "..."
+    near = difflib.get_close_matches(source.lower(), _NAMES, n=3)
+    advice = f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
+    raise InputError(
+        f"`{shown}` is no file here{'' if directory is None else f' or in {directory}'} and no known table "
+        f"({', '.join(_NAMES)}). {advice}"
+    )
+
+
+def _adult(folder: Path) -> Splits:
+    from jaxaudit.data.sets.adult import adult, adult_splits
+
+    return {split: partial(adult, folder, split) for split in adult_splits(folder)}
+
+
+def _location(folder: Path) -> Splits:
+    from jaxaudit.data.sets.location import ARCHIVE, location
+
+    return {"train": partial(location, folder / ARCHIVE)} if (folder / ARCHIVE).is_file() else {}
+
+
+def _purchase(folder: Path) -> Splits:
+    from jaxaudit.data.sets.purchase import FILE, purchase
+
+    paths = [path for path in (folder / FILE, folder / f"{FILE}.gz") if path.is_file()]
+    return {"train": partial(purchase, paths[0])} if paths else {}
+
+
+def _acs(folder: Path) -> Splits:
+    from jaxaudit.data.sets.census import census
+
+    # A file that lies there in both forms counts once.
+    paths = {
+        path.name.removesuffix(".gz").removesuffix(".csv"): path
+        for path in sorted([*folder.glob("*.csv.gz"), *folder.glob("*.csv")])
+    }
+    splits: Splits = {_ALL: partial(census, list(paths.values()), "acs")} if paths else {}
+    return splits | {stem: partial(census, [path], stem) for stem, path in paths.items() if stem != _ALL}
+
+
+_EMBEDDED: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
+# Which splits lie in a folder, and what a person is to put there.
+_IN_FOLDERS: dict[str, tuple[Callable[[Path], Splits], str]] = {
+    "adult": (_adult, "UCI's adult.data and adult.test (or .gz)"),
+    "location": (_location, "dataset_location.tgz of github.com/privacytrustlab/datasets"),
+    "purchase": (_purchase, "transactions.csv (or .gz) of Kaggle's acquire-valued-shoppers-challenge"),
+    "acs": (_acs, "person files of the American Community Survey (.csv or .csv.gz)"),
+}
+_NAMES = (*_EMBEDDED, *_IN_FOLDERS)

@@ -1,0 +1,290 @@
+"""`Table`: labelled records with named columns of numbers or categories, and the two forms that learners take."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxaudit.data.equal_rows import blocks, count_equal, plain_zero
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats.arrays import MAX_BYTES
+from jaxaudit.errors import InputError
+
+MISSING = "(missing)"
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """What a column of a `Table` holds.
+
+    Attributes:
+        name: the column's name.
+        categories: the categories' names, in the order of their numbers; None for a column of numbers. The category
+            `MISSING` stands for values that are not there.
+
+    Raises:
+        InputError: when there is no category, or one occurs twice.
+    """
+
+    name: str
+    categories: tuple[str, ...] | None
+
+    def __post_init__(self) -> None:
+        if self.categories is not None and not 0 < len(set(self.categories)) == len(self.categories):
+            raise InputError(f"column {self.name!r}: give at least one category, and each once.")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Labelled records on the host, a column an attribute.
+
+    Attributes:
+        values: `[n, columns]`: the number, or the category's index in `Column.categories`. `float64`, `float32`, or
+            `uint8` (where all are small whole numbers); other kinds of numbers become `float64`.
+        columns: what each column is.
+        labels: `int32[n]`, indices into `class_names`.
+        class_names: one name a class, in label order.
+        name: what a person calls this table.
+        notes: what a person should know of its making, a sentence each.
+        places: where each record stands in its file, in which others were left out; None where none was.
+
+    Guarantees: those of `Examples`; every category index is one of its column's; there is at least one column and no
+    two have one name. The arrays are read-only.
+
+    Raises:
+        InputError: where one of the guarantees would not hold.
+
+    >>> Table(np.array([[1, 39.0], [0, 50.0]]), (Column("sex", ("Female", "Male")), Column("age", None)),
+    ...       np.array([0, 1]), ("<=50K", ">50K"), "tiny")
+    Table(tiny: 2 records of 2 columns, 1 of them numeric, 2 classes)
+    """
+
+    values: np.ndarray
+    columns: tuple[Column, ...]
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    name: str
+    notes: tuple[str, ...] = ()
+    places: Int[np.ndarray, " n"] | None = None
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values)
+        if values.ndim != 2 or values.shape[1] != len(self.columns) or values.dtype.kind not in "buif":
+            raise InputError(
+                f"{self.name}: values are {values.dtype} of shape {values.shape}, but there are {len(self.columns)} "
+                "columns; give numbers, a row a record and a column an attribute."
+            )
+        if not self.columns:
+            raise InputError(f"{self.name}: there is no column besides the label; an audit needs at least one.")
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{self.name}: the column name {twice!r} occurs twice; give every column its own name.")
+        if values.dtype.name not in ("float32", "float64", "uint8"):
+            values = values.astype(np.float64)
+        checked = Examples(values, self.labels, self.class_names, self.name)
+        _check_categories(checked.inputs, self.columns, self.name)
+        object.__setattr__(self, "values", checked.inputs)
+        object.__setattr__(self, "labels", checked.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return (
+            f"Table({self.name}: {len(self)} records of {len(self.columns)} columns, "
+            f"{category_counts(self).count(0)} of them numeric, {len(self.class_names)} classes)"
+        )
+
+    def take(self, indices: np.ndarray | slice, name: str | None = None) -> "Table":
+        """The records at `indices`, in that order; columns, categories and classes stay as they are."""
+        places = None if self.places is None else self.places[indices]
+        return replace(
+            self, values=self.values[indices], labels=self.labels[indices], name=name or self.name, places=places
+        )
+
+    def in_file(self, records: Int[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
+        """Where these records stand in the file, counted from 0."""
+        return records if self.places is None else self.places[records]
+
+    @cached_property
+    def content_hash(self) -> str:
+        """`blake2b:...` over values (with their type), labels, columns and classes, in order; not name and notes.
+
+        The same data give the same hash. About a second a gigabyte.
+        """
+        values = self.values.astype(self.values.dtype.newbyteorder("<"), copy=False)
+        columns = [[column.name, column.categories] for column in self.columns]
+        head = [values.dtype.str, values.shape, columns, self.class_names]
+        digest = hashlib.blake2b(json.dumps(head).encode() + b"\0", digest_size=16)
+        for _, rows in blocks(values):
+            digest.update(plain_zero(rows).data)
+        digest.update(self.labels.astype("<i4").data)
+        return f"blake2b:{digest.hexdigest()}"
+
+
+def category_counts(table: Table) -> tuple[int, ...]:
+    """How many categories each column has; 0 for a column of numbers."""
+    return tuple(0 if column.categories is None else len(column.categories) for column in table.columns)
+
+
+def binary(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES) -> Examples:
+    """Every record as inputs in [0, 1], for networks and regressions: `float32[n, inputs]`.
+
+    | column | inputs |
+    |---|---|
+    | numbers | one: (number - smallest) / (largest - smallest) over *this* table; 0 where all are equal |
+    | 3 categories or more | one a category: 1 for the record's own, else 0 |
+    | 2 categories | one: the category's index, so that 836 yes/no attributes are 836 inputs (`pair_as_one`) |
+    | 1 category | one, always 0 (`pair_as_one`) |
+
+    Columns keep their order. The scale is that of the table given, not of a training set drawn from it: leaving a
+    record out must change the model by the record alone. Categories that no record has keep their input.
+
+    Args:
+        pair_as_one: False gives one input a category in every column.
+        max_bytes: refuse to make more than this.
+
+    Raises:
+        InputError: when the inputs would take more than `max_bytes`.
+
+    Source: Long, Bindschaedler, Gunter (2017), section 5.2 ("we convert categorical attributes into binary attributes
+        and normalize all the numerical attributes").
+    """
+    counts = np.array(category_counts(table))
+    single = (counts < (3 if pair_as_one else 1)).nonzero()[0]
+    widths = counts.copy()
+    widths[single] = 1
+    starts = np.cumsum(widths) - widths
+    inputs = int(widths.sum())
+    if 4 * inputs * len(table) > max_bytes:
+        widest = table.columns[int(widths.argmax())].name
+        raise InputError(
+            f"{table.name}: {len(table)} records of {inputs} inputs take {4 * inputs * len(table) / 2**30:.1f} GiB, "
+            f"more than the {max_bytes / 2**30:.1f} GiB that are allowed; drop the columns with most categories "
+            f"({widest!r} has {int(widths.max())}) or take fewer records."
+        )
+    if len(single) == len(counts):
+        return coded(table)
+    out = np.zeros((len(table), inputs), np.float32)
+    out[:, starts[single]] = _scaled(table, single)
+    records = np.arange(len(table))
+    for column in np.setdiff1d(np.arange(len(counts)), single):
+        out[records, starts[column] + table.values[:, column].astype(np.intp)] = 1
+    return Examples(out, table.labels, table.class_names, table.name)
+
+
+def coded(table: Table) -> Examples:
+    """Every record with one input a column, for naive Bayes, trees and neighbours: `float32[n, columns]`.
+
+    A category's index, or a number scaled to [0, 1] as `binary` does.
+    """
+    inputs = _scaled(table, np.arange(len(table.columns)))
+    return Examples(inputs, table.labels, table.class_names, table.name)
+
+
+def candidate_indices(generator: np.random.Generator, records: int, count: int = 2000) -> Int[np.ndarray, " count"]:
+    """The places of `count` different records, every subset equally likely, in ascending order.
+
+    Raises:
+        InputError: when there are fewer records than `count`, or `count` is below 1.
+    """
+    if not 1 <= count <= records:
+        raise InputError(
+            f"{count} candidate records of {records} cannot be drawn; ask for at least 1 and at most {records}."
+        )
+    return np.sort(generator.choice(records, count, replace=False))
+
+
+def candidates(generator: np.random.Generator, table: Table, count: int = 2000) -> Table:
+    """The candidate set: a random subset of the table, in the table's order; `candidate_indices` says which.
+
+    Raises:
+        InputError: as `candidate_indices`.
+
+    Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
+    """
+    return table.take(candidate_indices(generator, len(table), count))
+
+
+def join_tables(parts: Sequence[Table], name: str) -> Table:
+    """All records of `parts`, in order.
+
+    Raises:
+        InputError: when the parts differ in their columns, categories or classes.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return replace(first, name=name)
+    for part in parts[1:]:
+        for mine, theirs in zip(first.columns, part.columns, strict=False):
+            if (mine.name, mine.categories) != (theirs.name, theirs.categories):
+                raise InputError(
+                    f"{part.name} and {first.name} differ in column {mine.name!r}; bring both to one form."
+                )
+        if len(part.columns) != len(first.columns) or part.class_names != first.class_names:
+            raise InputError(f"{part.name} and {first.name} differ in columns or classes; bring both to one form.")
+    places = [part.places for part in parts if part.places is not None]
+    return Table(
+        np.concatenate([part.values for part in parts]),
+        first.columns,
+        np.concatenate([part.labels for part in parts]),
+        first.class_names,
+        name,
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        np.concatenate(places) if len(places) == len(parts) else None,
+    )
+
+
+def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
+    """How many records have the same inputs (values, of a table) and label as each record: itself alone is 1.
+
+    Equal is exact equality; -0.0 equals 0.0. A second for 1.6 million records of 4 columns.
+
+    >>> duplicates(Examples(np.array([[1, 2], [3, 4], [1, 2], [1, 2]]), np.array([0, 0, 0, 1]), ("a", "b"), "set"))
+    array([2, 1, 2, 1])
+    """
+    inputs = examples.values if isinstance(examples, Table) else examples.inputs
+    return count_equal(inputs.reshape(len(inputs), -1), examples.labels)
+
+
+def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
+    places = np.array([i for i, column in enumerate(columns) if column.categories is not None], int)
+    sizes = np.array([len(columns[i].categories or ()) for i in places])
+    for start, rows in blocks(values):
+        codes = rows[:, places]
+        bad = ~((codes >= 0) & (codes < sizes))
+        if codes.dtype.kind == "f":
+            bad |= codes != np.rint(codes)
+        if bad.any():
+            record, place = np.argwhere(bad)[0]
+            raise InputError(
+                f"{name}: column {columns[places[place]].name!r} holds {codes[record, place]:g} at record "
+                f"{start + record}, but its {sizes[place]} categories count from 0; is it a column of numbers?"
+            )
+
+
+def _scaled(table: Table, places: np.ndarray) -> np.ndarray:
+    """`float32[n, places]`: these columns, numbers brought to [0, 1] and category indices as they are."""
+    with np.errstate(over="ignore"):
+        out = table.values[:, places].astype(np.float32)
+    for target, place in enumerate(places):
+        if table.columns[place].categories is None:
+            out[:, target] = _unit_interval(table.values[:, place])
+    return out
+
+
+def _unit_interval(numbers: np.ndarray) -> np.ndarray:
+    numbers = numbers.astype(np.float64)
+    low, high = numbers.min(), numbers.max()
+    if low == high:
+        return np.zeros(len(numbers))
+    with np.errstate(over="ignore"):
+        span = high - low
+    if not np.isfinite(span):
+        numbers, low, span = numbers / 2, low / 2, high / 2 - low / 2
+    return (numbers - low) / span

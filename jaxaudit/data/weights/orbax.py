@@ -1,0 +1,113 @@
+"""Trees of arrays as Orbax saves them, read by TensorStore, in which it stores them: shapes first, then the numbers.
+
+Orbax itself is not asked: it opens what it finds before anything can be measured, and of an array that is damaged it
+prints for as long as the others are still being read.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.paths import entries, open_regular, regular_files
+from jaxaudit.errors import InputError
+
+TREE = "_METADATA"
+"""The file in which Orbax describes a tree."""
+NAMES_SHOWN = 5
+LARGEST_TREE = 2**24
+LONGEST_NAME = 1_000
+MOST_CHUNKS = 100_000
+_SPARE_BYTES = 2**20
+_NO_ARRAYS = {"None", "Dict", "List", "Tuple", "NamedTuple", "string"}
+_SEQUENCE = 1  # Orbax's code for a key that is a number
+
+
+def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
+    """The arrays of an Orbax checkpoint by their paths, joined by `/`; text is left out.
+
+    `path` may be what a checkpointer saved, a step of a checkpoint manager, or the manager's own folder where it holds
+    one step.
+
+    Raises:
+        InputError: where it is no such folder, holds several steps or items, is damaged, or claims more than
+            `max_bytes`.
+    """
+    tree = _tree_folder(path)
+    stored = sum(status.st_size for _, status in regular_files(tree))
+    with parsing(f"{path}: is not a whole Orbax checkpoint", "was it written to its end?"):
+        places, driver = _described(tree)
+        arrays = {name: _opened(tree, place, driver) for name, place in places.items()}
+        claimed = max(stored, sum(array.dtype.numpy_dtype.itemsize * array.size for array in arrays.values()))
+        if claimed > max_bytes:
+            raise InputError(
+                f"{path}: claims to hold {claimed / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that "
+                "are allowed; save only the weights."
+            )
+        return {name: np.asarray(array.read().result()) for name, array in arrays.items()}
+
+
+def _described(tree: Path) -> tuple[dict[str, str], str]:
+    """Where the array of each name is stored, in the tree's order, and the format of all."""
+    with open_regular(tree / TREE) as file:
+        text = file.read(LARGEST_TREE + 1)
+    if len(text) > LARGEST_TREE:
+        raise ValueError(f"a description of more than {LARGEST_TREE / 2**20:.0f} MiB")
+    described = json.loads(text)
+    found: list[tuple[list[tuple[int, int, str]], str, str]] = []
+    for leaf in described["tree_metadata"].values():
+        value = leaf["value_metadata"]
+        if value.get("skip_deserialize") or value["value_type"] in _NO_ARRAYS:
+            continue
+        keys = [(int(key["key_type"]), str(key["key"])) for key in leaf["key_metadata"]]
+        # As JAX orders a tree: keys by name, places in a sequence by number.
+        order = [(kind, int(key) if kind == _SEQUENCE else 0, key) for kind, key in keys]
+        found.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
+    names = {name: place for _, name, place in sorted(found)}
+    if len(set(names.values())) < len(found) or any(".." in Path(place).parts for place in names.values()):
+        raise ValueError("names that stand there twice, or lead out of it")
+    if any(len(name) > LONGEST_NAME for name in names):
+        raise ValueError(f"names of more than {LONGEST_NAME} characters")
+    return names, "zarr3" if described.get("use_zarr3") else "zarr"
+
+
+def _opened(tree: Path, place: str, driver: str) -> Any:
+    """An array that can be read: of how it is stored, nothing takes much more memory than it has itself."""
+    import tensorstore
+
+    base = f"{tree.resolve()}/"
+    if (tree / "manifest.ocdbt").is_file():
+        store: dict[str, Any] = {"driver": "ocdbt", "base": f"file://{quote(base)}", "path": f"{place}/"}
+    else:
+        store = {"driver": "file", "path": f"{base}{place}/"}
+    array: Any = tensorstore.open({"driver": driver, "kvstore": store}, read=True, open=True).result()
+    itemsize = array.dtype.numpy_dtype.itemsize
+    layout = array.chunk_layout
+    for chunk in (layout.read_chunk.shape or (), layout.write_chunk.shape or ()):
+        chunks = math.prod(-(-extent // max(1, part)) for extent, part in zip(array.shape, chunk, strict=True))
+        if chunks > MOST_CHUNKS or itemsize * math.prod(chunk) > itemsize * array.size + _SPARE_BYTES:
+            raise ValueError(f"chunks of shape {tuple(chunk)} for an array of shape {array.shape}")
+    return array
+
+
+def _tree_folder(path: Path) -> Path:
+    """The folder that holds the tree: this one, its only step's, or its only item's."""
+    place = path
+    while not (place / TREE).is_file():
+        inner = [child for child in entries(place) if child.is_dir() and _holds_tree(child)]
+        if len(inner) > 1:
+            shown = ", ".join(child.name[:40] for child in inner[:NAMES_SHOWN])
+            more = ", ..." if len(inner) > NAMES_SHOWN else ""
+            raise InputError(f"{path}: holds several Orbax checkpoints ({shown}{more}); name the folder of one.")
+        if not inner:
+            raise InputError(f"{path}: is a folder but no Orbax checkpoint; weights are also read from .safetensors.")
+        place = inner[0]
+    return place
+
+
+def _holds_tree(place: Path) -> bool:
+    return (place / TREE).is_file() or any((child / TREE).is_file() for child in entries(place) if child.is_dir())

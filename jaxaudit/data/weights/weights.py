@@ -1,0 +1,169 @@
+"""Weights of a network from a file or folder, and into one: names and arrays, before any module has seen them.
+
+Nothing pickled is ever loaded, and what a file holds is measured before anything is allocated for it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import exists, expanded, file_size, open_regular
+from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
+from jaxaudit.data.weights.orbax import read_orbax
+from jaxaudit.errors import InputError
+
+Weights = dict[str, np.ndarray]
+"""Arrays by name, the path of each in its tree joined by `/`."""
+
+METADATA = {"jaxaudit_weights": "1"}
+"""What stands in the header of a file written here: the version of its names. More entries would have no order."""
+
+KINDS = "a .safetensors file, a Flax .msgpack file, or an Orbax directory"
+PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"}
+PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
+"""How names end that only PyTorch gives."""
+FROM_PYTORCH = (
+    "Flax calls .weight .kernel (.scale in a normalisation, .embedding in an embedding), running_mean mean and "
+    "running_var var, and has no num_batches_tracked; kernels of Linear are transposed there (in, out), those of "
+    "convolutions are HWIO instead of OIHW, and images are flattened as HWC instead of CHW. Rename and transpose the "
+    "arrays and save them as .safetensors; or, for jaxaudit ks, hand over the model's outputs instead (--target): it "
+    "needs no weights"
+)
+MSGPACK = {".msgpack", ".flax"}
+SAFETENSORS = ".safetensors"
+_DTYPES = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "BOOL": np.dtype(bool),
+    **{f"{kind}{bits}": np.dtype(f"{kind.lower()}{bits // 8}") for kind in "IU" for bits in (8, 16, 32, 64)},
+}
+
+
+def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
+    """The arrays in a file or folder of weights, by name.
+
+    | path | holds |
+    |---|---|
+    | `.safetensors` | arrays by name |
+    | `.msgpack`, `.flax` | what `flax.serialization.to_bytes` made of a tree of arrays |
+    | folder | what an Orbax checkpointer saved, or a step of an Orbax checkpoint manager |
+    | any other file | one of the first two, by its content |
+
+    Names are as they were saved, a tree's paths joined by `/`; `jaxaudit.models.restore` fits them to a module.
+
+    Args:
+        max_bytes: refuse to read more than this.
+
+    Raises:
+        InputError: when there is no such path, it is damaged, is not what its suffix says, could be a pickle, holds
+            no array, more than `max_bytes`, or a number that is NaN or infinite (with the array's name).
+    """
+    path = expanded(path)
+    if not exists(path):
+        raise InputError(f"{path}: there is no such file or folder; weights are {KINDS}.")
+    if path.is_dir():
+        return _finite(read_orbax(path, max_bytes), path)
+    if not path.is_file():
+        raise InputError(f"{path}: is neither a file nor a folder; weights are {KINDS}.")
+    return _finite(_read_file(path, max_bytes), path)
+
+
+def safetensors_bytes(weights: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays as the bytes of a safetensors file, which `read_weights` reads back as they were.
+
+    >>> safetensors_bytes({"layer/kernel": np.ones((2, 3), np.float32)})[8:47]
+    b'{"__metadata__":{"jaxaudit_weights":"1"'
+    """
+    from safetensors.numpy import save
+
+    # Copied row by row, which the format wants; `ascontiguousarray` would give a single number an axis.
+    return save({name: np.array(values, order="C") for name, values in weights.items()}, METADATA)
+
+
+def pytorch_names(names: Iterable[str]) -> list[str]:
+    """Those of the names that are as PyTorch gives them; none where any is as Flax does.
+
+    >>> pytorch_names(["fc.weight", "fc.bias", "bn.num_batches_tracked"]), pytorch_names(["fc.kernel", "fc.bias"])
+    (['fc.weight', 'bn.num_batches_tracked'], [])
+    """
+    last = {name: re.split(r"[./]", name)[-1] for name in names}
+    if {"kernel", "scale", "embedding"} & set(last.values()):
+        return []
+    return [name for name, word in last.items() if word in (*PYTORCH, "weight")]
+
+
+def _read_file(path: Path, max_bytes: int) -> Weights:
+    suffix = path.suffix.lower()
+    if suffix in PICKLES:
+        raise InputError(
+            f"{path}: a {suffix} file may be a pickle, which runs code when it is loaded, so it is not; save the "
+            f"weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
+        )
+    with open_regular(path) as file:
+        size = file_size(file)
+        if size > max_bytes:
+            raise InputError(
+                f"{path}: holds {size / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that are allowed; "
+                "save only the weights."
+            )
+        with parsing(f"{path}: cannot be read", "is the disk whole?"):
+            data = file.read(size)
+    if not data:
+        raise InputError(f"{path}: is empty; was it written to its end?")
+    content = _content(data)
+    if content == "pickle":
+        raise InputError(
+            f"{path}: begins like a pickle or a PyTorch file, which run code when they are loaded, so it is not; save "
+            f"the weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
+        )
+    wanted = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
+    if wanted is None:
+        raise InputError(f"{path}: is neither safetensors nor Flax msgpack; weights are {KINDS}.")
+    if content not in (None, wanted):
+        raise InputError(
+            f"{path}: is not what its suffix says: its content is {content}; rename it, if that is what was meant."
+        )
+    return _read_safetensors(data, path) if wanted == "safetensors" else read_msgpack(data, str(path))
+
+
+def _content(data: bytes) -> str | None:
+    """What the first bytes say a file is."""
+    # First of all, because the length of a header may have the first two bytes of a pickle, and is never read as one.
+    if data[8:9] == b"{" and int.from_bytes(data[:8], "little") <= len(data) - 8:
+        return "safetensors"
+    if (data[0] == 0x80 and data[1:2] in (b"\2", b"\3", b"\4", b"\5")) or data[:2] == b"PK":
+        return "pickle"
+    return "msgpack" if looks_like_msgpack(data) else None
+
+
+def _read_safetensors(data: bytes, path: Path) -> Weights:
+    from safetensors import deserialize
+
+    weights = {}
+    with parsing(f"{path}: is not a whole safetensors file", "was it written to its end?"):
+        for name, stored in deserialize(data):
+            dtype = _DTYPES.get(stored["dtype"])
+            if dtype is None:
+                raise InputError(f"{path}: {name} holds numbers of type {stored['dtype']}; save them as float32.")
+            values = np.frombuffer(stored["data"], dtype.newbyteorder("<")).reshape(stored["shape"])
+            weights[name] = values.astype(dtype, copy=False)
+    return weights
+
+
+def _finite(weights: Weights, path: Path) -> Weights:
+    if not weights:
+        raise InputError(f"{path}: holds no arrays; save the network's parameters.")
+    for name, values in weights.items():
+        if (values.dtype.kind in "fc" or values.dtype == ml_dtypes.bfloat16) and not np.isfinite(values).all():
+            bad = int((~np.isfinite(values)).sum())
+            raise InputError(
+                f"{path}: {bad} of the {values.size} numbers of {name} are NaN or infinite; did training diverge?"
+            )
+    return weights

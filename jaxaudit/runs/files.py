@@ -1,0 +1,156 @@
+"""The files of a run that may be a stranger's: each of a known kind, and bounded before anything is made of it."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxaudit.data.formats.arrays import NpzArrays
+from jaxaudit.data.regular_files import open_regular
+
+LARGEST_RESULT = 64 << 20
+"""Bytes: twice what 100,000 records, the most that a result lists, take."""
+MOST_VALUES = 3_000_000
+MOST_GROUPS = 500_000
+"""Lists and objects of a result, which take memory and time that its length does not tell."""
+LONGEST_WHOLE = 18
+"""Characters of a whole number: as many as 64 bits hold."""
+DEEPEST = 50
+LARGEST_ARRAYS = 512 << 20
+MOST_RECORDS = 10_000_000
+BATCH = 1 << 16
+LARGEST_TABLE = 1 << 20
+
+
+def read_result(path: Path) -> Mapping[str, Any]:
+    """The object in a file of JSON.
+
+    Raises:
+        ValueError: it is none, or holds more, larger numbers or deeper nests than results do.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        text = file.read(LARGEST_RESULT + 1)
+    if len(text) > LARGEST_RESULT:
+        raise ValueError(f"it is larger than {LARGEST_RESULT >> 20} MiB")
+    if text.count(b"[") + text.count(b"{") > MOST_GROUPS or text.count(b",") > MOST_VALUES:
+        raise ValueError("it holds more values than jaxaudit ever writes")
+    try:
+        result = json.loads(text.decode(), parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
+    except RecursionError:
+        result = None
+    if not isinstance(result, dict) or not _is_shallow(result):
+        raise ValueError("it is not one object of JSON, or a nest too deep")
+    return result
+
+
+def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """These arrays of a .npz, in so far as it holds them; none where there is no such file.
+
+    Raises:
+        InputError: they are damaged, or larger than a report can draw.
+    """
+    if not os.path.lexists(path):
+        return {}
+    with open_regular(path, links=False) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_ARRAYS:
+            raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
+    archive = NpzArrays(path, LARGEST_ARRAYS)
+    there = set(archive.names)
+    return {name: archive.read(name) for name in names if name in there}
+
+
+def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarray]:
+    """These columns of numbers of a .parquet with so many rows; none where there is no such file.
+
+    Raises:
+        ValueError: it has other rows or columns, more than a report can draw, or is damaged.
+        OSError: it cannot be read.
+    """
+    if not os.path.lexists(path):
+        return {}
+    import pyarrow
+    import pyarrow.parquet
+
+    if rows > MOST_RECORDS:
+        raise ValueError(f"{path.name} has more than {MOST_RECORDS:,} records")
+    try:
+        with (
+            open_regular(path, links=False) as opened,
+            pyarrow.parquet.ParquetFile(
+                opened, thrift_string_size_limit=1 << 20, thrift_container_size_limit=100_000
+            ) as file,
+        ):
+            _hold(file, names, rows, path.name)
+            # In pieces, so that pages which hold more than they say are noticed early.
+            columns, place = {name: np.empty(rows) for name in names}, 0
+            for batch in file.iter_batches(BATCH, columns=names):
+                end = place + len(batch)
+                if end > rows:
+                    break
+                for name in names:
+                    columns[name][place:end] = batch.column(name).to_numpy(zero_copy_only=False)
+                place = end
+    except (pyarrow.ArrowException, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} cannot be read") from error
+    if place != rows:
+        raise ValueError(f"{path.name} has other records")
+    return columns
+
+
+def read_table(path: Path) -> str:
+    """A table as it was printed.
+
+    Raises:
+        ValueError: it is no text, or longer than tables are.
+        OSError: it cannot be read.
+    """
+    with open_regular(path, links=False) as file:
+        text = file.read(LARGEST_TABLE + 1)
+    if len(text) > LARGEST_TABLE:
+        raise ValueError(f"it is larger than {LARGEST_TABLE >> 20} MiB")
+    return text.decode()
+
+
+def _hold(file: Any, names: list[str], rows: int, source: str) -> None:
+    """Holds what the file says of itself against what is expected, before a column is unpacked."""
+    metadata = file.metadata
+    # No more of it: of damaged column chunks pyarrow's own accessors end the process.
+    groups = (metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
+    if metadata.num_rows != rows or sum(groups) != rows:
+        raise ValueError(f"{source} has other records")
+    schema = file.schema_arrow
+    if any(schema.names.count(name) != 1 or str(schema.field(name).type) != "double" for name in names):
+        raise ValueError(f"{source} has other columns")
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_WHOLE:
+        raise ValueError("a whole number has too many digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether it is nested no deeper than results are."""
+    level = [value]
+    for _ in range(DEEPEST):
+        children = [list(each.values() if isinstance(each, dict) else each) for each in level]
+        level = [value for values in children for value in values if isinstance(value, dict | list)]
+        if not level:
+            return True
+    return False

@@ -1,0 +1,345 @@
+"""The `attack` audit end to end: what it finds of learners that memorise or do not, its draws, and going on."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.tiny_learners import CLASSES, NearestCentroid, learner, records
+
+from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.plan import Attacks, draw, models_to_train
+from jaxaudit.audits.attack.result import AttackAudit, caveats
+from jaxaudit.audits.attack.shadows import Stages, draw_pairs, groups_of, pair_outputs, shadow_models
+from jaxaudit.audits.left_out import leave_out
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import fit_many, kept_models, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import nearest_neighbours
+from jaxaudit.learners.walk import walks_pool
+from jaxaudit.metrics.attack import strongest_attack
+from jaxaudit.metrics.pdtp import pdtp
+
+KEY = jax.random.key(5)
+SIX_SIGMA = 6.1  # a standard normal lies further out once in 1e9
+TARGETED = Attacks(untargeted=False)
+SMALL: dict[str, Any] = {
+    "iterations": 3,
+    "targets": 8,
+    "shadows": 2,
+    "untargeted_shadows": 3,
+    "measured": 2,
+    "width": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def candidates() -> Examples:
+    return Examples(*records(60, 4), tuple(f"class {i}" for i in range(CLASSES)), "candidates")
+
+
+@pytest.fixture(scope="module")
+def audit(candidates: Examples) -> AttackAudit:
+    return audit_attack(KEY, candidates, learner(), **SMALL)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Says the same whatever it was trained on."""
+
+    def fit(self, key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
+        return jnp.zeros(CLASSES)
+
+    def log_probs(self, params: Any, inputs: Any) -> Any:
+        return jax.nn.log_softmax(jnp.zeros((len(inputs), 1)) + params)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Says of each record what its seed and the size of its training set say, whatever is in it."""
+
+    def fit(self, key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
+        return jax.random.bits(jax.random.fold_in(key, jnp.sum(weights).astype(jnp.uint32)))
+
+    def log_probs(self, params: Any, inputs: Any) -> Any:
+        words = jax.lax.bitcast_convert_type(inputs.astype(jnp.float32), jnp.uint32).sum(axis=1)
+        mixed = scrambled(scrambled(words + params)[:, None] + jnp.arange(CLASSES, dtype=jnp.uint32))
+        return jax.nn.log_softmax(mixed.astype(jnp.float32) / 2**30)
+
+
+def scrambled(words: Any) -> Any:
+    """32 bits that each hang on all of the given: Appleby's finaliser, which compiles faster than a random key does."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        words = (words ^ (words >> shift)) * jnp.uint32(factor)
+    return words ^ (words >> 16)
+
+
+# What is found.
+
+
+def test_a_learner_that_memorises_is_found_out():
+    """The nearest neighbour of random labels: right of a member, and of others with one label in 20."""
+    random = np.random.default_rng(8)
+    inputs, labels = random.random((120, 6), np.float32), random.integers(0, 20, 120)
+    examples = Examples(inputs, labels, tuple(map(str, range(20))), "noise")
+    one = nearest_neighbours(20, neighbours=1, smoothing=1e-6)
+    found = audit_attack(KEY, examples, one, attacks=TARGETED, iterations=4, targets=60, measured=2)
+    # Wrong only of non-members whose neighbour has their label: 1/40 of 480 attacks, up to 6.1 deviations.
+    least = 1 - 1 / 40 - SIX_SIGMA * np.sqrt(1 / 40 / 480)
+    for attack in found.attacks:
+        assert attack.metrics.accuracy.value > least
+        assert attack.metrics.recall.value == 1
+    assert found.train_accuracy == 1
+    assert found.test_accuracy < 0.3
+    # Every record moves what is said of it as far as it can, but where its neighbour has its label.
+    assert np.median(found.pdtp) == pytest.approx(np.log(0.995 / 0.005))
+    assert found.share_of_risky_above(0.6) == 1
+
+
+def test_a_constant_learner_is_at_one_half(candidates: Examples):
+    found = audit_attack(KEY, candidates, Constant(), **SMALL)
+    for attack in found.attacks:
+        assert attack.metrics.accuracy.value == 0.5
+        assert set(attack.per_target) == {0.5}
+        assert attack.correlation.reason == "one side is constant"
+    assert found.pdtp.max() == 0
+    assert found.share_of_risky_above(0.6) is None
+
+
+def test_noise_is_attacked_at_chance(candidates: Examples):
+    found = audit_attack(KEY, candidates, Noise(), attacks=TARGETED, iterations=10, targets=30, shadows=2, measured=1)
+    # 600 attacks whose scores know nothing of the truth; two attacks, each off by 6.1 deviations once in 1e9.
+    for attack in found.attacks:
+        assert abs(attack.metrics.accuracy.value - 0.5) < SIX_SIGMA * 0.5 / np.sqrt(600)
+        assert 0.05 < (attack.scores > 0).mean() < 0.95
+    assert [attack.name for attack in found.attacks] == ["distance", "frequency"]
+
+
+# Draws, and what is kept of them.
+
+
+def test_every_target_is_attacked_in_and_out_in_every_iteration(audit: AttackAudit, candidates: Examples):
+    assert audit.truth.shape == (6, 8)
+    assert np.array_equal(audit.truth[::2], ~audit.truth[1::2])
+    drawn = draw(KEY, candidates, 3, 8)
+    assert (drawn.membership.sum(axis=1) == 30).all()
+    assert len(np.unique(drawn.targets)) == 8
+    assert np.array_equal(drawn.targets, audit.targets)
+    assert np.array_equal(audit.truth, drawn.membership[:, drawn.targets])
+
+
+def test_numbers_follow_from_scores(audit: AttackAudit):
+    assert [attack.name for attack in audit.attacks] == ["untargeted", "distance", "frequency"]
+    for attack in audit.attacks:
+        right = (attack.scores > 0) == audit.truth
+        assert np.array_equal(attack.per_target, right.mean(axis=0))
+        assert attack.metrics.accuracy.value == pytest.approx(right.mean())
+        assert attack.metrics.accuracy.low <= attack.metrics.accuracy.value <= attack.metrics.accuracy.high
+    largest, which = strongest_attack(np.stack([attack.per_target for attack in audit.attacks]))
+    assert np.array_equal(audit.strongest[0], largest)
+    assert np.array_equal(audit.strongest[1], which)
+    assert audit.measurements.shape == (2, 8)
+    assert np.array_equal(audit.pdtp, audit.measurements.mean(axis=0))
+    assert 0 < audit.test_accuracy <= 1
+
+
+def test_same_key_same_numbers_other_key_other_numbers(audit: AttackAudit, candidates: Examples):
+    again = audit_attack(KEY, candidates, learner(), **SMALL)
+    for one, other in zip(audit.attacks, again.attacks, strict=True):
+        np.testing.assert_array_equal(one.scores, other.scores)
+        assert str(one.metrics) == str(other.metrics)
+    np.testing.assert_array_equal(audit.measurements, again.measurements)
+    moved = audit_attack(jax.random.key(6), candidates, learner(), attacks=Attacks(False, True, False), **SMALL)
+    assert not np.array_equal(moved.targets, audit.targets)
+    assert not np.array_equal(moved.attacks[0].scores, audit.attacks[1].scores)
+
+
+def test_pdtp_is_measured_in_the_half_that_holds_the_target(candidates: Examples):
+    """Against models that were trained on the records themselves, one by one."""
+    one = NearestCentroid()
+    found = audit_attack(KEY, candidates, one, attacks=TARGETED, **SMALL)
+    fit, said = jax.jit(one.fit), jax.jit(one.log_probs)
+
+    def output(members: np.ndarray, record: int) -> np.ndarray:
+        ones = np.ones(len(members), np.float32)
+        params = fit(KEY, candidates.inputs[members], candidates.labels[members], ones)
+        return np.asarray(said(params, candidates.inputs[record : record + 1]))
+
+    drawn = draw(KEY, candidates, 3, 8)
+    for i in range(2):
+        for place, target in enumerate(drawn.targets):
+            half = next(row for row in drawn.membership[2 * i : 2 * i + 2] if row[target])
+            members = np.flatnonzero(half)
+            value = pdtp(output(members, target), output(members[members != target], target)).values[0]
+            # A probability at an edge of its bin may fall on either side by its rounding.
+            assert found.measurements[i, place] == pytest.approx(value, abs=1e-6)
+
+
+def test_the_measured_model_is_the_attacked_one(candidates: Examples):
+    """One key, and the same walk through the half in the pool and by itself."""
+    row = draw(KEY, candidates, 1, 4).membership[:1]
+    members = np.flatnonzero(row[0])
+    keys = jax.random.split(KEY, 1)
+    params = fit_many(keys, row, candidates.inputs, candidates.labels, learner(), width=1)
+    attacked = log_probs_many(learner(), params, candidates.inputs[members])[0]
+    left = leave_out(keys[0], candidates.take(members), learner(), np.arange(len(members)), width=4)
+    np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
+
+
+# Shadow models.
+
+
+@pytest.mark.parametrize(
+    ("targets", "size", "lengths"), [(100, 1000, [20] * 5), (21, 1000, [11, 11]), (3, 10, [1] * 3)]
+)
+def test_targets_are_grouped_so_that_all_their_shadows_walk_the_pool(targets, size, lengths):
+    groups = groups_of(np.arange(targets), size)
+    assert [len(group) for group in groups] == lengths
+    assert set(np.concatenate(groups).tolist()) == set(range(targets))
+    assert shadow_models(np.arange(targets), size, 5) == 5 * sum(length + 2 for length in lengths)
+    for pairs in draw_pairs(KEY, np.arange(targets), size, 2 * size, 2):
+        members = pairs.membership.sum(axis=1)
+        assert len(pairs.pool) == size + lengths[0]
+        assert size < 20 or walks_pool(members, len(pairs.pool), False).all()
+
+
+def test_shadows_are_asked_for_their_own_target(candidates: Examples):
+    """Against models that were trained on the records of each set themselves, one by one."""
+    one, targets = NearestCentroid(), np.array([3, 4, 17, 40, 58])
+    how: dict[str, Any] = {"width": 3, "checkpoints": None}
+    stages = Stages(None, 1)
+    found = pair_outputs(KEY, candidates, one, targets, 30, 3, stages, **how)
+    assert found.with_target.shape == found.without_target.shape == (3, 5, CLASSES)
+    fit, said = jax.jit(one.fit), jax.jit(one.log_probs)
+
+    def output(row: np.ndarray, record: int) -> np.ndarray:
+        params = fit(KEY, candidates.inputs, candidates.labels, row.astype(np.float32))
+        return np.asarray(said(params, candidates.inputs[record : record + 1]))[0]
+
+    groups = groups_of(targets, 30)
+    draws = list(draw_pairs(KEY, targets, 30, 60, 3))
+    for place, target in enumerate(targets):
+        group, within = divmod(place, len(groups[0]))
+        for j in range(3):
+            pairs = draws[3 * group + j]
+            of_in, of_out = (pairs.membership[rows[within]] for rows in (pairs.with_target, pairs.without_target))
+            assert np.flatnonzero(of_in & ~of_out).tolist() == [target]
+            np.testing.assert_allclose(found.with_target[j, place], output(of_in, target), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(found.without_target[j, place], output(of_out, target), rtol=1e-4, atol=1e-5)
+
+
+def test_fresh_shadows_are_drawn_in_every_iteration(candidates: Examples):
+    seen: list[int] = []
+    how: dict[str, Any] = {"attacks": Attacks(False, True, False), "targets": 8, "shadows": 2, "measured": 1}
+    run = partial(audit_attack, KEY, candidates, NearestCentroid(), **how)
+    once = run(iterations=1)
+    np.testing.assert_array_equal(run(iterations=1, fresh_shadows=True).attacks[0].scores, once.attacks[0].scores)
+    fresh = run(iterations=3, fresh_shadows=True, progress=lambda done, total: seen.append(total))
+    kept = run(iterations=3)
+    # The first iteration's shadows are the only ones of the other.
+    np.testing.assert_array_equal(fresh.attacks[0].scores[:2], kept.attacks[0].scores[:2])
+    assert not np.array_equal(fresh.attacks[0].scores[2:], kept.attacks[0].scores[2:])
+    drawn = draw(KEY, candidates, 3, 8)
+    plan: dict[str, Any] = {
+        "attacks": Attacks(False, True, False),
+        "shadows": 2,
+        "untargeted_shadows": 9,
+        "measured": 1,
+    }
+    models = models_to_train(drawn, NearestCentroid(), **plan, fresh_shadows=True, width=fresh.width)
+    assert set(seen) == {1000 * models}
+
+
+# Stopping.
+
+
+def test_a_stopped_audit_goes_on(audit: AttackAudit, candidates: Examples, tmp_path):
+    def stop(done: int, total: int) -> None:
+        if done > 0.7 * total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit_attack(KEY, candidates, learner(), **SMALL, progress=stop, checkpoints=tmp_path)
+    drawn = draw(KEY, candidates, 3, 8)
+    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadows", "untargeted_shadows", "measured", "width")}
+    models = models_to_train(drawn, learner(), attacks=Attacks(), fresh_shadows=False, **plan)
+    assert 6 < kept_models(tmp_path) < models
+    # Another width is asked for: what is kept decides, and the answer says so.
+    again = audit_attack(KEY, candidates, learner(), **{**SMALL, "width": 7}, checkpoints=tmp_path)
+    assert again.width == 4
+    assert kept_models(tmp_path) == models
+    for one, other in zip(audit.attacks, again.attacks, strict=True):
+        np.testing.assert_array_equal(one.scores, other.scores)
+        assert str(one.metrics) == str(other.metrics)
+    np.testing.assert_array_equal(audit.measurements, again.measurements)
+
+
+def test_progress_ends_at_its_total(candidates: Examples):
+    seen: list[tuple[int, int]] = []
+    audit_attack(KEY, candidates, learner(), **SMALL, progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1]
+
+
+# Words.
+
+
+def test_weak_attacks_prove_nothing(candidates: Examples):
+    found = audit_attack(KEY, candidates, Constant(), **{**SMALL, "attacks": TARGETED, "targets": 2})
+    assert "attacks this weak do not prove that a better one would fail." in caveats(found)
+    assert "2 targets have no correlation." in caveats(found)
+
+
+def test_caveats_say_what_so_few_attacks_cannot_tell(audit: AttackAudit):
+    said = " ".join(caveats(audit))
+    assert (
+        "positive rate at 1% and 0.1% false positives is not resolvable: it takes 1,000 attacks on non-members" in said
+    )
+    assert "there were 24" in said
+    assert (
+        "a correlation over 8 targets is up to 0.71 in size by chance alone (19 times of 20), so it says little."
+        in said
+    )
+    assert "per-target accuracies are of 6 attacks each" in said
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"attacks": Attacks(False, False, False)}, r"^no attack was chosen: choose untargeted, distance or frequency"),
+        ({"iterations": 0}, r"^there must be from 1 to 1,000,000 of iterations, got 0\.$"),
+        ({"shadows": 0}, r"^there must be from 1 to 1,000,000 of shadows, got 0\.$"),
+        ({"untargeted_shadows": 0}, r"^there must be from 1 to 1,000,000 of untargeted shadows, got 0\.$"),
+        ({"measured": 0}, r"^there must be from 1 to 1,000,000 of measured iterations, got 0\.$"),
+        ({"bins": -1}, r"^outputs cannot be put into -1 bins"),
+        ({"bins": 0}, r"^outputs cannot be put into 0 bins: .* but the frequency attack cannot do without\.$"),
+        ({"level": 1.0}, r"^the level of an interval lies between 0 and 1, got 1\.$"),
+        ({"targets": 0}, r"^0 targets cannot be drawn from the 60 candidates of candidates: ask for at least 1"),
+        ({"targets": 61}, r"^61 targets cannot be drawn from the 60 candidates of candidates"),
+    ],
+)
+def test_options_out_of_range(candidates: Examples, options, words):
+    with pytest.raises(InputError, match=words):
+        audit_attack(KEY, candidates, learner(), **{**SMALL, **options})
+
+
+def test_candidates_that_cannot_be_split_or_classified(candidates: Examples):
+    with pytest.raises(InputError, match=r"^candidates: 59 candidates cannot be split into equal halves"):
+        audit_attack(KEY, candidates.take(slice(59)), learner(), **SMALL)
+    with pytest.raises(InputError, match=r"^candidates: 2 candidates cannot be split into equal halves"):
+        audit_attack(KEY, candidates.take(slice(2)), learner(), **{**SMALL, "targets": 1})
+    alone = Examples(candidates.inputs, np.zeros(60, int), candidates.class_names, "alone")
+    with pytest.raises(InputError, match=r"^alone: all candidates are of one class \(class 0\): there is nothing to"):
+        audit_attack(KEY, alone, learner(), **SMALL)
+
+
+def test_without_bins_the_frequency_attack_is_left_out(candidates: Examples):
+    found = audit_attack(KEY, candidates, NearestCentroid(), attacks=Attacks(False, True, False), **SMALL, bins=0)
+    assert found.bins == 0
+    assert found.measurements.min() > 0

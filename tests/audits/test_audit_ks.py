@@ -1,0 +1,259 @@
+"""The `ks` audit end to end, on blobs and tiny networks."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support.references import ks_by_scipy
+
+from jaxaudit.audits.ks.audit import audit_ks
+from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool, target_row
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.ensemble import kept_models
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.models import MLP
+
+KEY = jax.random.key(3)
+NAMES = ("left", "right", "middle")
+
+
+def blobs(seed: int, records: int, shift: float, name: str) -> Examples:
+    """Three overlapping clouds; `shift` moves them together, as another source of the same domain would."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(records) % 3
+    centres = np.array([[-2.0, 0.0], [2.0, 0.0], [0.0, 2.5]])
+    inputs = rng.normal(centres[labels] + [shift, -shift / 2], 0.8)
+    return Examples(inputs.astype(np.float32), labels, NAMES, name)
+
+
+@pytest.fixture(scope="module")
+def query() -> Examples:
+    return blobs(1, 240, 0.0, "query")
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Examples:
+    return blobs(2, 240, 2.5, "calibration")
+
+
+@pytest.fixture(scope="module")
+def learner() -> NetworkLearner:
+    small = partial(MLP, hidden=(16,))
+    return network(small, (2,), 3, optimizer=optax.adam(0.02), epochs=12, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def audit(query, calibration, learner):
+    used = SimulatedTarget("used", (Part(query, 1.0),))
+    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
+    never = SimulatedTarget("never", (Part(calibration, 0.5),))
+    return audit_ks(KEY, query, calibration, learner, simulated=[used, mixed, never], replicates=3, width=2)
+
+
+def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
+    assert audit.targets[0].verdict == "not forgotten"
+    assert audit.targets[0].rho.high < 1
+
+
+def test_truth_is_counted_by_record(audit):
+    """Also where a slice of the query set comes by itself: its records are known by their hashes."""
+    truths = [target.truth for target in audit.targets]
+    assert [truth.used_fraction for truth in truths] == [1.0, 0.25, 0.0]
+    assert [truth.records for truth in truths] == [240, 300, 120]
+    assert [truth.expected for truth in truths] == ["not forgotten", "not forgotten", "forgotten"]
+
+
+def test_every_model_is_reported(audit):
+    assert audit.query_confidences.shape == audit.calibration_confidences.shape == (3, 240)
+    assert audit.control_confidences.shape == (1, 240)
+    assert audit.noise_floor.shape == (3,)
+    assert audit.width == 2
+    assert all(len(target.controls) == 1 and target.confidences.shape == (1, 240) for target in audit.targets)
+
+
+def test_same_key_same_numbers_other_key_other_numbers(audit, query, calibration, learner):
+    used = SimulatedTarget("used", (Part(query, 1.0),))
+    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
+    never = SimulatedTarget("never", (Part(calibration, 0.5),))
+    arguments = {"simulated": [used, mixed, never], "replicates": 3, "width": 2}
+    again = audit_ks(KEY, query, calibration, learner, **arguments)
+    for one, other in zip(audit.targets, again.targets, strict=True):
+        np.testing.assert_array_equal(one.rho.values, other.rho.values)
+        assert (one.rho.low, one.rho.high) == (other.rho.low, other.rho.high)
+    moved = audit_ks(jax.random.key(4), query, calibration, learner, **arguments)
+    assert not np.array_equal(moved.targets[0].rho.values, audit.targets[0].rho.values)
+
+
+def as_outputs(probabilities: np.ndarray, decimals: int | None = None) -> Outputs:
+    return Outputs(probabilities.astype(np.float32), "probabilities", decimals, "float64", "out.csv")
+
+
+def model_outputs(query: Examples, sharpness: float) -> np.ndarray:
+    centres = np.array([[-2.0, 0.0], [2.0, 0.0], [0.0, 2.5]])
+    distances = ((query.inputs[:, None] - centres) ** 2).sum(axis=2)
+    scores = np.exp(-sharpness * (distances - distances.min(axis=1, keepdims=True)))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def of_files(query, calibration, learner):
+    """One query-trained model in full, with two decimals, and with two decimals that the file does not admit to."""
+    trained = jax.jit(learner.fit)(jax.random.key(9), query.inputs, query.labels, np.ones(len(query), np.float32))
+    exact = np.exp(np.asarray(learner.log_probs(trained, jax.numpy.asarray(query.inputs))))
+    printed = np.round(exact, 2)
+    files = [as_outputs(exact), as_outputs(printed, decimals=2), as_outputs(printed)]
+    return audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, controls=0, width=2)
+
+
+def test_a_file_is_judged_the_same_when_printed_with_two_decimals(of_files):
+    exact, printed, _ = of_files.targets
+    assert exact.verdict == printed.verdict == "not forgotten"
+    # Rounding keeps the order, so that distributions cannot be further apart than before.
+    assert (printed.rho.distances <= exact.rho.distances).all()
+    assert exact.truth is printed.truth is None
+
+
+def test_a_printed_file_is_compared_at_its_resolution(of_files):
+    shadows = of_files.query_confidences, of_files.calibration_confidences
+    query, calibration = (np.round(rows.astype(np.float64), 2) for rows in shadows)
+    _, printed, denied = of_files.targets
+    target = np.round(printed.confidences[0].astype(np.float64), 2)
+    expected = [ks_by_scipy(row, target) for row in query]
+    np.testing.assert_allclose(printed.rho.distances, expected, rtol=2.0**-22)
+    expected = [ks_by_scipy(row, other) for row, other in zip(query, calibration, strict=True)]
+    np.testing.assert_allclose(printed.rho.calibration_distances, expected, rtol=2.0**-22)
+    assert not np.array_equal(denied.rho.distances, printed.rho.distances)
+
+
+def test_a_missing_control_guards_forgotten_alone(of_files):
+    """Without a control the check fails, and `not forgotten` is said all the same."""
+    answer = of_files.targets[0]
+    assert not next(check for check in answer.checks if check.name == "positive control").passed
+    assert answer.verdict == "not forgotten"
+
+
+def test_shuffled_rows_are_inconclusive_until_allowed(query, calibration, learner):
+    shuffled = np.random.default_rng(5).permutation(model_outputs(query, 1.0))
+    arguments = {"outputs": [as_outputs(shuffled)], "replicates": 2, "width": 2}
+    answer = audit_ks(KEY, query, calibration, learner, **arguments).targets[0]
+    assert answer.verdict == "inconclusive"
+    assert "target outputs: out.csv gets" in answer.because or not all(check.passed for check in answer.checks[:-1])
+    assert not next(check for check in answer.checks if check.name == "target outputs").passed
+    allowed = audit_ks(KEY, query, calibration, learner, allow_unrelated_target=True, **arguments).targets[0]
+    assert "target outputs" not in [check.name for check in allowed.checks]
+
+
+def test_badly_trained_shadows_leave_no_verdict(query, calibration, learner):
+    answer = audit_ks(
+        KEY,
+        query,
+        calibration,
+        replace(learner, epochs=1),
+        simulated=[SimulatedTarget("used", (Part(query, 1.0),))],
+        replicates=2,
+        min_accuracy=0.999,
+        width=2,
+    ).targets[0]
+    assert answer.verdict == "inconclusive"
+    assert answer.because.startswith("shadow accuracy: the least accurate shadow model gets")
+
+
+def test_overlap_is_refused(query, calibration, learner):
+    shared = replace(calibration, inputs=np.concatenate([query.inputs[:2], calibration.inputs[2:]]))
+    with pytest.raises(InputError, match=r"2 of the 240 records .* --drop-overlap"):
+        audit_ks(KEY, query, shared, learner, simulated=[SimulatedTarget("used", (Part(query, 1.0),))])
+
+
+def test_no_target(query, calibration, learner):
+    with pytest.raises(InputError, match="no target to judge: give a file of its outputs or simulate one"):
+        audit_ks(KEY, query, calibration, learner)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"replicates": 0}, r"replicates must be at least 1 \(got 0\)"),
+        ({"controls": -1}, r"controls at least 0 \(got -1\)"),
+        ({"subsample": 0.0}, r"at most 1 \(got 0\)"),
+        ({"subsample": 1.5}, r"at most 1 \(got 1.5\)"),
+        ({"level": 1.0}, r"level between 0 and 1 \(got 1\)"),
+    ],
+)
+def test_options_out_of_range(query, calibration, learner, option, words):
+    with pytest.raises(InputError, match=words):
+        audit_ks(KEY, query, calibration, learner, simulated=[SimulatedTarget("t", (Part(query, 1.0),))], **option)
+
+
+def test_outputs_that_do_not_fit_are_refused_before_training(query, calibration, learner):
+    with pytest.raises(InputError, match=r"shape \(200, 3\), but the query set has 240 records and 3 classes"):
+        audit_ks(KEY, query, calibration, learner, outputs=[as_outputs(model_outputs(query, 1.0)[:200])])
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan")])
+def test_fractions_out_of_range(query, calibration, fraction):
+    target = SimulatedTarget("t", (Part(query, fraction),))
+    with pytest.raises(InputError, match="give one above 0 and at most 1"):
+        make_pool(query, calibration, (target,))
+
+
+def test_records_that_sets_share_stand_in_the_pool_once(query, calibration):
+    other = blobs(9, 30, 1.0, "other")
+    both = replace(other, inputs=np.concatenate([other.inputs, query.inputs[:6]]), labels=np.arange(36) % 3)
+    pool = make_pool(query, calibration, (SimulatedTarget("a", (Part(both, 1.0), Part(other, 0.5))),))
+    assert len(pool.examples) == 240 + 240 + 30
+    assert len(np.unique(pool.examples.record_hashes)) == len(pool.examples)
+
+
+def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records(query, calibration):
+    """With another name, and its classes in another order."""
+    order = np.array([2, 0, 1])
+    names = tuple(NAMES[k] for k in order)
+    part = Examples(query.inputs[30:90].copy(), np.argsort(order)[query.labels[30:90]], names, "elsewhere")
+    target = SimulatedTarget("t", (Part(part, 1.0), Part(calibration, 1.0)))
+    pool = make_pool(query, calibration, (target,))
+    row = target_row(np.random.default_rng(1), pool, target)[0]
+    assert len(pool.examples) == 480
+    assert np.flatnonzero(row[pool.query]).tolist() == list(range(30, 90))
+    assert row[pool.calibration].all()
+
+
+def test_a_fraction_is_drawn_from_each_part(query, calibration):
+    other = blobs(9, 30, 1.0, "other")
+    target = SimulatedTarget("t", (Part(query, 0.25), Part(calibration, 0.5), Part(other, 0.1)))
+    pool = make_pool(query, calibration, (target,))
+    row = target_row(np.random.default_rng(1), pool, target)[0]
+    assert [int(part.sum()) for part in (row[pool.query], row[pool.calibration], row[480:])] == [60, 120, 3]
+
+
+def test_a_target_of_nothing_is_refused(query, calibration):
+    with pytest.raises(InputError, match=r"^empty: no data to train this target on; give at least one set\.$"):
+        make_pool(query, calibration, (SimulatedTarget("empty", ()),))
+
+
+def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    used = SimulatedTarget("used", (Part(query, 1.0),))
+    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
+    never = SimulatedTarget("never", (Part(calibration, 0.5),))
+
+    def stop(done: int, total: int) -> None:
+        if done > 0.6 * total:
+            raise KeyboardInterrupt
+
+    arguments = {"simulated": [used, mixed, never], "replicates": 3, "checkpoints": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        audit_ks(KEY, query, calibration, learner, width=2, progress=stop, **arguments)
+    assert 0 < kept_models(tmp_path) < 10
+    # Another width, or none, is asked for: what is kept decides, and the answer says so.
+    again = audit_ks(KEY, query, calibration, learner, width=5, **arguments)
+    assert again.width == 2
+    assert kept_models(tmp_path) == 10
+    for one, other in zip(audit.targets, again.targets, strict=True):
+        np.testing.assert_array_equal(one.rho.values, other.rho.values)
+        np.testing.assert_array_equal(one.confidences, other.confidences)
+        assert one.checks == other.checks

@@ -1,0 +1,120 @@
+"""Who asks for more gets the same numbers for what he asked before: nobody can shop for a verdict."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support.cli_runs import records
+
+from jaxaudit.audits.ks.audit import audit_ks
+from jaxaudit.audits.ks.models import Shadows
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.learners import network
+from jaxaudit.models import MLP
+
+KEY = jax.random.key(5)
+LEARNER = network(partial(MLP, hidden=(8,)), (12,), 3, optimizer=optax.adam(0.02), epochs=2, batch_size=50)
+
+
+def examples(seed: int, shift: float, name: str) -> Examples:
+    return Examples(*records(seed, shift), ("a", "b", "c"), name)
+
+
+QUERY, HOLDOUT, CALIBRATION = examples(2, 0.0, "query"), examples(5, 0.0, "holdout"), examples(3, 0.5, "calibration")
+
+
+def outputs(seed: int, asked: Examples) -> Outputs:
+    drawn = np.random.default_rng(seed).dirichlet(np.ones(3), len(asked)).astype(np.float32)
+    return Outputs(drawn, "probabilities", None, "float32", f"{seed}.csv")
+
+
+def simulated(seed: int) -> SimulatedTarget:
+    return SimulatedTarget(f"simulated {seed}", (Part(CALIBRATION, 0.5), Part(examples(seed, 0.2, "fresh"), 0.5)))
+
+
+BASE: dict[str, Any] = {
+    "outputs": [outputs(1, QUERY)],
+    "simulated": [simulated(11)],
+    "replicates": 2,
+    "controls": 1,
+    "shadows": Shadows(),
+    "width": 3,
+}
+HELD = {"holdout": HOLDOUT, "holdout_outputs": [outputs(6, HOLDOUT)]}
+
+
+def run(**more: Any) -> KSAudit:
+    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, **{**BASE, **more})
+
+
+def told(audit: KSAudit, name: str) -> dict[str, Any]:
+    """What is said of this target: rho in full, EMA, and the tests of use by their names."""
+    (target,) = (target for target in audit.targets if target.name == name)
+    return {
+        "rho": [np.asarray(each).tolist() for each in target.rho],
+        "confidences": target.confidences.tolist(),
+        "ema": [each.p_value for each in target.ema],
+        **{usage.method: repr(usage) for usage in target.usage},
+    }
+
+
+def same(one: KSAudit, other: KSAudit, *told_of: str) -> None:
+    for name in ("1.csv", "simulated 11"):
+        here, there = told(one, name), told(other, name)
+        assert {key: here[key] for key in told_of} == {key: there[key] for key in told_of}
+
+
+@pytest.fixture(scope="module")
+def base() -> KSAudit:
+    return run()
+
+
+@pytest.fixture(scope="module")
+def everything() -> KSAudit:
+    """Every option that adds a test or a model, at once."""
+    return run(
+        outputs=[outputs(2, QUERY), *BASE["outputs"]],
+        holdout=HOLDOUT,
+        holdout_outputs=[outputs(7, HOLDOUT), *HELD["holdout_outputs"]],
+        simulated=[*BASE["simulated"], simulated(12)],
+        shadows=Shadows(never=19, half=3, fully=19, mixed=19),
+        ema=True,
+    )
+
+
+def test_tests_and_targets_that_are_added_change_nothing_of_rho(base, everything):
+    same(base, everything, "rho", "confidences")
+    assert np.array_equal(base.query_confidences, everything.query_confidences)
+    assert np.array_equal(base.calibration_confidences, everything.calibration_confidences)
+    assert np.array_equal(base.control_confidences, everything.control_confidences)
+
+
+def test_the_holdout_test_says_the_same_alone_and_among_all(everything):
+    same(run(**HELD, shadows=Shadows(mixed=19), replicates=1), everything, "holdout", "confidences")
+
+
+def test_the_shadow_test_says_the_same_alone_and_among_all(everything):
+    alone = run(shadows=Shadows(never=19, half=3, fully=19), controls=0)
+    same(alone, everything, "shadow", "confidences", "rho")
+
+
+def test_more_of_a_kind_begins_with_what_was_there(base, everything):
+    more = run(replicates=3, controls=2, shadows=Shadows(never=20, half=4, fully=21))
+    assert np.array_equal(more.query_confidences[:2], base.query_confidences)
+    assert np.array_equal(more.calibration_confidences[:2], base.calibration_confidences)
+    assert np.array_equal(more.control_confidences[:1], base.control_confidences)
+    for role, odds in more.shadow_log_odds.items():
+        there = everything.shadow_log_odds[role]
+        assert np.array_equal(odds[: len(there), : len(QUERY)], there[:, : len(QUERY)])
+
+
+def test_replicates_change_nothing_but_rho(everything):
+    more = run(replicates=3, ema=True, shadows=Shadows(never=19, half=3, fully=19))
+    same(more, everything, "shadow", "confidences")
+    assert told(more, "1.csv")["ema"][:2] == told(everything, "1.csv")["ema"]

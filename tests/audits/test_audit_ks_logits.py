@@ -1,0 +1,113 @@
+"""A target whose logits are known is compared in log-odds: nothing is rounded away near a probability of 1."""
+
+import numpy as np
+import pytest
+from support.outputs_files import write_outputs
+from support.references import ks_by_scipy
+
+from jaxaudit.audits.ks.evidence import ShadowOutputs, of_files
+from jaxaudit.audits.ks.judge import compared_with
+from jaxaudit.audits.ks.models import Trained
+from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.metrics.ema import Signals
+from jaxaudit.metrics.scores import log_odds
+
+N, CLASSES = 3000, 4
+LABELS = np.arange(N) % CLASSES
+NOTHING = np.zeros(0)
+
+
+def logits_of(seed: int, centre: float) -> np.ndarray:
+    """Of a saturated model: most log-odds above 14 nats, where 6 decimals say 1."""
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(0, 2, (N, CLASSES))
+    logits[np.arange(N), LABELS] += generator.normal(centre, 5, N)
+    return logits
+
+
+def trained(*logits: np.ndarray) -> Trained:
+    odds = log_odds(np.stack(logits), LABELS)
+    with_holdout = np.concatenate([odds, odds], axis=1).astype(np.float32)
+    confidences = (1 / (1 + np.exp(-odds))).astype(np.float32)
+    return Trained(confidences, with_holdout, NOTHING, NOTHING, Signals(NOTHING, NOTHING, NOTHING))
+
+
+MODELS = {
+    "query": trained(logits_of(1, 18), logits_of(2, 18)),
+    "calibration": trained(logits_of(3, 16), logits_of(4, 16)),
+    "control": trained(logits_of(5, 17)),
+}
+
+
+def file_of(tmp_path, values: np.ndarray) -> Outputs:
+    return load_outputs(write_outputs(tmp_path, values), CLASSES, N)
+
+
+def tied(sample: np.ndarray) -> float:
+    return float(np.unique(sample, return_counts=True)[1].max() / sample.size)
+
+
+def test_float32_logits_are_compared_as_finely_as_they_were_stored(tmp_path):
+    exact = logits_of(9, 17)
+    shifted = (exact + np.random.default_rng(0).normal(0, 3, (N, 1))).astype(np.float32)
+    compared = compared_with(file_of(tmp_path, shifted), LABELS, MODELS)
+    assert tied(compared.target) < 0.01
+    assert not compared.printed
+    of_target = log_odds(exact, LABELS)
+    for sample, model in zip(compared.query, MODELS["query"].log_odds, strict=True):
+        distance = ks_by_scipy(model[:N].astype(np.float64), of_target)
+        assert ks_by_scipy(sample, compared.target[0]) == pytest.approx(distance, abs=2 / N)
+    assert compared.controls.shape == (1, N)
+    # What is shown are probabilities all the same, and of these most are 1.
+    assert tied(np.round(compared.confidences.astype(np.float64), 6)) > 0.5
+    assert compared.confidences.max() <= 1
+
+
+@pytest.mark.parametrize("stored", ["float16", "1 decimal", "2 digits", "integers"])
+def test_coarse_logits_do_not_part_a_model_from_itself(tmp_path, stored):
+    """Two classes, logits in a narrow range far from 0, where a coarse grid leaves few values."""
+    generator = np.random.default_rng(3)
+    margins = generator.normal(3, 0.4, N) * (40 if stored == "integers" else 8 if stored == "2 digits" else 1)
+    values = np.stack([np.full(N, 30.0), 30.0 + margins], axis=1)
+    stores = {
+        "float16": lambda logits: logits.astype(np.float16),
+        "1 decimal": lambda logits: np.round(logits, 1),
+        "2 digits": lambda logits: np.array([[float(f"{value:.2g}") for value in row] for row in logits]),
+        "integers": lambda logits: np.rint(logits).astype(np.int16),
+    }
+    file = load_outputs(write_outputs(tmp_path, stores[stored](values)), 2, N)
+    labels = np.ones(N, int)
+    odds = margins.astype(np.float32)[None]
+    model = Trained(odds, odds, NOTHING, NOTHING, Signals(NOTHING, NOTHING, NOTHING))
+    compared = compared_with(file, labels, dict.fromkeys(("query", "calibration", "control"), model))
+    assert file.kind == "logits"
+    assert ks_by_scipy(compared.query[0], compared.target[0]) < 0.01
+    assert ks_by_scipy(odds[0], log_odds(file.logits.astype(np.float64), labels)) > 0.01
+
+
+def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):
+    logits = logits_of(7, 17).astype(np.float32)
+    (tmp_path / "held").mkdir()
+    files = [file_of(tmp_path, logits), file_of(tmp_path / "held", logits[::-1])]
+    shadows = MODELS["query"].log_odds
+    evidence = ShadowOutputs(shadows[:, :N], shadows[:, :N] > 0, shadows, shadows > 0, N)
+    target, fine = of_files(evidence, files[0], LABELS, files[1], LABELS[::-1])
+    odds = log_odds(logits.astype(np.float64), LABELS)
+    np.testing.assert_allclose(target, np.concatenate([odds, odds[::-1]]), atol=5e-6)
+    np.testing.assert_allclose(fine.mixed, shadows, atol=5e-6)
+    assert not fine.printed
+    # One file of probabilities is enough to bring all to what probabilities tell.
+    probabilities = Outputs(files[1].probabilities, "probabilities", None, "float32", "held.npy")
+    target, coarse = of_files(evidence, files[0], LABELS, probabilities, LABELS[::-1])
+    assert coarse.printed
+    assert np.abs(target).max() < 15
+    assert tied(target) > 0.5
+
+
+def test_probabilities_are_rounded_as_ever(tmp_path):
+    powers = np.exp(logits_of(8, 5))
+    file = file_of(tmp_path, np.round(powers / powers.sum(axis=1, keepdims=True), 3))
+    compared = compared_with(file, LABELS, MODELS)
+    assert compared.printed
+    np.testing.assert_array_equal(compared.query, np.round(MODELS["query"].confidences.astype(float), 3).astype("f4"))
+    np.testing.assert_array_equal(compared.target, compared.confidences)

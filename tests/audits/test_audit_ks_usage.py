@@ -1,0 +1,200 @@
+"""The tests of use and EMA in the `ks` audit, on clouds that a network learns by heart."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support.cli_runs import records
+
+from jaxaudit.audits.ks.audit import audit_ks
+from jaxaudit.audits.ks.evidence import ShadowOutputs, of_files
+from jaxaudit.audits.ks.models import Shadows
+from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.metrics.usage import Effect, conclude
+from jaxaudit.models import MLP
+
+KEY = jax.random.key(5)
+NAMES = ("a", "b", "c")
+LEARNER = network(partial(MLP, hidden=(32,)), (12,), 3, optimizer=optax.adam(0.02, b1=0.5), epochs=25, batch_size=50)
+
+
+def examples(seed: int, shift: float, name: str) -> Examples:
+    return Examples(*records(seed, shift), NAMES, name)
+
+
+QUERY, HOLDOUT, CALIBRATION = examples(2, 0.0, "query"), examples(5, 0.0, "holdout"), examples(3, 0.5, "calibration")
+
+
+def outputs_of(learner: NetworkLearner, trained_on: list[Examples], asked: Examples, name: str) -> Outputs:
+    inputs = np.concatenate([each.inputs for each in trained_on])
+    labels = np.concatenate([each.labels for each in trained_on])
+    params = jax.jit(learner.fit)(jax.random.key(9), inputs, labels, np.ones(len(labels), np.float32))
+    probabilities = np.exp(np.asarray(learner.log_probs(params, jax.numpy.asarray(asked.inputs))))
+    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
+
+
+@pytest.fixture(scope="module")
+def audit():
+    """All tests of two simulated targets and a file."""
+    everything = [CALIBRATION, QUERY]
+    return audit_ks(
+        KEY,
+        QUERY,
+        CALIBRATION,
+        LEARNER,
+        holdout=HOLDOUT,
+        outputs=[outputs_of(LEARNER, everything, QUERY, "file.csv")],
+        holdout_outputs=[outputs_of(LEARNER, everything, HOLDOUT, "file_h.csv")],
+        simulated=[
+            SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0))),
+            SimulatedTarget("never", (Part(CALIBRATION, 0.67),)),
+        ],
+        replicates=2,
+        shadows=Shadows(never=19, half=2, fully=19, mixed=19),
+        ema=True,
+        width=16,
+    )
+
+
+def test_the_holdout_test_decides_and_all_tests_are_given(audit):
+    assert [target.method for target in audit.targets] == ["holdout"] * 3
+    for target in audit.targets:
+        assert [usage.method for usage in target.usage] == ["holdout", "shadow"]
+        assert target.verdict == target.usage[0].verdict
+        assert len(target.ema) == 2
+        assert target.rho_verdict in ("forgotten", "not forgotten", "inconclusive")
+
+
+def test_use_is_found_and_no_use_is_not(audit):
+    file, both, never = audit.targets
+    assert file.verdict == both.verdict == "not forgotten"
+    assert file.usage[0].fraction > 0.25
+    assert both.usage[0].fraction > 0.25
+    assert never.verdict != "not forgotten"
+    assert never.usage[0].fraction_low == 0
+
+
+def test_a_holdout_from_elsewhere_is_noticed(audit):
+    (passed,) = (check for check in audit.targets[0].checks if check.name == HOLDOUT_LIKE_QUERY)
+    assert passed.passed
+    elsewhere = audit_ks(
+        KEY,
+        QUERY,
+        CALIBRATION,
+        replace(LEARNER, epochs=3),
+        holdout=examples(6, 0.3, "elsewhere"),
+        simulated=[SimulatedTarget("never", (Part(CALIBRATION, 0.67),))],
+        replicates=1,
+        controls=0,
+        shadows=Shadows(mixed=19),
+        width=16,
+    ).targets[0]
+    assert elsewhere.verdict == "inconclusive"
+    assert elsewhere.because.startswith("holdout like query: query set and holdout were not dealt at random")
+
+
+def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
+    """A network that has learnt nothing notices nothing, however many records there are."""
+    for target in audit.targets:
+        assert {HOLDOUT_MODELS, SHADOW_MODELS} <= {check.name for check in target.checks if check.passed}
+    unfit = audit_ks(
+        KEY,
+        QUERY,
+        CALIBRATION,
+        replace(LEARNER, epochs=1),
+        holdout=HOLDOUT,
+        simulated=[SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))],
+        replicates=1,
+        controls=0,
+        shadows=Shadows(mixed=19),
+        width=16,
+    ).targets[0]
+    (fit,) = (check for check in unfit.checks if check.name == HOLDOUT_MODELS)
+    assert not fit.passed
+    assert not fit.decisive
+    assert (unfit.verdict, unfit.usage[0].detectable) == ("inconclusive", None)
+    for said in (fit.message, unfit.because):
+        assert all(option in said for option in ("--epochs", "--learning-rate", "--model"))
+        assert "more records" not in said
+    # With models that fit, records are what is missing.
+    few = conclude("holdout", 0.6, 0.5, Effect(0.0, 1.0, np.ones(4), 0.0, 1.6))
+    assert "more records are needed" in few.reasons
+
+
+def test_every_shadow_model_is_kept(audit):
+    shapes = {role: odds.shape for role, odds in audit.shadow_log_odds.items()}
+    assert shapes == {"never": (19, 600), "half": (2, 600), "fully": (19, 600), "mixed": (19, 600)}
+
+
+def test_emas_flags_are_of_the_query_set(audit):
+    file = audit.targets[0]
+    assert all(each.flags.shape == (300,) for each in file.ema)
+    # The file's model was trained on the query set, so it classifies all but a few of its records.
+    assert file.ema[0].member_share > 0.95
+
+
+def test_shadow_models_are_compared_at_the_files_resolution():
+    """A probability of 1 with two decimals counts as 0.995, of every model."""
+    odds = np.array([[0.0, 12.0, -12.0], [3.0, 5.0, -0.5]], np.float32)
+    shadows = ShadowOutputs(odds, odds > 0, odds[:1], odds[:1] > 0, 2)
+    printed = Outputs(np.array([[0.5, 0.5], [0.0, 1.0]], np.float32), "probabilities", 2, "float64", "q")
+    held = Outputs(np.array([[0.125, 0.875]], np.float32), "probabilities", 3, "float64", "h")
+    target, coarse = of_files(shadows, printed, np.array([0, 1]), held, np.array([0]))
+    highest = np.log(0.995 / 0.005)
+    # 0.125 of the holdout's file is 0.12 to two decimals, the coarser of the two.
+    np.testing.assert_allclose(target, [0.0, highest, np.log(0.12 / 0.88)], rtol=1e-5)
+    np.testing.assert_allclose(coarse.plain[0], [0.0, highest, -highest], rtol=1e-5)
+    np.testing.assert_allclose(
+        coarse.plain[1], [np.log(0.95 / 0.05), np.log(0.99 / 0.01), np.log(0.38 / 0.62)], rtol=1e-5
+    )
+    assert coarse.mixed.shape == (1, 3)
+    assert coarse.queries == 2
+
+
+ONE = {"simulated": [SimulatedTarget("t", (Part(QUERY, 1.0),))]}
+FILE = Outputs(np.full((300, 3), 1 / 3, np.float32), "probabilities", None, "float32", "o.csv")
+SHORT = Outputs(np.full((200, 3), 1 / 3, np.float32), "probabilities", None, "float32", "short.csv")
+HELD = {"holdout": HOLDOUT, "shadows": Shadows(mixed=19)}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"outputs": [FILE], "holdout_outputs": [FILE]}, "o.csv holds outputs on a holdout, but there is no holdout"),
+        ({**HELD, "outputs": [FILE]}, "1 files of outputs on the query set but 0 on the holdout"),
+        ({**HELD, "outputs": [FILE], "holdout_outputs": [SHORT]}, r"\(200, 3\), but the holdout has 300 records"),
+        ({**ONE, "shadows": Shadows(never=-1)}, r"shadow models must be at least 0, got \(-1, 0, 0, 0\)"),
+        ({**ONE, "shadows": Shadows(mixed=19)}, "19 mixed shadow models but no holdout"),
+        ({**ONE, "holdout": HOLDOUT, "shadows": Shadows(mixed=3)}, "at least 19 mixed shadow models .* got 3"),
+        ({**ONE, "shadows": Shadows(never=19, fully=18)}, "takes at least 19 shadow models .* got 19 and 18"),
+        ({**ONE, "ema": True, "subsample": 1.0}, "with a subsample of 1 there are none; use 0.9"),
+        (
+            {**ONE, **HELD, "holdout": replace(QUERY, name="twin")},
+            "300 of the 300 records of the holdout twin also occur in the query set query .* 0 = 0, 1 = 1, 2 = 2",
+        ),
+        ({**ONE, **HELD, "holdout": CALIBRATION}, "holdout calibration also occur in the calibration set"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_training(options, words):
+    with pytest.raises(InputError, match=words):
+        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, **options)
+
+
+def test_a_target_trained_on_the_holdout_is_refused():
+    target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
+    with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):
+        make_pool(QUERY, CALIBRATION, (target,), HOLDOUT)
+
+
+def test_the_holdout_stands_in_the_pool_once():
+    pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT)
+    assert (pool.calibration.stop, pool.holdout.start, pool.holdout.stop) == (600, 600, 900)
+    np.testing.assert_array_equal(pool.examples.inputs[pool.holdout], HOLDOUT.inputs)

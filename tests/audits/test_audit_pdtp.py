@@ -1,0 +1,299 @@
+"""The pdtp audit: what it measures is the difference one record makes, and nothing else."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.tiny_learners import learner, records, small_mlp
+
+from jaxaudit.audits import left_out
+from jaxaudit.audits.left_out import leave_out, uses_key
+from jaxaudit.audits.pdtp import audit as pdtp
+from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
+from jaxaudit.audits.pdtp.bound import dtp_bounds
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import (
+    Learner,
+    LeavesOneOut,
+    LeftOut,
+    arithmetic_mean,
+    naive_bayes,
+    nearest_neighbours,
+    random_trees,
+)
+from jaxaudit.membership import everyone
+from jaxaudit.metrics.pdtp import every_input
+from jaxaudit.randomness import stream
+
+KEY = jax.random.key(11)
+INPUTS, LABELS = records(23, 4)
+EXAMPLES = Examples(INPUTS, LABELS, ("a", "b", "c"), "small")
+NETWORK = learner(small_mlp)
+
+
+class Share(NamedTuple):
+    shares: Any
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Says how common each class is, whatever the record: no key, and its PDTP is known by hand."""
+
+    classes: int
+
+    def fit(self, key, inputs, labels, weights):
+        counts = jnp.zeros(self.classes).at[labels].add(weights) + 1
+        return Share(counts / counts.sum())
+
+    def log_probs(self, params, inputs):
+        return jnp.broadcast_to(jnp.log(params.shares), (len(inputs), self.classes))
+
+
+def by_hand(examples: Examples, record: int) -> float:
+    """PDTP of a record under `Shares`, class by class."""
+    with_record = np.bincount(examples.labels, minlength=3) + 1
+    without = with_record - (np.arange(3) == examples.labels[record])
+    return float(np.abs(np.log(with_record / with_record.sum()) - np.log(without / without.sum())).max())
+
+
+def test_it_is_the_definition():
+    answer = audit_pdtp(KEY, EXAMPLES, Shares(3), bins=0)
+    np.testing.assert_allclose(answer.values, [by_hand(EXAMPLES, r) for r in range(23)], rtol=1e-4)
+    # A model that knows of a record of a class gives that class more.
+    assert (answer.classes == LABELS).all()
+    assert (answer.directions == 1).all()
+    assert answer.max_pdtp == answer.values.max()
+    assert not answer.seeded
+    assert (answer.floor.mean == 0).all()
+    assert answer.above_floor == 23
+
+
+def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
+    chosen = np.array([4, 0, 17])
+    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, width=3)
+    one = jax.random.split(stream(KEY, "measure"), 1)[0]
+    fit = jax.jit(NETWORK.fit)
+    inputs, labels = jnp.asarray(INPUTS), jnp.asarray(LABELS)
+    full = NETWORK.log_probs(fit(one, inputs, labels, jnp.ones(23)), inputs)
+    for place, record in enumerate(chosen):
+        weights = jnp.ones(23).at[record].set(0)
+        less = NETWORK.log_probs(fit(one, inputs, labels, weights), inputs)
+        np.testing.assert_allclose(answer.values[place], jnp.abs(full[record] - less[record]).max(), atol=1e-4)
+    assert answer.seeded
+    assert answer.records.tolist() == [4, 0, 17]
+
+
+def test_where_nothing_is_removed_nothing_differs():
+    """A(T) stands in the program of the models it is compared with, wherever in a chunk it is: else rounding counts."""
+    keys = jnp.repeat(KEY[None], 12)
+    rows = everyone(23).repeat(12, axis=0)
+    for row, record in ((0, 5), (7, 6)):
+        rows[row, record] = False
+
+    def then(params, models):
+        return log_probs_many(NETWORK, params, INPUTS)
+
+    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, width=4, then=then)
+    same = outputs[[1, 2, 3, 4, 5, 6, 8, 9, 10, 11]]
+    assert (same == same[0]).all()
+    assert (outputs[0] != same[0]).any()
+
+
+@pytest.mark.parametrize("width", [1, 5, 23])
+def test_neither_width_nor_slabs_matter(width, monkeypatch):
+    expected = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), width=3)
+    monkeypatch.setattr(left_out, "MEMBERSHIP_BYTES", 6 * 23)
+    answer = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), width=width)
+    for part, other in zip(expected, answer, strict=True):
+        np.testing.assert_allclose(part, other, atol=1e-4)
+
+
+def test_a_learner_that_knows_its_leave_one_out_models_is_asked():
+    bayes = naive_bayes((0,) * 4, 3)
+    assert isinstance(bayes, LeavesOneOut)
+    assert not uses_key(bayes, EXAMPLES)
+    closed = audit_pdtp(KEY, EXAMPLES, bayes, bins=0)
+
+    @dataclass(frozen=True)
+    class Refitted:
+        inner: Any
+
+        def fit(self, *args):
+            return self.inner.fit(*args)
+
+        def log_probs(self, *args):
+            return self.inner.log_probs(*args)
+
+    assert isinstance(Refitted(bayes), Learner)
+    refitted = audit_pdtp(KEY, EXAMPLES, cast(Learner, Refitted(bayes)), bins=0)
+    np.testing.assert_allclose(closed.values, refitted.values, rtol=1e-2, atol=1e-2)
+
+
+def test_whether_a_learner_uses_its_key():
+    assert uses_key(NETWORK, EXAMPLES)
+    assert not uses_key(Shares(3), EXAMPLES)
+
+
+def test_measurements_are_averaged_and_differ_by_the_key():
+    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=np.arange(3), measurements=3, bins=0, seeds=2, width=3)
+    assert answer.measurements.shape == (3, 3)
+    np.testing.assert_allclose(answer.values, answer.measurements.mean(axis=0))
+    assert (answer.measurements[0] != answer.measurements[1]).all()
+    np.testing.assert_allclose(answer.exact, answer.values)
+
+
+def test_bins_change_values_and_not_exact_ones():
+    binned, exact = (audit_pdtp(KEY, EXAMPLES, Shares(3), bins=bins) for bins in (10, 0))
+    np.testing.assert_array_equal(binned.exact, exact.values)
+    assert (binned.values != exact.values).any()
+
+
+def test_publish_is_the_rule_and_open_where_not_all_were_measured():
+    few = audit_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
+    assert few.max_pdtp <= 1
+    assert few.publish is None
+    assert audit_pdtp(KEY, EXAMPLES, Shares(3)).publish is True
+    assert few._replace(values=np.array([1.5, 0.0, 0.0])).publish is False
+
+
+def test_duplicates_and_last_members_are_marked():
+    inputs = np.concatenate([INPUTS, INPUTS[:2]])
+    labels = np.concatenate([LABELS, LABELS[:2]]).astype(np.int32)
+    rare = int(np.bincount(LABELS).argmin())
+    keep = np.concatenate([np.flatnonzero(labels != rare), np.flatnonzero(labels == rare)[-1:]])
+    examples = Examples(inputs[keep], labels[keep], ("a", "b", "c"), "rare")
+    answer = audit_pdtp(KEY, examples, Shares(3))
+    assert answer.only_member.sum() == 1
+    assert answer.only_member[-1]
+    assert np.isfinite(answer.values).all()
+    assert (answer.duplicates == 2).sum() == 2 * sum(label != rare for label in LABELS[:2])
+
+
+def test_the_riskiest_is_removed_and_the_rest_measured_again():
+    answer = reduce_pdtp(KEY, EXAMPLES, Shares(3), 4, bins=0)
+    remaining = list(range(23))
+    for step in range(5):
+        rest = EXAMPLES.take(np.array(remaining))
+        values = [by_hand(rest, place) for place in range(len(rest))]
+        np.testing.assert_allclose(answer.max_pdtp[step], max(values), rtol=1e-4)
+        if step < 4:
+            removed = int(answer.removed[step])
+            np.testing.assert_allclose(values[remaining.index(removed)], max(values), rtol=1e-4)
+            remaining.remove(removed)
+
+
+def test_a_stopped_audit_goes_on(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(done, total):
+        if done > 0.6 * total:
+            raise Stop
+
+    call: dict[str, Any] = {"width": 3, "seeds": 3}
+    expected = audit_pdtp(KEY, EXAMPLES, NETWORK, **call)
+    with pytest.raises(Stop):
+        audit_pdtp(KEY, EXAMPLES, NETWORK, **call, progress=stop, checkpoints=tmp_path)
+    kept = len(list(tmp_path.glob("*/*.npz")))
+    assert kept > 0
+    again = audit_pdtp(KEY, EXAMPLES, NETWORK, **call, checkpoints=tmp_path)
+    for part, other in zip(expected[:4], again[:4], strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
+def test_progress_rises_to_its_total():
+    seen = []
+    audit_pdtp(
+        KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, width=3, progress=lambda done, total: seen.append(done / total)
+    )
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+
+
+ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "message"),
+    [
+        (ONE_CLASS, {}, r"single: all records are of one class \(a\)"),
+        (EXAMPLES, {"records": np.array([], int)}, "are none, or one is named twice"),
+        (EXAMPLES, {"records": np.array([1, 1])}, "are none, or one is named twice"),
+        (EXAMPLES, {"records": np.array([23])}, "record 23 does not exist: small has 23, counted from 0"),
+        (EXAMPLES, {"records": np.array([-1])}, "record -1 does not exist"),
+        (EXAMPLES, {"measurements": 0}, r"measurements must be at least 1 \(got 0\)"),
+        (EXAMPLES, {"seeds": 1}, r"seeds at least 2 \(got 1\)"),
+        (EXAMPLES, {"bins": -1}, r"bins at least 0 \(got -1\)"),
+        (EXAMPLES, {"bins": 1}, "in 1 bin all outputs are equal and every classifier would pass: give at least 2 bins"),
+    ],
+)
+def test_bad_input_is_one_clear_line(examples, options, message):
+    with pytest.raises(InputError, match=message):
+        audit_pdtp(KEY, examples, Shares(3), **options)
+
+
+CODED = Examples((INPUTS[:, :3] > 0).astype(np.float32), LABELS, ("a", "b", "c"), "coded")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [naive_bayes((2, 2, 2), 3, smoothing=0.1), random_trees((2,) * 3, 3, trees=2, depth=1)],
+)
+def test_no_input_moves_an_output_by_more_than_the_bound(made):
+    """Every input there is, of every model without a record."""
+    answer = audit_pdtp(KEY, CODED, made, bins=0, seeds=2)
+    assert answer.dtp_bound is not None
+    one = jax.random.split(stream(KEY, "measure"), 1)[0]
+    everything = jnp.asarray(every_input((2, 2, 2)))
+    fit = jax.jit(made.fit)
+    ask = jax.jit(made.log_probs)
+    inputs, labels = jnp.asarray(CODED.inputs), jnp.asarray(LABELS)
+    full = np.asarray(ask(fit(one, inputs, labels, jnp.ones(23)), everything))
+    shares = []
+    for record in range(23):
+        less = np.asarray(ask(fit(one, inputs, labels, jnp.ones(23).at[record].set(0)), everything))
+        shares.append(np.abs(full - less).max() / answer.dtp_bound[record])
+        assert answer.values[record] <= answer.dtp_bound[record] + 1e-9
+    assert max(shares) <= 1 + 1e-4  # the outputs compared are float32
+    assert max(shares) > 0.5
+
+
+def test_bounds_where_they_are_proven_and_none_elsewhere():
+    same = np.log(np.full((4, 3), 1 / 3))
+    bounds = partial(dtp_bounds, all_labels=LABELS, labels=LABELS[:4], left=LeftOut(same, same))
+    np.testing.assert_allclose(cast(Any, bounds(nearest_neighbours(3, neighbours=3))), np.full(4, np.log(101)))
+    np.testing.assert_array_equal(cast(Any, bounds(random_trees((2,) * 3, 3, trees=2, depth=1))), np.zeros(4))
+    members = np.bincount(LABELS).min()
+    least = np.log((members + 2) / (members + 1) * (members + 3) / (members + 2))
+    np.testing.assert_allclose(cast(Any, bounds(naive_bayes((2, 3), 3))), np.full(4, least))
+    for made in (
+        naive_bayes((2, 0, 2), 3),
+        random_trees((2,) * 3, 3, trees=2, depth=1, smoothing=0.0),
+        random_trees((2,) * 3, 3, trees=2, depth=1, aggregate=arithmetic_mean),
+        nearest_neighbours(3, neighbours=3, smoothing=0.0),
+        cast(Learner, Shares(3)),
+    ):
+        assert bounds(made) is None
+
+
+@pytest.mark.parametrize("steps", [0, 22])
+def test_removing_none_or_nearly_all_is_refused(steps):
+    with pytest.raises(InputError, match=f"{steps} records cannot be removed one at a time from 23"):
+        reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
+
+
+def test_progress_of_pieces_is_one_count():
+    seen = []
+    steps = pdtp._Steps(lambda done, total: seen.append((done, total)), 2)
+    first, second = steps.part(0), steps.part(1)
+    assert first is not None
+    assert second is not None
+    first(5, 10)
+    second(10, 10)
+    assert seen == [(500_000, 2_000_000), (2_000_000, 2_000_000)]

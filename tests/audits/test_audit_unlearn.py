@@ -1,0 +1,268 @@
+"""The unlearn audit: each score by hand, methods of one's own, stops and refusals."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from support.tiny_learners import Dropped, NearestCentroid, Normed, flat, learner, records, small_mlp
+
+from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.audits.unlearn import audit as unlearn
+from jaxaudit.audits.unlearn.audit import audit_unlearn
+from jaxaudit.audits.unlearn.result import COMPARED, UnlearnAudit
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkParams, network
+from jaxaudit.learners.walk import init_key
+from jaxaudit.metrics.retrained_band import Place
+from jaxaudit.randomness import stream
+from jaxaudit.unlearning import forget_by_noise, golatkar
+
+KEY = jax.random.key(21)
+INPUTS, LABELS = records(60, 4)
+NAMES = ("a", "b", "c")
+TRAIN, TEST = Examples(INPUTS[:40], LABELS[:40], NAMES, "train"), Examples(INPUTS[40:], LABELS[40:], NAMES, "test")
+FORGET = np.zeros((2, 40), bool)
+FORGET[0, :3] = FORGET[1, :12] = True
+NETWORK = learner(small_mlp, (4,), "sgd")
+SEEDS = 3
+
+
+def untouched(key, log_probs, params, inputs, labels, forget):
+    return params
+
+
+def zeroed(key, log_probs, params, inputs, labels, forget):
+    return jax.tree.map(jnp.zeros_like, params)
+
+
+METHODS = {"fisher": partial(forget_by_noise, noise=golatkar), "untouched": untouched, "zeroed": zeroed}
+CALL: dict[str, Any] = {"seeds": SEEDS, "attack_epochs": 2, "width": 3}
+DIVERGING = network(small_mlp, (4,), len(NAMES), optimizer=optax.scale(np.nan), epochs=1, batch_size=20)
+FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "width": 2}
+
+
+@pytest.fixture(scope="module")
+def audit() -> UnlearnAudit:
+    return audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET, methods=METHODS, **CALL)
+
+
+def model(audit: UnlearnAudit, name: str, index: int, seed: int) -> NetworkParams:
+    where = seed if name in ("untrained", "original") else (index, seed)
+    return jax.tree.map(lambda leaf: leaf[where], audit[name].params)
+
+
+def gradients(params: NetworkParams, row: np.ndarray) -> np.ndarray:
+    """The gradient of log p(label) of every forgotten record, one at a time."""
+
+    @jax.jit
+    def gradient(x: Any, y: Any) -> Any:
+        def log_prob(inner: Any) -> Any:
+            return NETWORK.log_probs(NetworkParams(inner, params.state), x[None])[0, y]
+
+        return jax.grad(log_prob)(params.params)
+
+    return np.stack([flat(gradient(INPUTS[i], LABELS[i])) for i in np.flatnonzero(row)])
+
+
+def test_its_figure_shows_every_model_and_the_band(audit):
+    efficacies, bounds, attacks = audit.plot(forget_set=1).axes
+    assert [label.get_text() for label in efficacies.get_yticklabels()] == [method.name for method in audit.methods]
+    drawn = [place for line in efficacies.lines if line.get_marker() == "o" for place in line.get_xdata()]
+    assert set(drawn) <= set(np.concatenate([method.scores.efficacy[1] for method in audit.methods]))
+    assert len(drawn) == audit.seeds * len(audit.methods)
+    assert len(bounds.get_legend().get_texts()) == len(audit.methods)
+    attacked = [text.get_text() for text in attacks.get_legend().get_texts()]
+    assert "untrained" not in attacked
+    assert len(attacked) == len(audit.methods) - 1
+
+
+@pytest.mark.parametrize("name", ["untrained", "original", "retraining", "amnesiac", "fisher", "zeroed"])
+def test_scores_are_those_of_each_model_alone(audit, name):
+    scores = audit[name].scores
+    for index, row in enumerate(FORGET):
+        params = model(audit, name, index, 1)
+        each = gradients(params, row)
+        information = (each**2).sum(axis=1).mean()
+        np.testing.assert_allclose(scores.information[index, 1], information, rtol=1e-4)
+        np.testing.assert_allclose(scores.efficacy[index, 1], 1 / information, rtol=1e-4)
+        np.testing.assert_allclose(scores.bound[index, 1], 1 / (each.mean(axis=0) ** 2).sum(), rtol=1e-3)
+        hits = np.asarray(NETWORK.log_probs(params, jnp.asarray(INPUTS))).argmax(axis=1) == LABELS
+        assert scores.remaining_accuracy[index, 1] == pytest.approx(hits[:40][~row].mean())
+        assert scores.forgotten_accuracy[index, 1] == pytest.approx(hits[:40][row].mean())
+        assert scores.test_accuracy[index, 1] == pytest.approx(hits[40:].mean())
+    assert (scores.efficacy <= scores.bound).all()
+    assert np.isnan(scores.attack).all() == (name == "untrained")
+
+
+def test_models_are_what_their_names_say(audit):
+    keys = jax.random.split(stream(KEY, "train"), SEEDS)
+    everything = np.ones((1, 40), bool)
+    for seed, key in enumerate(keys):
+        expected = {
+            "untrained": NETWORK.finish(NETWORK.init(init_key(key))),
+            "original": fit_many(key[None], everything, TRAIN.inputs, TRAIN.labels, NETWORK),
+            "retraining": fit_many(key[None], ~FORGET[1:], TRAIN.inputs, TRAIN.labels, NETWORK),
+        }
+        for name, params in expected.items():
+            np.testing.assert_allclose(flat(model(audit, name, 1, seed)), flat(params), atol=1e-5)
+        np.testing.assert_array_equal(flat(model(audit, "untouched", 1, seed)), flat(model(audit, "original", 1, seed)))
+    assert [method.name for method in audit.methods] == ["untrained", "original", "retraining", "amnesiac", *METHODS]
+    assert audit.forgotten.tolist() == [3, 12]
+    assert (audit.examples, audit.test_examples, audit.nonmembers) == (40, 20, 20)
+    assert audit.members_share == pytest.approx(2 / 3)
+
+
+def test_a_method_is_placed_among_the_retrained(audit):
+    assert audit["retraining"].places == {}
+    assert set(audit["untrained"].places) == set(COMPARED) - {"attack"}
+    places = audit["zeroed"].places
+    assert set(places) == set(COMPARED)
+    retrained = audit["retraining"].scores.efficacy
+    for index in range(2):
+        where = places["efficacy"][index]
+        assert (where.low, where.high) == (retrained[index].min(), retrained[index].max())
+        # Three seeds cannot tell anything at this level.
+        assert audit.verdict(where) == "too few seeds"
+    assert not audit.enough_seeds
+    assert audit.threshold == pytest.approx(0.05 / 12)
+
+
+def test_verdicts():
+    audit = UnlearnAudit((), FORGET[:1], np.array([3]), 12, 40, 20, 20, 0.5, 0.95, None)
+    place = Place(0.0, 1.0, 0.0, 1.0, 2 / 2**12, 1)
+    assert audit.enough_seeds
+    assert audit.verdict(place) == "above"
+    assert audit.verdict(place._replace(direction=-1)) == "below"
+    assert audit.verdict(place._replace(p_value=0.01)) == "not told apart"
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_whom_the_attack_learned_from(audit, each):
+    """The originals; or, as in the paper, every model anew, whose members are then the remaining records."""
+    found = audit
+    if each:
+        how = {"methods": {"zeroed": zeroed}, "attack_each": True, "amnesiac": False, **CALL}
+        found = audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET[1:], **how)
+    row = FORGET[1]
+    asked = jax.tree.map(lambda leaf: leaf[-1], found["zeroed"].params)
+    source: Any = asked if each else found["original"].params
+    keys, known = stream(KEY, "attack"), log_probs_many(NETWORK, source, INPUTS)
+    member, used = np.tile(np.arange(60) < 40, (SEEDS, 1)), np.ones((SEEDS, 60), bool)
+    if each:
+        used[:, :40] = ~row
+    attack = fit_learned(jax.random.split(keys, SEEDS), known, LABELS, member, 3, used=used, epochs=2)
+    expected = learned_probabilities(attack, log_probs_many(NETWORK, asked, INPUTS[:40]), LABELS[:40])
+    np.testing.assert_allclose(found["zeroed"].scores.attack[-1], expected[:, row].mean(axis=1), rtol=1e-4)
+
+
+def test_models_are_unlearned_together_as_one_by_one(audit):
+    keys = jax.random.split(jax.random.key(2), (2, SEEDS))
+    call = "fisher", METHODS["fisher"], NETWORK, keys, audit["original"].params, TRAIN, FORGET
+    one_by_one, together = (unlearn._unlearned(*call, together=how) for how in (False, True))
+    np.testing.assert_allclose(flat(together), flat(one_by_one), atol=1e-6)
+    assert np.abs(flat(together) - flat(audit["untouched"].params)).max() > 1e-4
+
+
+def test_without_amnesiac_and_attack(audit):
+    less = audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET, amnesiac=False, nonmembers=0, **CALL)
+    assert [method.name for method in less.methods] == ["untrained", "original", "retraining"]
+    assert np.isnan(less["retraining"].scores.attack).all()
+    assert set(less["original"].places) == set(COMPARED) - {"attack"}
+    for name in ("original", "retraining"):
+        np.testing.assert_allclose(less[name].scores.efficacy, audit[name].scores.efficacy, rtol=1e-3)
+
+
+def test_a_stopped_audit_goes_on(audit, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done > 0.97 * total:
+            raise Stop
+
+    with pytest.raises(Stop):
+        audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET, methods=METHODS, **CALL, progress=stop, checkpoints=tmp_path)
+    assert list(tmp_path.glob("judged/*.npz"))
+    seen: list[float] = []
+    again = audit_unlearn(
+        *(KEY, TRAIN, TEST, NETWORK, FORGET),
+        methods=METHODS,
+        **CALL,
+        checkpoints=tmp_path,
+        progress=lambda done, total: seen.append(done / total),
+    )
+    for mine, theirs in zip(audit.methods, again.methods, strict=True):
+        np.testing.assert_array_equal(flat(mine.params), flat(theirs.params))
+        for one, other in zip(mine.scores, theirs.scores, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+
+
+def coarse(input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> nnx.Module:
+    """Parameters and arithmetic of 16 bits."""
+    return nnx.Linear(input_shape[0], classes, dtype=jnp.bfloat16, param_dtype=jnp.bfloat16, rngs=rngs)
+
+
+@pytest.mark.parametrize("module", [Dropped, coarse])
+def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path, module):
+    call: dict[str, Any] = {**FEW, "amnesiac": True, "methods": {"untouched": untouched}}
+    learned = learner(module, (4,), "sgd", epochs=1, batch_size=20)
+    first, again, free = (
+        audit_unlearn(KEY, TRAIN, TEST, learned, FORGET[:1], **call, checkpoints=place)
+        for place in (tmp_path, tmp_path, None)
+    )
+    for mine, kept, unkept in zip(first.methods, again.methods, free.methods, strict=True):
+        dtypes = [[leaf.dtype for leaf in jax.tree.leaves(each.params)] for each in (mine, unkept)]
+        assert dtypes[0] == dtypes[1]
+        np.testing.assert_array_equal(flat(mine.params), flat(kept.params))
+        np.testing.assert_array_equal(flat(mine.params), flat(unkept.params))
+
+
+def reshaped(key, log_probs, params, inputs, labels, forget):
+    return jax.tree.map(lambda leaf: leaf[None], params)
+
+
+def broken(key, log_probs, params, inputs, labels, forget):
+    return jax.tree.map(lambda leaf: leaf * jnp.nan, params)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"forget": np.zeros((1, 40), bool)}, "set 0 to forget is empty: there is nothing to forget"),
+        ({"forget": np.array([FORGET[0], ~np.zeros(40, bool)])}, "set 1 to forget is everything: nothing remains"),
+        ({"forget": FORGET[:, :20]}, r"`forget` has shape \(2, 20\), but train has 40 records"),
+        ({"forget": FORGET[:0]}, r"`forget` has shape \(0, 40\)"),
+        ({"learner": NearestCentroid()}, "unlearning is judged on networks, and a NearestCentroid is none"),
+        ({"learner": learner(Normed, (4,)), "amnesiac": True}, "running statistics"),
+        ({"seeds": 1}, r"seeds must be at least 2 \(got 1\)"),
+        ({"attack_epochs": 0}, r"attack epochs at least 1 \(got 0\)"),
+        ({"level": 1.0}, r"level between 0 and 1 \(got 1\)"),
+        ({"nonmembers": 21}, "21 test records cannot be drawn: test has 20"),
+        ({"methods": {"amnesiac": zeroed}}, "a method cannot be called `amnesiac`, which the audit itself uses"),
+        ({"methods": {"odd": reshaped}}, "the method `odd` returned parameters that do not fit the model"),
+        ({"methods": {"odd": broken}}, "model 0 of `odd` has outputs that are not finite: did"),
+        (
+            {"learner": DIVERGING, "nonmembers": 5},
+            "model 0 of `original` has outputs that are not finite",
+        ),
+        (
+            {"train": Examples(INPUTS[:40], LABELS[:40] + 1, (*NAMES, "d"), "train")},
+            "has label 3, but the network only 3",
+        ),
+        ({"test": Examples(INPUTS[40:, :3], LABELS[40:], NAMES, "test")}, r"test has records of shape \(3,\), which"),
+    ],
+)
+def test_bad_input_is_one_clear_line(change, message):
+    call = {"train": TRAIN, "test": TEST, "learner": NETWORK, "forget": FORGET, **FEW, **change}
+    with pytest.raises(InputError, match=message) as caught:
+        audit_unlearn(KEY, **call)
+    assert "\n" not in str(caught.value)

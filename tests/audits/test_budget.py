@@ -1,0 +1,182 @@
+"""A time budget makes the same plan from the same speeds, keeps what was given by hand, and fits."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxaudit.audits.ks.models import Shadows
+from jaxaudit.audits.ks.plan import FEWEST, LEAST_STEPS, Free, Work, choose, cost_of, members, memory_of, seconds_of
+from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.cli.ks.budget import parse_budget, take_records
+from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.ensemble import Speed
+from jaxaudit.errors import InputError
+from jaxaudit.membership import only
+
+ALL, NOTHING = Free(True, True, True, True), Free(False, False, False, False)
+MNIST = Work(60_000, 10_000, 0, (6_700, 66_700, 36_700), 60_000, 5, 1, 0.9, Shadows(39, 19, 19, 0), 15, 64)
+SLOW, FAST = Speed(1, 0.04, 1e-3, 80_000_000), Speed(4, 2e-4, 1e-6, 1_000_000)
+
+
+def works(**more: Any) -> st.SearchStrategy[Work]:
+    sizes = st.integers(50, 100_000)
+    return st.builds(
+        lambda query, calibration, holdout, mixed: Work(
+            *(query, calibration, holdout, (query,), query, 5, 1, 0.9, Shadows(39, 19, 19, mixed), 15, 64)
+        ),
+        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([0, 31])),
+    )
+
+
+def seconds_by_loop(work: Work, speed: Speed) -> float:
+    """Model by model, without chunks: for a width of one."""
+    sizes = [work.query, round(work.subsample * work.calibration)] * work.replicates
+    sizes += [work.query + work.calibration] * work.controls + list(work.targets)
+    rest = round(2 / 3 * work.calibration)
+    for models, given_ in zip(work.shadows, (0, work.query // 2, work.query, work.query), strict=True):
+        sizes += [rest + given_] * models
+    steps = sum(-(-size // work.batch_size) for size in sizes)
+    asked = work.query + work.calibration + work.holdout
+    return work.epochs * steps * speed.step + len(sizes) * asked * speed.record
+
+
+@settings(max_examples=30)
+@given(works())
+def test_the_time_is_that_of_every_model(work):
+    speed = Speed(1, 0.01, 1e-5, 1)
+    np.testing.assert_allclose(seconds_of(work, speed), seconds_by_loop(work, speed), rtol=0.02)
+    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(work.shadows)
+
+
+@settings(max_examples=50)
+@given(works(), st.floats(20, 1e5), st.sampled_from([ALL, NOTHING, Free(False, True, True, True)]))
+def test_a_plan_fits_or_there_is_none(work, budget, free):
+    plan = choose(work, [lambda: SLOW, lambda: FAST], budget, free)
+    again = choose(work, [lambda: SLOW, lambda: FAST], budget, free)
+    assert plan == again
+    if plan is None:
+        assert seconds_of(work, FAST) > budget
+        return
+    assert seconds_of(plan.work, plan.speed) == plan.seconds <= budget
+    if not free.records:
+        assert plan.work[:3] == work[:3]
+    if free == NOTHING:
+        assert plan.work == work
+
+
+def test_what_fits_is_not_reduced():
+    assert choose(MNIST, [lambda: FAST], 1e9, ALL) == (0, MNIST, seconds_of(MNIST, FAST), FAST)
+
+
+def test_what_costs_least_goes_first():
+    """Replicates of rho, then shadow models, then records, then the design."""
+    at_full = seconds_of(MNIST, FAST)
+    plans = [choose(MNIST, [lambda: FAST], share * at_full, ALL) for share in (0.99, 0.9, 0.3)]
+    works_ = [plan.work for plan in plans if plan is not None]
+    assert len(works_) == 3
+    assert [work.replicates for work in works_] == [2, 2, 2]
+    assert [work.shadows.never for work in works_] == [39, 19, 19]
+    assert works_[1].query == 60_000 > works_[2].query >= FEWEST
+    plan = choose(MNIST, [lambda: SLOW, lambda: FAST], 500.0, ALL)
+    assert plan is not None
+    assert plan.design == 1
+    assert plan.work.query % 100 == 0
+
+
+def test_only_designs_that_are_looked_at_are_measured():
+    measured = []
+
+    def measure(speed: Speed) -> Speed:
+        measured.append(speed)
+        return speed
+
+    choose(MNIST, [lambda: measure(FAST), lambda: measure(SLOW)], 1e9, ALL)
+    assert measured == [FAST]
+
+
+def test_fewer_records_are_walked_more_often():
+    """Too few steps would leave networks that fit nothing, and remember nothing."""
+    plan = choose(MNIST, [lambda: Speed(4, 5e-3, 1e-6, 1)], 400.0, ALL)
+    assert plan is not None
+    work = plan.work
+    smallest = min(work.query, round(2 / 3 * work.calibration))
+    assert work.epochs * -(-smallest // work.batch_size) >= LEAST_STEPS
+    fixed = choose(MNIST, [lambda: Speed(4, 5e-3, 1e-6, 1)], 400.0, ALL._replace(epochs=False))
+    assert fixed is not None
+    assert fixed.work.epochs == 15
+
+
+def test_the_cost_is_that_of_fewer_records_and_models():
+    assert cost_of(MNIST, MNIST) == 1
+    assert cost_of(MNIST, MNIST._replace(query=15_000)) == pytest.approx(2)
+    assert 1 < cost_of(MNIST, MNIST._replace(shadows=Shadows(19, 19, 19, 0))) < 1.1
+
+
+def test_memory_grows_with_records_models_and_streams():
+    small = memory_of(MNIST, FAST, 784 * 4, 2)
+    assert small < memory_of(MNIST, FAST, 784 * 4, 4) < memory_of(MNIST, SLOW, 784 * 4, 4)
+    assert small > 70_000 * 784 * 4
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10 m", 600), ("1.5h", 5400), ("2D", 172_800)])
+def test_a_budget_is_a_length_of_time(text, seconds):
+    assert parse_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "1e9m", "nan", "inf", "10s", "9" * 400 + "m", "10m\n10m"])
+def test_other_budgets_are_refused(text):
+    with pytest.raises(InputError):
+        parse_budget(text)
+
+
+def test_a_cpu_has_a_budget_unless_told_otherwise():
+    assert parse_budget(None) == 600
+    assert parse_budget("none") is None
+
+
+def sets(holdout: bool = True) -> Given:
+    def examples(start: int, records: int, name: str) -> Examples:
+        inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
+        return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
+
+    def outputs(of: Examples) -> Outputs:
+        said = np.stack([of.inputs[:, 0] / 1000, 1 - of.inputs[:, 0] / 1000], axis=1).astype(np.float32)
+        return Outputs(said, "probabilities", None, "float32", "out.csv")
+
+    query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
+    target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
+    return Given(
+        *(query, calibration, held if holdout else None, [outputs(query)]),
+        *([outputs(held)] if holdout else [], (target,)),
+    )
+
+
+def test_outputs_are_taken_with_their_records():
+    taken = take_records(sets(), 40, jax.random.key(1))
+    held = taken.holdout
+    assert held is not None
+    assert [len(taken.query), len(taken.calibration), len(held)] == [40, 40, 40]
+    for examples, files in ((taken.query, taken.outputs), (held, taken.on_holdout)):
+        np.testing.assert_allclose(files[0].probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
+    # A simulated target is trained on what the sets have left.
+    assert [part.examples for part in taken.simulated[0].parts] == [taken.calibration, taken.query]
+
+
+def test_a_longer_draw_holds_the_records_of_a_shorter_one():
+    few, more = (take_records(sets(), records, jax.random.key(1)).query.inputs[:, 0] for records in (20, 50))
+    assert set(few.tolist()) < set(more.tolist())
+    other = take_records(sets(), 20, jax.random.key(2)).query.inputs[:, 0]
+    assert only(few.astype(int), 90).sum() == 20
+    assert set(other.tolist()) != set(few.tolist())
+
+
+def test_all_records_are_taken_where_there_are_no_more():
+    whole = sets(holdout=False)
+    assert take_records(whole, None, jax.random.key(1)) is whole
+    assert np.array_equal(take_records(whole, 500, jax.random.key(1)).query.inputs, whole.query.inputs)

@@ -1,0 +1,327 @@
+"""`jaxaudit efficacy` from its words to what it prints, writes and refuses."""
+
+import csv
+import json
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import jsonschema
+import numpy as np
+import orbax.checkpoint as ocp
+import pyarrow.parquet
+import pytest
+from flax import linen, serialization
+from support.cli_runs import content, jaxaudit, process
+
+from jaxaudit.cli.network_inputs import label_outputs
+from jaxaudit.data import Examples
+from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.models import MLP, pure_module
+from jaxaudit.models.restore import name_weights
+from jaxaudit.report.efficacy.record import efficacy_schema
+
+MINE = """
+from flax import linen, nnx
+class Net(nnx.Module):
+    def __init__(self, input_shape, classes, *, rngs):
+        self.first, self.second = nnx.Linear(input_shape[0], 6, rngs=rngs), nnx.Linear(6, classes, rngs=rngs)
+        self.norm, self.drop = nnx.BatchNorm(6, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+    def __call__(self, inputs):
+        return self.second(self.drop(self.norm(nnx.tanh(self.first(inputs)))))
+class LinenNet(linen.Module):
+    classes: int
+    @linen.compact
+    def __call__(self, inputs):
+        hidden = linen.tanh(linen.Dense(6)(inputs))
+        return linen.Dense(self.classes)(hidden)
+"""
+OURS = ("--model", "mlp", "--hidden", "6")
+USUAL = (*OURS, "--params", "a.safetensors", "--data", "forget.npz")
+RECORDS, CLASSES = 12, 4
+
+
+def inputs() -> np.ndarray:
+    return np.random.default_rng(3).normal(size=(RECORDS, 5)).astype(np.float32)
+
+
+LABELS = np.arange(RECORDS) % CLASSES
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """`forget.npz`, and two sets of weights of an MLP 5-6-4; modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    np.savez("forget.npz", x=inputs(), y=LABELS)
+    for seed, name in enumerate("ab"):
+        Path(f"{name}.safetensors").write_bytes(safetensors_bytes(weights(seed)))
+    Path("mine.py").write_text(MINE)
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def weights(seed: int) -> dict[str, np.ndarray]:
+    return name_weights(*pure_module(partial(MLP, hidden=(6,)), (5,), CLASSES).init(jax.random.key(seed)))
+
+
+def informations(seed: int) -> np.ndarray:
+    """Each record's squared gradient norm, the slow way."""
+    params = {name: jnp.asarray(values) for name, values in weights(seed).items()}
+
+    def log_prob(params, record, label):
+        hidden = jax.nn.relu(record @ params["layers/0/kernel"] + params["layers/0/bias"])
+        return jax.nn.log_softmax(hidden @ params["layers/1/kernel"] + params["layers/1/bias"])[label]
+
+    gradients = jax.vmap(jax.grad(log_prob), in_axes=(None, 0, 0))(params, jnp.asarray(inputs()), jnp.asarray(LABELS))
+    leaves = map(np.asarray, gradients.values())
+    return np.sum([np.square(leaf).reshape(RECORDS, -1).sum(axis=1) for leaf in leaves], axis=0)
+
+
+def test_the_numbers_are_those_of_one_gradient_a_record():
+    done = jaxaudit("efficacy", *USUAL, "--reference", "other=b.safetensors", "--json")
+    jsonschema.validate(done.result, json.loads(efficacy_schema()))
+    assert done.err == ""
+    for model, seed in zip(done.result["models"], (0, 1), strict=True):
+        slow = informations(seed)
+        assert model["information"] == pytest.approx(slow.mean(), rel=1e-4)
+        assert model["efficacy"] == pytest.approx(1 / slow.mean(), rel=1e-4)
+        assert model["efficacy"] <= model["bound"]
+        assert sum(layer["information"] for layer in model["layers"]) == pytest.approx(slow.mean(), rel=1e-4)
+        shown = [record["information"][model["name"]] for record in done.result["records"]]
+        np.testing.assert_allclose(shown, slow, rtol=1e-3)
+    assert [model["name"] for model in done.result["models"]] == ["a.safetensors", "other"]
+    assert [model["role"] for model in done.result["models"]] == ["judged", "reference"]
+    assert [layer["name"] for layer in done.result["models"][0]["layers"]] == ["layers/0", "layers/1"]
+    assert set(done.result["paths"]) == set(weights(0))
+    assert [record["class"] for record in done.result["records"]] == [str(label) for label in LABELS]
+
+
+def test_all_weights_are_named_by_what_they_hold():
+    words = ("--reference", "other=b.safetensors", "--reference", "same=a.safetensors", "--json")
+    provenance = jaxaudit("efficacy", *USUAL, *words).result["provenance"]
+    hashes = provenance["reference_hashes"]
+    assert list(hashes) == ["other", "same"]
+    assert hashes["same"] == provenance["weights_hash"] != hashes["other"]
+
+
+def test_a_lone_efficacy_is_no_verdict():
+    assert any(
+        "a lone efficacy is no verdict" in said for said in jaxaudit("efficacy", *USUAL, "--json").result["caveats"]
+    )
+    shown = jaxaudit("efficacy", *USUAL, "--top", "2")
+    assert "a lone efficacy is no verdict" in shown.out
+    assert "2 most exposed records" in shown.out
+    assert "4 of 4 parameters contracted" in shown.out
+    beside = jaxaudit("efficacy", *USUAL, "--reference", "untrained", "--top", "0")
+    assert "a lone efficacy" not in beside.out
+    assert "untrained: new initial weights of this seed" in beside.out
+    assert "most exposed records" not in beside.out
+
+
+def test_untrained_weights_follow_from_the_seed():
+    words = ("efficacy", *USUAL, "--reference", "untrained", "--json", "--seed")
+    first, again, other = (jaxaudit(*words, seed).result["models"] for seed in ("1", "1", "2"))
+    assert first == again
+    assert first[0] == other[0]
+    assert first[1]["information"] != other[1]["information"]
+    # Weights of key 1 are those that `b.safetensors` holds.
+    found = jaxaudit("efficacy", *USUAL, "--reference", "b=b.safetensors", "--json").result["models"][1]
+    assert found["information"] == pytest.approx(first[1]["information"], rel=1e-5)
+
+
+def test_every_kind_of_weights_gives_the_same_answer():
+    kinds = ("kernel", "bias")
+    tree = {"layers": {f"{at}": {kind: weights(0)[f"layers/{at}/{kind}"] for kind in kinds} for at in (0, 1)}}
+    Path("a.msgpack").write_bytes(serialization.to_bytes(tree))
+    ocp.PyTreeCheckpointer().save(Path("orbax").resolve(), {"params": tree})
+    wanted = jaxaudit("efficacy", *USUAL, "--json").result["records"]
+    for name in ("a.msgpack", "orbax"):
+        words = [name if word == "a.safetensors" else word for word in USUAL]
+        found = jaxaudit("efficacy", *words, "--json").result["records"]
+        assert [list(record["information"].values()) for record in found] == [
+            list(record["information"].values()) for record in wanted
+        ]
+
+
+def test_ones_own_nnx_module_with_dropout_and_batch_normalisation_as_a_process(folder: Path):
+    sys.path.insert(0, str(folder))
+    import mine  # pyright: ignore[reportMissingImports]
+
+    Path("own.safetensors").write_bytes(
+        safetensors_bytes(name_weights(*pure_module(mine.Net, (5,), CLASSES).init(jax.random.key(4))))
+    )
+    words = ("--model", "mine:Net", "--params", "own.safetensors", "--data", "forget.npz", "--out", "run")
+    done = process("efficacy", *words, "--json", cwd=folder)
+    jsonschema.validate(done.result, json.loads(efficacy_schema()))
+    assert any("judged in evaluation mode" in said for said in done.result["caveats"])
+    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
+    assert json.loads(Path("run/result.json").read_text()) == done.result
+    with open("run/records.csv") as file:
+        rows = list(csv.DictReader(file))
+    shown = [record["information"]["own.safetensors"] for record in done.result["records"]]
+    assert [float(row["information of own.safetensors"]) for row in rows] == shown
+    assert [row["class"] for row in rows] == [record["class"] for record in done.result["records"]]
+    assert len(pyarrow.parquet.read_table("run/records.parquet")) == RECORDS
+    assert done.result["provenance"]["command"][:4] == ["jaxaudit", "efficacy", "--data", "forget.npz"]
+    again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
+    assert again.result["records"] == done.result["records"]
+
+
+def test_ones_own_linen_module(folder: Path):
+    sys.path.insert(0, str(folder))
+    import mine  # pyright: ignore[reportMissingImports]
+
+    variables = mine.LinenNet(CLASSES).init(jax.random.key(4), jnp.zeros((1, 5)))
+    Path("own.msgpack").write_bytes(serialization.to_bytes(variables["params"]))
+    words = ("--model", "mine:LinenNet", "--params", "own.msgpack", "--data", "forget.npz", "--json")
+    result = jaxaudit("efficacy", *words).result
+    own = mine.LinenNet(CLASSES).apply(variables, inputs())
+    log_probs = np.asarray(jax.nn.log_softmax(own))[np.arange(RECORDS), LABELS]
+    assert result["models"][0]["mean_log_probability"] == pytest.approx(log_probs.mean(), rel=1e-5)
+    assert result["models"][0]["accuracy"] == pytest.approx((np.asarray(own).argmax(axis=1) == LABELS).mean())
+    assert set(result["paths"]) == {f"Dense_{layer}/{kind}" for layer in (0, 1) for kind in ("kernel", "bias")}
+    assert isinstance(mine.LinenNet(3), linen.Module)
+
+
+def test_records_of_one_class_keep_their_label():
+    """A file that holds records of class 3 alone must not make them class 0."""
+    np.savez("threes.npz", x=inputs()[LABELS == 3], y=LABELS[LABELS == 3])
+    words = [word.replace("forget", "threes") for word in USUAL]
+    slow = informations(0)[LABELS == 3]
+    for extra in ((), ("--classes", "4")):
+        result = jaxaudit("efficacy", *words, *extra, "--json").result
+        assert result["models"][0]["information"] == pytest.approx(slow.mean(), rel=1e-4)
+        assert {record["class"] for record in result["records"]} == {"3"}
+    np.savez("ones.npz", x=inputs()[LABELS == 1], y=LABELS[LABELS == 1])
+    words = [word.replace("forget", "ones") for word in USUAL]
+    refused = jaxaudit("efficacy", *words)
+    assert "layers/1/bias is (4,) where (2,) is wanted" in refused.err
+    assert "made for 2 outputs, as the data say; --classes gives their number" in refused.err
+    found = jaxaudit("efficacy", *words, "--classes", "4", "--json").result["models"][0]
+    assert found["information"] == pytest.approx(informations(0)[LABELS == 1].mean(), rel=1e-4)
+
+
+def test_it_says_which_output_a_name_is_taken_for():
+    """Names that are sorted need not be in the network's order, and numbers that are not counted from 0 either."""
+    for labels, said in (
+        (np.array(["bee", "ant", "cat", "dog"])[LABELS], "ant, bee, cat, dog"),
+        (LABELS + 1, "1, 2, 3, 4"),
+    ):
+        np.savez("named.npz", x=inputs(), y=labels)
+        words = [word.replace("forget", "named") for word in USUAL]
+        caveats = jaxaudit("efficacy", *words, "--classes", "4", "--json").result["caveats"]
+        assert f"outputs of the network are taken to be, in this order from 0: {said}" in caveats
+    usual = jaxaudit("efficacy", *USUAL, "--json").result["caveats"]
+    assert not any("taken to be" in said for said in usual)
+
+
+def examples(names: tuple[str, ...], labels: list[int]) -> Examples:
+    return Examples(np.zeros((len(labels), 2), np.float32), np.array(labels), names, "set")
+
+
+def test_labels_as_outputs():
+    assert label_outputs(examples(("1", "5"), [0, 1]), None).labels.tolist() == [1, 5]
+    assert label_outputs(examples(("1", "5"), [0, 1]), None).class_names == tuple("012345")
+    assert label_outputs(examples(("cat", "dog"), [1, 0]), 2).labels.tolist() == [1, 0]
+    assert label_outputs(examples(("cat", "dog"), [1, 0]), None).class_names == ("cat", "dog")
+
+
+def test_images_of_whole_numbers_become_floats_and_floats_are_taken_as_they_are():
+    pixels = np.random.default_rng(3).integers(0, 256, (RECORDS, 2, 3)).astype(np.uint8)
+    net = pure_module(partial(MLP, hidden=(6,)), (2, 3, 1), CLASSES)
+    Path("i.safetensors").write_bytes(safetensors_bytes(name_weights(*net.init(jax.random.key(1)))))
+    words = ("efficacy", *OURS, "--params", "i.safetensors", "--json", "--data")
+    np.savez("pixels.npz", x=pixels, y=LABELS)
+    np.savez("floats.npz", x=(pixels / 255).astype(np.float32)[..., None], y=LABELS)
+    np.savez("signed.npz", x=(pixels / 255).astype(np.float32)[..., None] * 4 - 2, y=LABELS)
+    first, second, third = (jaxaudit(*words, f"{name}.npz") for name in ("pixels", "floats", "signed"))
+    assert first.err == "pixels.npz: 12 images, made 2x3x1 in [0, 1]\n"
+    assert second.err == third.err == ""
+    information = [done.result["models"][0]["information"] for done in (first, second, third)]
+    assert information[0] == pytest.approx(information[1], rel=1e-5)
+    assert abs(information[2] / information[0] - 1) > 0.01
+
+
+def test_the_demonstration_shows_three_models():
+    result = jaxaudit("efficacy", "--json").result
+    original, retrained, untrained = result["models"]
+    assert [model["name"] for model in result["models"]] == ["original", "retrained", "untrained"]
+    assert original["accuracy"] == 1.0
+    assert original["efficacy"] > 10 * max(retrained["efficacy"], untrained["efficacy"])
+    assert jaxaudit(*result["provenance"]["command"][1:], "--json").result["models"] == result["models"]
+
+
+def bad(name: str) -> None:
+    """Weights that cannot be used, under this name."""
+    broken = weights(0)
+    if name == "nan":
+        broken["layers/0/bias"] = broken["layers/0/bias"] * np.nan
+    elif name == "missing":
+        del broken["layers/1/bias"]
+    elif name == "shape":
+        broken["layers/0/kernel"] = broken["layers/0/kernel"][:4]
+    Path(f"{name}.safetensors").write_bytes(
+        serialization.to_bytes(broken) if name == "other" else safetensors_bytes(broken)
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--params", "a.safetensors"), "--params needs --model: the network they belong to; without any of them"),
+        (("--model", "mlp"), "--model needs --params: weights; without any of them the command shows an example."),
+        ((*OURS, "--params", "a.safetensors"), "--params needs --data: the records; without any of them"),
+        ((*USUAL, "--params", "gone.safetensors"), "gone.safetensors: there is no such file or folder; "),
+        ((*USUAL, "--params", "nan.safetensors"), "6 of the 6 numbers of layers/0/bias are NaN or infinite"),
+        ((*USUAL, "--params", "missing.safetensors"), "does not fit mlp: it has no layers/1/bias."),
+        ((*USUAL, "--params", "shape.safetensors"), "layers/0/kernel is (4, 6) where (5, 6) is wanted."),
+        ((*USUAL, "--params", "other.safetensors"), "is not what its suffix says: its content is msgpack"),
+        ((*USUAL, "--params", "evil.pkl"), "a .pkl file may be a pickle, which runs code when it is loaded"),
+        ((*USUAL, "--hidden", "7"), "layers/0/bias is (6,) where (7,) is wanted"),
+        (
+            (*USUAL, "--classes", "3"),
+            "forget.npz: record 3 has label 3, which is none of the 3 outputs that count from",
+        ),
+        ((*USUAL, "--classes", "5"), "layers/1/bias is (4,) where (5,) is wanted"),
+        ((*USUAL, "--reference", "a"), "--reference a must be NAME=PATH, such as retrained=retrained.safetensors, or "),
+        ((*USUAL, "--reference", "=a"), "--reference =a must be NAME=PATH"),
+        (
+            (*USUAL, "--reference", "a.safetensors=b.safetensors"),
+            "two sets of weights are called 'a.safetensors'; give every one its own name.",
+        ),
+        ((*USUAL, "--model", "mine:Nothing"), "--model mine:Nothing: module mine has no 'Nothing'."),
+        ((*USUAL, "--data", "text.npz", "--classes", "4"), "names 2 classes, but --classes says 4 outputs; label the "),
+        ((*USUAL, "--data", "empty.npz"), "there are no labels. Is the file empty?"),
+        ((*USUAL, "--data", "digits"), "does not fit mlp: layers/0/kernel is (5, 6) where (64, 6) is wanted"),
+        ((*USUAL, "--image-size", "big"), "--image-size big must be HEIGHTxWIDTH"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], message: str):
+    for name in ("nan", "missing", "shape", "other"):
+        bad(name)
+    Path("evil.pkl").write_bytes(pickle.dumps(1))
+    np.savez("text.npz", x=inputs(), y=np.array(["cat", "dog"])[LABELS % 2])
+    np.savez("empty.npz", x=inputs()[:0], y=LABELS[:0])
+    before = content(folder)
+    done = jaxaudit("efficacy", *words, "--out", "run")
+    assert (done.code, done.out) == (2, ""), done
+    last = done.err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert message in last
+    assert content(folder) == before
+
+
+def test_an_out_that_is_taken_is_refused_before_anything_is_read():
+    Path("run").mkdir()
+    Path("run/weights.safetensors").write_bytes(b"mine")
+    done = jaxaudit("efficacy", *USUAL, "--params", "gone.safetensors", "--out", "run")
+    assert done.code == 2
+    assert "--out run already holds other files" in done.err
+    assert Path("run/weights.safetensors").read_bytes() == b"mine"

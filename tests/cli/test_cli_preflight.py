@@ -1,0 +1,130 @@
+"""Everything wrong with the words of a command is said at once, before anything heavy is imported."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli_runs import QUICK, SETS, content, jaxaudit, process
+
+from jaxaudit.cli import preflight
+from jaxaudit.errors import InputError, InputErrors
+
+HEAVY = "import sys; assert not {'numpy', 'jax', 'pyarrow', 'optax'} & set(sys.modules), 'heavy'"
+
+
+def problems(options: dict[str, Any]) -> list[str]:
+    try:
+        preflight.check(options)
+    except InputErrors as errors:
+        return list(errors.problems)
+    except InputError as error:
+        return [str(error)]
+    return []
+
+
+def test_all_problems_at_once(sets: Path):
+    before = content(sets)
+    done = jaxaudit(
+        *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--holdout", "~/h.npz"),
+        *("--target", "t.csv", "--target", "u.csv", "--holdout-target", "th.csv", "--target-data", "fra.npz:0.5"),
+        *("--target-data", "far.npz:2", "--model", "mine.py:f", "--hidden", "many", "--level", "7", "--subsample", "0"),
+        *("--image-size", "9", "--learning-rate", "-1", "--field-strength", "f.csv", "--data-dir", "far.npz"),
+        *("--out", "query.npz", "--report", "nowhere/r.html"),
+    )
+    assert (done.code, done.out) == (2, "")
+    lines = done.err.splitlines()
+    assert all(line.startswith("Error: ") for line in lines)
+    for said in (
+        *("--query quer.npz", "--calibration gone/c.npy", "--holdout ~/h.npz", "--target t.csv", "--target u.csv"),
+        *("--holdout-target th.csv", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
+        *("--hidden many", "--level must", "--subsample must", "--image-size 9", "--learning-rate must"),
+        *("--field-strength f.csv", "--data-dir far.npz", "--out query.npz is a file", "the report nowhere/r.html"),
+        "--target was given 2 times and --holdout-target 1 times",
+    ):
+        assert sum(said in line for line in lines) == 1, (said, lines)
+    assert len(lines) == 19
+    assert "did you mean query.npz?" in lines[[said.startswith("Error: --query") for said in lines].index(True)]
+    assert content(sets) == before
+
+
+def test_nothing_heavy_is_imported_before(tmp_path: Path):
+    """So that a misspelt path is known at once, not after the seconds that JAX takes."""
+    (tmp_path / "sitecustomize.py").write_text(f"import atexit\natexit.register(lambda: exec({HEAVY!r}))\n")
+    done = process(
+        "ks", *SETS, "--target", "t.csv", cwd=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path])
+    )
+    assert done.code == 2
+    assert done.err.count("Error: ") == 3
+    assert "heavy" not in done.err
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mnist", "svhn_cropped@train", "mnist@train[:10%]", "emnist/letters:3.1.0", "emnist/letters", "tfds:mnist"),
+        *("printed-digits", "digits@train[:100]", "query.npz", "query.npz@train", "acdc:folder@3.0", "folder"),
+        *("here.npz", "folder/", "a@b.npz", "@train", "tfds:no.such"),
+    ],
+)
+def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path, name: str):
+    Path("folder").mkdir()
+    Path("data").mkdir()
+    Path("data/here.npz").touch()
+    Path("a@b.npz").touch()
+    assert problems({"query": name, "data": name, "data_dir": Path("data"), "target_data": [f"{name}:0.5"]}) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nowhere.npz",
+        "./mnist",
+        "~/mnist",
+        "/mnist",
+        "a/b/c",
+        "query.npz/x",
+        "a b",
+        "acdc:gone@3",
+        "n\0l",
+        "x" * 5000 + "/",
+    ],
+)
+def test_names_that_can_only_be_paths(sets: Path, name: str):
+    (said,) = problems({"query": name})
+    assert "there is no such file or folder" in said
+    assert len(said) < 300
+
+
+def test_what_is_neither_a_file_nor_a_folder(sets: Path):
+    os.mkfifo("pipe.csv")
+    (said,) = problems({"target": [Path("pipe.csv")]})
+    assert said == "--target pipe.csv is neither a file nor a folder; name the file itself."
+
+
+def test_a_data_folder_that_is_not_there_yet(sets: Path):
+    assert problems({"data_dir": Path("new"), "data": "mnist"}) == []
+
+
+def test_other_commands(sets: Path):
+    for words, count in (
+        (("efficacy", "--model", "no", "--params", "w.safetensors", "--reference", "a=b.safetensors"), 4),
+        (("unlearn", "--data", "d.npz", "--test-data", "t.npz", "--level", "2", "--fraction", "0"), 4),
+        (("power", "--query", "q.npz", "--calibration", "c.npz", "--fraction", "2"), 3),
+        (("pdtp", "--csv", "t.csv", "--learning-rate", "0"), 2),
+        (("attack", "--data", "t.csv", "--level", "0"), 2),
+    ):
+        done = jaxaudit(*words)
+        assert done.code == 2
+        assert done.err.count("Error: ") == count, done.err
+
+
+def test_it_is_said_first_that_targets_are_simulated(sets: Path):
+    said = "No --target was given: three targets of known truth are simulated instead."
+    assert jaxaudit("ks", *QUICK, "--query", "c.npz@x").err.splitlines() == [
+        "Error: --query c.npz: there is no such file or folder; is the path right?"
+    ]
+    assert jaxaudit("ks", *QUICK, "--query", "query.npz@x").err.startswith(f"{said}\n")
+    assert said not in jaxaudit("ks", *QUICK, "--target-data", "query.npz@x").err
+    assert said not in jaxaudit("ks", "--model", "nowhere:f").err

@@ -1,0 +1,195 @@
+"""The command as a process: signals, closed pipes, and what it imports."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli_runs import QUICK, content, jaxaudit, process
+
+from jaxaudit.cli.app import _at_home, app
+from jaxaudit.cli.pdtp import run as pdtp_run
+from jaxaudit.runs.directory import write
+from jaxaudit.version import __version__
+
+HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
+SIMULATED = "No --target was given: three targets of known truth are simulated instead.\n"
+ENDLESS = (*QUICK, "--epochs", "1000000", "--out", "run")
+
+
+def start(cwd: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "jaxaudit", *words], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def training(sets: Path):
+    """A run that has started to train and would never end, in a folder that held these files before."""
+    before = content(sets)
+    run = start(sets, "ks", *ENDLESS)
+    assert run.stderr is not None
+    try:
+        assert run.stderr.readline() == SIMULATED
+        assert run.stderr.readline() == "training 10 mlp models on cpu, 1000000 epochs each\n"
+        yield run, before
+    finally:
+        run.kill()
+        run.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_before_anything_is_finished_is_one_line_and_leaves_nothing(
+    sets: Path, training: tuple[subprocess.Popen[str], dict[str, bytes | None]], number: signal.Signals
+):
+    run, before = training
+    time.sleep(1)
+    run.send_signal(number)
+    out, err = run.communicate(timeout=300)
+    assert (run.returncode, out) == (130, "")
+    assert err == "Interrupted: nothing was kept; the same command starts anew.\n"
+    assert content(sets) == before
+
+
+@pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json")])
+def test_a_reader_that_leaves_early_is_no_error(sets: Path, words: tuple[str, ...]):
+    reader, writer = os.pipe()
+    run = start(sets, *words, stdout=writer)
+    os.close(writer)
+    os.close(reader)
+    _, err = run.communicate(timeout=300)
+    assert run.returncode == 1
+    assert not [line for line in err.splitlines() if not line.startswith(("training", "No --target", "comparing"))]
+
+
+SHORT = ("pdtp", "--data", "wine", "--learner", "nb", "--top", "1")
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "&-"])
+def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
+    if place == "/dev/full" and not Path(place).exists():
+        pytest.skip("there is no device that is always full")
+    write(tmp_path / "run", {}, {}, "a table\n")
+    shell = ["/bin/sh", "-c", f'exec "$0" "$@" >{place}', sys.executable, "-m", "jaxaudit", "report", "run", "--text"]
+    done = subprocess.run(shell, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(r"Error: the answer could not be printed: .*\n", done.stderr)
+
+
+def test_an_encoding_that_lacks_a_character_is_no_error(tmp_path: Path):
+    (tmp_path / "people.csv").write_text("a,who\n" + "".join(f"{n % 3},{'日本x'[n % 3]}\n" for n in range(30)), "utf-8")
+    words = ("pdtp", "--csv", "people.csv", "--label", "who", "--learner", "nb", "--categorical", "a")
+    done = process(*words, cwd=tmp_path, PYTHONIOENCODING="ascii", COLUMNS="80")
+    assert done.code == 0, done.err
+    assert done.out.isascii()
+    assert "\\u65e5" in done.out
+    assert " ###" in done.out
+
+
+def test_a_folder_that_is_removed_meanwhile_costs_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "gone").mkdir()
+    measure = pdtp_run.audit_pdtp
+
+    def remove(*given: Any, **named: Any) -> Any:
+        os.rmdir(os.getcwd())
+        return measure(*given, **named)
+
+    monkeypatch.chdir(tmp_path / "gone")
+    monkeypatch.setattr(pdtp_run, "audit_pdtp", remove)
+    done = jaxaudit(*SHORT, "--out", str(tmp_path / "run"))
+    assert done.code == 0, done.err
+    assert "May the classifier be published?" in done.out
+    assert os.listdir(tmp_path) == ["run"]
+    assert (tmp_path / "run/result.json").exists()
+
+
+def test_the_home_folder_is_meant_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {}
+
+    def note(one: Path | None = None, several: list[Path] | None = None, word: str = "~") -> None:
+        given.update(one=one, several=several, word=word)
+
+    _at_home(note)(one=Path("~/a"), several=[Path("~/b"), Path("c")], word="~/d")
+    assert given == {"one": tmp_path / "a", "several": [tmp_path / "b", Path("c")], "word": "~/d"}
+    _at_home(note)(one=Path("a/~"), several=[Path("~nobody-is-called-so/b")])
+    assert given == {"one": Path("a/~"), "several": [Path("~nobody-is-called-so/b")], "word": "~"}
+    done = jaxaudit(*SHORT, "--out", "~/run", "--report", "~/page.html")
+    assert done.code == 0, done.err
+    assert {"run", "page.html"} <= set(os.listdir(tmp_path))
+    assert "~" not in os.listdir(tmp_path)
+    # What is handed on does not say where that is.
+    assert str(tmp_path) not in "".join(
+        path.read_text() for path in (tmp_path / "run/result.json", tmp_path / "page.html")
+    )
+
+
+def test_without_a_home_folder_paths_are_asked_for_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.path.expanduser", os.fspath)
+    assert jaxaudit(*SHORT).code == 0
+    refused = jaxaudit(*SHORT, "--out", "~/run")
+    assert refused.code == 2
+    assert "no home folder" in refused.err
+    assert os.listdir() == []
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path):
+    program = (
+        "import sys\n"
+        "from jaxaudit.cli import main\n"
+        "try:\n    main()\n"
+        f"finally:\n    print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)\n"
+    )
+    for words in (["--help"], ["ks", "--help"], ["--version"], ["ks", "--epochs", "0"]):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.stderr.splitlines()[-1] == "", words
+        assert done.returncode == (2 if "0" in words else 0)
+
+
+def test_version():
+    assert jaxaudit("--version") == (0, f"jaxaudit {__version__}\n", "")
+
+
+def test_no_words_print_the_help():
+    done = jaxaudit()
+    assert "Usage: " in done.out + done.err
+    assert " ks " in done.out + done.err
+
+
+def test_a_failing_process_with_its_traceback(sets: Path):
+    Path("mine.py").write_text("def f(input_shape, classes, *, rngs):\n    raise RuntimeError('no luck')\n")
+    done = process("ks", *QUICK, "--model", "mine:f", cwd=sets, JAXAUDIT_DEBUG="1")
+    assert done.code == 1
+    assert done.err.startswith(f"{SIMULATED}Traceback (most recent call last):\n")
+    assert "\nRuntimeError: no luck\n" in done.err
+
+
+def test_bad_input_to_a_process(sets: Path):
+    before = content(sets)
+    done = process("ks", *QUICK, "--target", "gone.npy", "--out", "run", cwd=sets)
+    assert done == (2, "", "Error: --target gone.npy: there is no such file or folder; is the path right?\n")
+    assert content(sets) == before
+
+
+COMMANDS = {command.callback.__name__: command.callback for command in app.registered_commands if command.callback}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_an_example_that_parses(name: str):
+    shown = jaxaudit(name, "--help")
+    assert shown.code == 0
+    examples = re.findall(r"`jaxaudit ([^`]+)`", COMMANDS[name].__doc__ or "")
+    assert name in {example.split()[0] for example in examples}
+    for example in examples:
+        command, *words = example.split()
+        known = shown.out if command == name else jaxaudit(command, "--help").out
+        assert f"jaxaudit {command}" in known
+        flags = {word for word in words if word.startswith("-")}
+        assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example

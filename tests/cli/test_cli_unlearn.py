@@ -1,0 +1,289 @@
+"""`jaxaudit unlearn` from its words to what it prints, writes, refuses and resumes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from support.cli_runs import content, jaxaudit, process, records, write_sets
+
+from jaxaudit.data.weights.weights import read_weights
+from jaxaudit.report.unlearn.record import unlearn_schema
+
+DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
+SMALL = (*DATA, "--hidden", "8", "--epochs", "4", "--batch-size", "10", "--seeds", "3", "--width", "3")
+QUICK = (*SMALL, "--nonmembers", "0")
+"""Without membership attacks."""
+FILES = [f"{method}-0{seed}.safetensors" for method in ("amnesiac", "fisher") for seed in range(3)]
+FILES += ["forget.npz", *(f"original-0{seed}.safetensors" for seed in range(3)), "result.json"]
+FILES += [*(f"retraining-0{seed}.safetensors" for seed in range(3)), "table.txt"]
+
+OURS = """
+from flax import nnx
+
+
+class Net(nnx.Module):
+    def __init__(self, input_shape, classes, *, rngs):
+        self.first = nnx.Linear(input_shape[0], 4, rngs=rngs)
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.last = nnx.Linear(4, classes, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(self.drop(nnx.relu(self.norm(self.first(x)))))
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_sets(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def method(result: dict, name: str) -> dict:
+    return next(each for each in result["methods"] if each["name"] == name)
+
+
+def test_the_answer_by_its_schema_and_the_whole_run_directory():
+    done = jaxaudit("unlearn", *SMALL, "--attack-epochs", "2", "--out", "run", "--json")
+    result = done.result
+    jsonschema.validate(result, json.loads(unlearn_schema()))
+    assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", "amnesiac", "fisher"]
+    assert result["forgotten"] == "10 of the 20 records of class 1"
+    assert result["protocol"]["training_records"] == 60
+    assert result["protocol"]["test_records"] == 240
+    assert result["protocol"]["members_share"] == 0.5
+    for each in result["methods"]:
+        for name, spread in each["scores"].items():
+            if spread is None:
+                assert (each["name"], name) == ("untrained", "attack")
+                continue
+            assert len(spread["values"]) == 3
+            assert spread["low"] <= spread["median"] <= spread["high"]
+        for mine, most in zip(each["scores"]["efficacy"]["values"], each["scores"]["bound"]["values"], strict=True):
+            assert mine <= most
+    assert method(result, "retraining")["places"] == {}
+    assert {place["verdict"] for place in method(result, "fisher")["places"].values()} == {"too few seeds"}
+    assert any("3 seeds can show no difference from retraining" in said for said in result["caveats"])
+    assert sorted(os.listdir("run")) == sorted(FILES)
+    assert json.loads(Path("run/result.json").read_text()) == result
+    assert "unlearning 10 of the 20 records of class 1 among 60: 6 mlp models and 3 attack networks on cpu" in done.err
+    forget, (inputs, labels) = np.load("run/forget.npz"), records(2, 0.0)
+    np.testing.assert_array_equal(forget["x"], inputs[labels == 1][:10])
+    assert set(forget["y"]) == {1}
+
+
+@pytest.mark.parametrize("name", ["original", "retraining", "amnesiac", "fisher"])
+def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them(tmp_path_factory, name: str, folder: Path):
+    """The round trip, with the forgotten records that it saves beside them."""
+    place = tmp_path_factory.getbasetemp() / "unlearned"
+    if not place.exists():
+        assert jaxaudit("unlearn", *QUICK, "--out", str(place)).code == 0
+    scores = method(json.loads((place / "result.json").read_text()), name)["scores"]
+    for seed in (0, 2):
+        params = ("--params", str(place / f"{name}-0{seed}.safetensors"))
+        reference = ("--reference", f"retrained={place / 'retraining-00.safetensors'}")
+        words = ("--model", "mlp", "--hidden", "8", *params, *reference, "--data", str(place / "forget.npz"))
+        found = jaxaudit("efficacy", *words, "--json").result["models"]
+        for score in ("efficacy", "information", "bound"):
+            assert found[0][score] == pytest.approx(scores[score]["values"][seed], rel=1e-3), score
+        assert found[0]["accuracy"] == pytest.approx(scores["forgotten_accuracy"]["values"][seed])
+        assert found[1]["name"] == "retrained"
+
+
+def test_a_noise_of_strength_0_leaves_the_original_and_is_a_process(folder: Path):
+    words = (*QUICK, "--method", "fisher", "--alpha", "0", "--out", "run", "--json")
+    done = process("unlearn", *words, cwd=folder)
+    assert [each["name"] for each in done.result["methods"]] == ["untrained", "original", "retraining", "fisher"]
+    original, fisher = (method(done.result, name)["scores"] for name in ("original", "fisher"))
+    assert fisher == original
+    for seed in range(3):
+        first, second = (read_weights(f"run/{name}-0{seed}.safetensors") for name in ("original", "fisher"))
+        assert first.keys() == {f"layers/{layer}/{kind}" for layer in (0, 1) for kind in ("kernel", "bias")}
+        assert all(np.array_equal(first[each], second[each]) for each in first)
+
+
+def test_variants_of_fisher_forgetting_differ():
+    words = ("unlearn", *QUICK, "--method", "fisher", "--alpha", "1e-4", "--json", "--fisher-variant")
+    found = [method(jaxaudit(*words, name).result, "fisher")["scores"] for name in ("golatkar", "paper", "becker-code")]
+    assert len({json.dumps(scores["information"]["values"]) for scores in found}) == 3
+    assert len({json.dumps(scores["forgotten_accuracy"]) for scores in found}) > 1
+
+
+def test_the_table_for_people():
+    done = jaxaudit("unlearn", *QUICK, "--method", "retraining,amnesiac")
+    assert done.code == 0
+    assert "Are 10 of the 20 records of class 1 forgotten?" in done.out
+    assert "amnesiac inconclusive: too few seeds" in done.out
+    assert "fisher" not in done.out
+    said = "trained on query.npz (the first 20 of each class, 60 records), tested on the other records of query.npz"
+    assert said in " ".join(done.out.split())
+    alone = jaxaudit("unlearn", *QUICK, "--method", "retraining")
+    assert alone.code == 0
+    assert "amnesiac" not in alone.out
+
+
+def test_enough_seeds_tell_a_method_that_does_nothing_from_retraining():
+    """8 seeds, learned by heart: fisher with a noise of 0 classifies what retrained models cannot."""
+    words = ("--hidden", "32", "--epochs", "60", "--batch-size", "10", "--seeds", "8", "--width", "8")
+    fisher = ("--method", "fisher", "--alpha", "0", "--fraction", "1", "--nonmembers", "0")
+    done = jaxaudit("unlearn", *DATA, *words, *fisher)
+    assert "fisher differs from retraining" in done.out
+    assert "forgotten accuracy above" in " ".join(done.out.split())
+
+
+def test_the_recorded_command_repeats_the_run():
+    words = [*QUICK[: QUICK.index("--width")], "--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
+    first = jaxaudit("unlearn", *words, "--json").result
+    assert "--class" in first["provenance"]["command"]
+    second = jaxaudit(*first["provenance"]["command"][1:], "--json").result
+    assert second["methods"] == first["methods"]
+    assert second["provenance"]["command"] == first["provenance"]["command"]
+    assert first["protocol"]["test_records"] == 300
+    other = jaxaudit(*first["provenance"]["command"][1:], "--seed", "8", "--json").result
+    assert other["methods"] != first["methods"]
+
+
+def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
+    words = (*QUICK, "--width", "1", "--seeds", "6", "--epochs", "200", "--method", "retraining", "--json")
+    whole = jaxaudit("unlearn", *words).result
+    command = [sys.executable, "-m", "jaxaudit", "unlearn", *words, "--out", "run"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        deadline = time.monotonic() + 120
+        while len(list(Path("run/unfinished").glob("chunks/*/*.npz"))) < 3:
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        run.send_signal(signal.SIGKILL)
+        run.communicate()
+    kept = len(list(Path("run/unfinished").glob("chunks/*/*.npz")))
+    assert 3 <= kept < 12
+    before = content(Path.cwd())
+    refused = jaxaudit("unlearn", *words, "--epochs", "201", "--out", "run")
+    assert (refused.code, refused.out) == (2, "")
+    assert "made with other options (epochs: 200 there, 201 here)" in refused.err
+    assert content(Path.cwd()) == before
+    done = jaxaudit("unlearn", *words, "--out", "run")
+    assert f"Resuming: {kept} of 12 models are trained.\n" in done.err
+    assert done.result["methods"] == whole["methods"]
+    assert "unfinished" not in os.listdir("run")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--method", "amnesic"), "--method: there is no method called 'amnesic'; did you mean amnesiac?"),
+        (("--method", "zzz"), "--method: there is no method called 'zzz'; give some of retraining, amnesiac, fisher."),
+        (("--method", ","), "--method names none; give some of retraining, amnesiac, fisher."),
+        (("--alpha", "-1"), "--alpha must be at least 0, got -1."),
+        (("--alpha", "nan"), "--alpha must be at least 0, got nan."),
+        (("--fraction", "0"), "--fraction must be above 0 and at most 1, such as 0.1, got 0."),
+        (("--fraction", "nan"), "--fraction must be above 0 and at most 1, such as 0.1, got nan."),
+        (("--fraction", "0.01"), "--fraction 0.01 of the 20 training records of class 1 is none; there would be noth"),
+        (("--class", "9"), "--class: query.npz has no class '9'; it has 0, 1, 2."),
+        (("--data", "one.npz", "--fraction", "1"), "one.npz has records of one class only"),
+        (("--per-class", "0"), "query.npz has no split test and all of it is trained on; name test records by --test-"),
+        (("--test-data", "gone.npz"), "--test-data gone.npz: there is no such file or folder"),
+        (("--level", "1"), "--level must be between 0 and 1, such as 0.95, got 1."),
+        (("--nonmembers", "1000"), "--nonmembers 1000 is more than the 240 test records there are."),
+        (("--data", "one.npz"), "one.npz has records of one class only, which a network need not look at to tell"),
+        (("--test-data", "same.npz"), "all 60 records of same.npz are training records, too; name others by --test-"),
+        (
+            ("--test-data", "narrow.npz"),
+            "narrow.npz has records of shape (3,), but those trained on are of (12,); give",
+        ),
+        (("--test-data", "strange.npz"), "strange.npz has records of class '7', which query.npz does not have; name"),
+        (("--data", "torn"), "x_test.npy: is cut short"),
+        (("--learning-rate", "0"), "--learning-rate must be above 0, got 0."),
+        (("--hidden", "x"), "--hidden x must be whole numbers"),
+        (("--model", "liu-cnn"), "LiuCNN could not build a network"),
+        (("--model", "mine:f"), "--model mine:f: there is no module 'mine'"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], message: str):
+    inputs, labels = records(2, 0.0)
+    np.savez("one.npz", x=inputs[labels == 1], y=np.zeros(100, int), class_names=np.array(["1"]))
+    first = np.concatenate([np.flatnonzero(labels == label)[:20] for label in range(3)])
+    np.savez("same.npz", x=inputs[first], y=labels[first])
+    np.savez("narrow.npz", x=inputs[:, :3], y=labels)
+    np.savez("strange.npz", x=inputs + 1, y=np.where(labels == 2, 7, labels))
+    Path("torn").mkdir()
+    for split in ("train", "test"):
+        np.save(f"torn/x_{split}.npy", inputs)
+        np.save(f"torn/y_{split}.npy", labels)
+    whole = Path("torn/x_test.npy").read_bytes()
+    Path("torn/x_test.npy").write_bytes(whole[: len(whole) // 2])
+    before = content(folder)
+    done = jaxaudit("unlearn", *QUICK, *words, "--out", "run")
+    assert (done.code, done.out) == (2, ""), done
+    last = done.err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert message in last
+    assert content(folder) == before
+
+
+def test_without_data_it_takes_the_digits_that_come_with_the_package():
+    words = ("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--method", "retraining", "--width", "2")
+    result = jaxaudit("unlearn", *words, "--json").result
+    assert result["forgotten"] == "50 of the 100 records of class 3"
+    assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 797)
+    options = result["provenance"]["options"]
+    assert (options["hidden"], options["attack_epochs"], options["class"]) == ("128,64", 20, "3")
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("JAXAUDIT_DATA", "/nonexistent")) / "mnist").is_dir(),
+    reason="needs the original MNIST files in $JAXAUDIT_DATA/mnist",
+)
+def test_mnist_as_in_the_paper():
+    words = ("--data", "mnist", "--class", "3", "--fraction", "0.25", "--hidden", "8", "--epochs", "1", "--seeds", "2")
+    quick = ("--nonmembers", "0", "--method", "retraining", "--width", "2")
+    result = jaxaudit("unlearn", *words, *quick, "--json").result
+    assert result["forgotten"] == "25 of the 100 records of class 3"
+    assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 10_000)
+    assert result["provenance"]["data"]["test"]["name"] == "mnist@test"
+    assert result["provenance"]["options"]["attack_epochs"] == 100
+
+
+def test_records_that_were_trained_on_are_no_test_records():
+    """Half of them here: what is left is of two classes, which may be."""
+    inputs, labels = records(2, 0.0)
+    chosen = np.flatnonzero(labels != 2)
+    np.savez("half.npz", x=inputs[chosen], y=labels[chosen])
+    words = ("--seeds", "2", "--epochs", "1", "--method", "retraining", "--test-data", "half.npz")
+    done = jaxaudit("unlearn", *QUICK, *words, "--json")
+    assert done.result["protocol"]["test_records"] == 160
+    assert (
+        "40 of the 200 records of half.npz equal training records and were left out of the test"
+        in (done.result["caveats"])
+    )
+
+
+def test_a_network_of_ones_own_with_dropout_and_batch_normalisation(folder: Path):
+    """Its random keys and running statistics are trained, kept and saved; amnesiac unlearning is refused at once."""
+    Path("ours.py").write_text(OURS)
+    words = (*QUICK, "--seeds", "2", "--epochs", "1", "--model", "ours:Net")
+    refused = jaxaudit("unlearn", *words)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("Error: --method amnesiac takes back updates of parameters, but ours:Net also keeps ")
+    assert refused.err.endswith("leave it out: --method retraining,fisher.\n")
+    done = jaxaudit("unlearn", *words, "--method", "retraining", "--out", "run", "--json")
+    assert any("it was judged in evaluation mode" in said for said in done.result["caveats"])
+    params = ("--model", "ours:Net", "--params", "run/retraining-01.safetensors", "--data", "run/forget.npz")
+    found = jaxaudit("efficacy", *params, "--json").result["models"][0]
+    wanted = method(done.result, "retraining")["scores"]["efficacy"]["values"][1]
+    assert found["efficacy"] == pytest.approx(wanted, rel=1e-3)
+    sys.modules.pop("ours")
+
+
+def test_a_class_must_be_named_for_data_of_ones_own():
+    done = jaxaudit("unlearn", "--data", "query.npz")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "Error: --class is missing: name the class to forget records of, 0, 1, 2.\n"

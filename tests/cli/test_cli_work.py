@@ -1,0 +1,195 @@
+"""Work that outlives its process."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxaudit.cli.work import Begin, Interrupted, lasting_work
+from jaxaudit.ensemble.checkpoint import write_arrays, write_chunk
+from jaxaudit.errors import InputError
+from jaxaudit.runs.directory import arrays, write
+from jaxaudit.runs.unfinished import NAME, open_unfinished
+
+SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
+BOTH = pytest.mark.parametrize("out", [None, Path("a/run")])
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def train(checkpoints: Path | None, models: int) -> None:
+    assert checkpoints is not None
+    rows = np.arange(models)
+    write_chunk(checkpoints / "call" / f"1-{models}.npz", rows, rows)
+
+
+def begin_to_train(checkpoints: Path | None, models: int, taken: int) -> None:
+    """What is kept of a chunk after so many steps, of 10 an epoch and 15 epochs."""
+    assert checkpoints is not None
+    arrays = {"rows": np.arange(models), "walk": np.array([taken, 10, 15])}
+    write_arrays(checkpoints / "call" / f"{models}-{taken}.state", arrays)
+
+
+def work(out: Path | None, models: int = 0, error: BaseException | None = None, taken: int = 0) -> None:
+    with lasting_work(out) as begin:
+        checkpoints = begin(SELF, 9, "training")
+        if models:
+            train(checkpoints, models)
+        if taken:
+            begin_to_train(checkpoints, 2, taken)
+        if error:
+            raise error
+
+
+@BOTH
+def test_what_was_kept_is_gone_once_the_command_is_through(out: Path | None, cache: Path, capsys: Any):
+    work(out, 3)
+    assert os.listdir() == []
+    assert not cache.exists()
+    assert capsys.readouterr() == ("", "training\n")
+
+
+@BOTH
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), InputError("too few records")])
+def test_a_failure_keeps_what_is_finished(out: Path | None, error: Exception, cache: Path, capsys: Any):
+    with pytest.raises(type(error), match=str(error)):
+        work(out, 0, error)
+    assert os.listdir() == []
+    assert not cache.exists()
+    with pytest.raises(type(error), match=str(error)):
+        work(out, 3, error)
+    capsys.readouterr()
+    work(out, 4)
+    assert capsys.readouterr().err == "training\nResuming: 3 of 9 models are trained.\n"
+    assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
+
+
+@BOTH
+def test_an_interrupt_says_what_is_kept(out: Path | None, capsys: Any):
+    for models, said in (
+        (0, "Interrupted: nothing was kept; the same command starts anew."),
+        (3, "Interrupted: 3 of 9 models are trained; the same command goes on from there."),
+    ):
+        with pytest.raises(Interrupted) as stop:
+            work(out, models, KeyboardInterrupt())
+        assert stop.value.code == 130
+        assert capsys.readouterr().err == f"training\n{said}\n"
+
+
+@BOTH
+def test_models_in_training_are_told_and_kept(out: Path | None, capsys: Any):
+    told = []
+    for models, taken in ((0, 60), (3, 60), (0, 81)):
+        with pytest.raises(Interrupted):
+            work(out, models, KeyboardInterrupt(), taken)
+        told.append(capsys.readouterr().err.splitlines()[1:])
+    first = "0 of 9 models are trained, 2 more are in epoch 7 of 15"
+    second = "3 of 9 models are trained, 2 more are in epoch 7 of 15"
+    third = "3 of 9 models are trained, 4 more are in epochs 7 to 9 of 15"
+    again = "; the same command goes on from there."
+    assert told == [
+        [f"Interrupted: {first}{again}"],
+        [f"Resuming: {first}.", f"Interrupted: {second}{again}"],
+        [f"Resuming: {second}.", f"Interrupted: {third}{again}"],
+    ]
+
+
+def test_an_interrupt_before_anything_began(capsys: Any):
+    def never(begin: Begin) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted), lasting_work(Path("run")) as begin:
+        never(begin)
+    assert capsys.readouterr().err == "Interrupted: nothing was kept; the same command starts anew.\n"
+    assert os.listdir() == []
+
+
+def test_a_result_that_was_written_stays():
+    with lasting_work(Path("run")) as begin:
+        train(begin(SELF, 9, "training"), 3)
+        write(Path("run"), {}, {"confidences.npz": arrays({})})
+    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
+
+
+def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "disk full")
+
+    def run() -> None:
+        with lasting_work(Path("run")) as begin, monkeypatch.context() as patch:
+            train(begin(SELF, 9, "training"), 3)
+            patch.setattr("numpy.savez_compressed", full)
+            write(Path("run"), {}, {"confidences.npz": arrays({})})
+
+    with pytest.raises(InputError, match=r"--out run cannot be written \(disk full\)"):
+        run()
+    capsys.readouterr()
+    work(Path("run"))
+    assert "Resuming: 3 of 9" in capsys.readouterr().err
+
+
+def test_the_same_run_twice_at_once(cache: Path, capsys: Any):
+    with lasting_work(None) as begin:
+        train(begin(SELF, 9, "training"), 3)
+        with lasting_work(None) as other:
+            assert other(SELF, 9, "training too") is None
+        assert capsys.readouterr().err.splitlines() == [
+            "training",
+            "another process is at the same run; this one keeps nothing to go on from",
+            "training too",
+        ]
+        assert len(list(cache.glob("unfinished/*/chunks/*/*"))) == 1
+    with lasting_work(Path("run")) as begin:
+        begin(SELF, 9, "training")
+        with pytest.raises(InputError, match=r"^--out run is in use by another process"), lasting_work(Path("run")):
+            pass
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, capsys: Any):
+    cache.write_text("a file in the way")
+    with lasting_work(None) as begin:
+        assert begin(SELF, 9, "training") is None
+    with pytest.raises(Interrupted):
+        work(None, 0, KeyboardInterrupt())
+    said = "Interrupted: nothing was kept; the same command starts anew."
+    assert capsys.readouterr().err.splitlines() == ["training", "training", said]
+
+
+def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
+    with pytest.raises(Interrupted):
+        work(None, 3, KeyboardInterrupt())
+    (identity,) = cache.glob("unfinished/*/identity.json")
+    identity.write_text("")
+    capsys.readouterr()
+    work(None)
+    assert capsys.readouterr().err == "training\n"
+
+
+def test_a_directory_that_was_taken_while_data_were_read():
+    with lasting_work(Path("run")) as begin:
+        write(Path("run"), {}, {"confidences.npz": arrays({})})
+        with pytest.raises(InputError, match=r"^--out run already holds another run; name a new directory"):
+            begin(SELF, 9, "training")
+    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
+    with lasting_work(Path("other")) as begin:
+        open_unfinished(Path("other") / NAME, {**SELF, "options": {"epochs": 3}}).keep()
+        with pytest.raises(InputError, match=r"^--out other holds an unfinished run made with other options \(epochs"):
+            begin(SELF, 9, "training")
+    assert os.listdir("other") == [NAME]
+
+
+def test_a_directory_that_cannot_be_written_after_all():
+    with lasting_work(Path("a/run")) as begin:
+        shutil.rmtree("a", ignore_errors=True)
+        Path("a").touch()
+        with pytest.raises(InputError, match=r"^--out a/run cannot be written: .*; name a directory elsewhere"):
+            begin(SELF, 9, "training")

@@ -1,0 +1,183 @@
+""".npy and .npz files from strangers: equal to NumPy's reader on good ones, a message on bad ones."""
+
+import io
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hypothesis_numpy
+
+from jaxaudit.data.formats.arrays import NpzArrays, read_npy
+from jaxaudit.errors import InputError
+
+ARRAYS = hypothesis_numpy.arrays(
+    st.sampled_from(["u1", "<i4", ">i8", "?", "<f4", ">f8", "<f2", "<U3", "S2"]),
+    hypothesis_numpy.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("arrays")
+
+
+@settings(max_examples=60, deadline=None)
+@given(ARRAYS, st.booleans())
+def test_equal_to_numpys_reader(folder, array, fortran):
+    array = np.asfortranarray(array) if fortran else array
+    np.save(folder / "a.npy", array)
+    np.savez_compressed(folder / "a.npz", a=array, b=np.zeros(3))
+    archive = NpzArrays(folder / "a.npz")
+    assert archive.names == ["a", "b"]
+    for ours in (read_npy(folder / "a.npy"), archive.read("a")):
+        assert ours.dtype == array.dtype
+        assert ours.shape == array.shape
+        np.testing.assert_array_equal(ours, array)
+
+
+class Harmful:
+    """Unpickled, it would leave a file behind."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_pickles_are_refused_and_not_run(tmp_path):
+    trace = tmp_path / "was-run"
+    np.save(tmp_path / "a.npy", np.array([Harmful(trace)], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "a.npz", a=np.array([Harmful(trace)], dtype=object))
+    message = "holds pickled objects.*re-save with np.save or np.savez without object arrays"
+    with pytest.raises(InputError, match=message):
+        read_npy(tmp_path / "a.npy")
+    with pytest.raises(InputError, match=message):
+        NpzArrays(tmp_path / "a.npz").read("a")
+    assert not trace.exists()
+
+
+def npy_bytes(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def npy_claiming(shape, data=b"", dtype="<f8"):
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not a NumPy array file"),
+        (b"hello world", "is not a NumPy array file"),
+        (npy_bytes(np.zeros(4))[:-1], r"is cut short \(159 bytes of 160\); was the copy"),
+        (npy_claiming((2**33,)), r"holds 64.0 GiB, more than the .* GiB that are allowed"),
+        (npy_claiming((2**20,)), "is cut short"),
+        (npy_claiming((2**62, 2**62, 0)), "is not a NumPy array file"),
+        (npy_claiming((4 * 10**9, 0)), "is not a NumPy array file"),
+        (npy_claiming((0, 4 * 10**9)), "is not a NumPy array file"),
+        (npy_claiming("(True, 12)", b"\0" * 96), "is not a NumPy array file"),
+        (npy_claiming("(3"), "is not a NumPy array file"),
+        (npy_claiming(tuple([1] * 70), b"\0" * 8), "cannot be read"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "is not a NumPy array file"),
+        (npy_claiming((-1,)), "is not a NumPy array file"),
+        (npy_claiming((1,), b"\0" * 16, "<c16"), "holds values of type complex128"),
+        (npy_claiming((1,), b"\0" * 8, "<M8[s]"), "holds values of type datetime64"),
+        (npy_claiming((1,), b"", "<U0"), "holds values of type <U0"),
+        (npy_bytes(np.zeros(2, [("a", "i4"), ("b", "f4")])), r"holds values of type \[\('a'"),
+        (b"\x93NUMPY\x09\x00" + b"\0" * 20, r"is not a NumPy array file \(format version 9.0\)"),
+    ],
+)
+def test_bad_npy(tmp_path, content, message):
+    path = tmp_path / "a.npy"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_npy(path)
+
+
+def test_missing_npy(tmp_path):
+    with pytest.raises(InputError, match=r"none\.npy: cannot be read"):
+        read_npy(tmp_path / "none.npy")
+
+
+def test_zip_bombs_are_refused_before_unpacking(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros(2**22, np.uint8))
+    assert path.stat().st_size < 2**14
+    with pytest.raises(InputError, match=r"unpacks to 0.0 GiB, more than the 0.0 GiB that are allowed"):
+        NpzArrays(path, max_bytes=2**20)
+
+
+def test_a_member_that_claims_more_than_it_has(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", npy_claiming((1000,), b"\0" * 80))
+    with pytest.raises(InputError, match=r"a.npz\[x\]: is cut short"):
+        NpzArrays(path).read("x")
+
+
+def test_damaged_archives(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"not a zip")
+    with pytest.raises(InputError, match=r"is not a readable .npz file"):
+        NpzArrays(path)
+    np.savez(path, x=np.arange(1000))
+    content = bytearray(path.read_bytes())
+    content[2000] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a.npz\[x\]: is damaged or encrypted \(Bad CRC-32"):
+        NpzArrays(path).read("x")
+
+
+def with_directory(path, place, value):
+    """The archive with bytes of its central directory changed."""
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\1\2")
+    content[start + place : start + place + len(value)] = value
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, b"\x63\0"), (8, b"\1\0"), (10, b"\x63\0")])
+def test_versions_encryption_and_methods_that_are_not_known(tmp_path, place, value):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3))
+    with_directory(path, place, value)
+    with pytest.raises(InputError):
+        NpzArrays(path).read("x")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_only_what_numpy_packs_is_unpacked(tmp_path, method):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("x.npy", npy_bytes(np.zeros(3)))
+    with pytest.raises(InputError, match="is packed in a way that NumPy does not"):
+        NpzArrays(path)
+
+
+def test_a_member_that_claims_more_than_its_bytes_can_hold(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros(1000))
+    with_directory(path, 24, (2**29).to_bytes(4, "little"))
+    with pytest.raises(InputError, match="it claims more than its bytes can hold"):
+        NpzArrays(path)
+
+
+def test_every_byte_of_a_header_may_be_wrong(tmp_path, capfd):
+    good = npy_bytes(np.arange(3))
+    path = tmp_path / "a.npy"
+    for place in range(len(good) - 24):
+        for value in (0x28, 0xFF):
+            path.write_bytes(good[:place] + bytes([value]) + good[place + 1 :])
+            try:
+                read_npy(path)
+            except InputError:
+                continue
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,316 @@
+"""A path -> records: .npz, .npy, labels from elsewhere, and what is no data at all."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.files import load_path
+from jaxaudit.data.formats.named_arrays import role_of
+from jaxaudit.errors import InputError
+
+X = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
+Y = np.array([0, 1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("x", "y"),
+        ("X", "Y"),
+        ("images", "labels"),
+        ("inputs", "labels"),
+        ("data", "targets"),
+        ("x_train", "y_train"),
+        ("X_train", "y_train"),
+        ("train_images", "train_labels"),
+        ("test_images", "test_labels"),
+        ("val-data", "val-target"),
+    ],
+)
+def test_usual_names(tmp_path, names):
+    np.savez(tmp_path / "hospital_b.npz", **{names[0]: X, names[1]: Y, "index_in_train": np.zeros(3), "note": "hi"})
+    examples = load_path(tmp_path / "hospital_b.npz")
+    assert examples.name == "hospital_b.npz"
+    assert examples.inputs.dtype == np.uint8
+    np.testing.assert_array_equal(examples.inputs, X)
+    np.testing.assert_array_equal(examples.labels, Y)
+    assert examples.class_names == ("0", "1", "2")
+
+
+def test_splits_of_npz(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x_train=X, y_train=Y, x_test=X[:1] + 100, y_test=Y[1:2], x_val=X[:1] + 50, y_val=Y[:1])
+    assert len(load_path(path)) == 4
+    test = load_path(path, split="test")
+    assert test.inputs[0, 0, 0] == 100
+    # Though it has one label, it counts the classes of all splits.
+    assert test.class_names == ("0", "1", "2")
+    assert load_path(path, split="val").inputs[0, 0, 0] == 50
+    both = load_path(path, split="all")
+    assert both.labels.tolist() == [0, 1, 2, 1, 1, 0]
+    with pytest.raises(InputError, match=r"a.npz: has no split 'extra'; it has train, test, validation"):
+        load_path(path, split="extra")
+    np.savez(path, x_test=X, y_test=Y, x_val=X, y_val=Y)
+    with pytest.raises(InputError, match="has several splits and none is train; name one of test, validation, or all"):
+        load_path(path)
+
+
+def test_records_without_a_split_are_train(tmp_path):
+    np.savez(tmp_path / "a.npz", x=X, y=Y)
+    assert len(load_path(tmp_path / "a.npz", split="train")) == len(load_path(tmp_path / "a.npz", split="all")) == 4
+    (tmp_path / "a.csv").write_text("a,label\n1,x\n")
+    assert len(load_path(tmp_path / "a.csv", split="train")) == 1
+    for name in ("a.npz", "a.csv"):
+        with pytest.raises(InputError, match="has no split 'test'; it has only one set of records"):
+            load_path(tmp_path / name, split="test")
+
+
+def test_class_names(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=X, y=Y, class_names=["cat", "dog", "emu", "fox"])
+    assert load_path(path).class_names == ("cat", "dog", "emu", "fox")
+    np.savez(path, x=X, y=np.array(["dog", "cat", "dog", "cat"]), class_names=np.array([b"dog", b"cat"]))
+    assert load_path(path).labels.tolist() == [0, 1, 0, 1]
+    np.savez(path, x=X, y=np.eye(3)[Y])
+    assert load_path(path).labels.tolist() == Y.tolist()
+    np.savez(path, x=X, y=Y, class_names=["cat", "cat", "dog"])
+    with pytest.raises(InputError, match=r"a.npz\[class_names\]: class names must be one list without repetitions"):
+        load_path(path)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "dtype"),
+    [
+        (X.astype(np.int64), np.uint8),
+        (X.astype(np.int64) * 100, np.float32),
+        (X.astype(np.float64), np.float32),
+        (X > 3, np.float32),
+        (X.reshape(4, 6), np.float32),
+        (np.asfortranarray(X), np.uint8),
+    ],
+)
+def test_types_of_inputs(tmp_path, inputs, dtype):
+    np.savez(tmp_path / "a.npz", x=inputs, y=Y)
+    examples = load_path(tmp_path / "a.npz")
+    assert examples.inputs.dtype == dtype
+    np.testing.assert_array_equal(examples.inputs, inputs)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": X, "b": Y}, r"found no inputs and labels among 'a', 'b'; name them x and y"),
+        ({}, "found no inputs and labels among no arrays"),
+        ({"x": X}, "'x' has no labels beside it; add them under the matching name"),
+        ({"x_train": X, "y_test": Y}, "'x_train' has no labels beside it"),
+        ({"x": X, "images": X, "y": Y}, "'x' and 'images' could both be the inputs; keep one"),
+        ({"x": X, "y": Y[:3]}, r"4 inputs but labels of shape \(3,\)"),
+        ({"x": X[:0], "y": Y[:0]}, "there are no labels"),
+        ({"x": Y, "y": Y}, r"inputs are int64 of shape \(4,\); give numbers of shape"),
+        ({"x": np.array([["a"]] * 4), "y": Y}, "inputs are <U1"),
+        ({"x": X.astype(object), "y": Y}, "holds pickled objects"),
+        ({"x": X, "y": Y.astype(object)}, r"a.npz\[y\]: holds pickled objects"),
+        ({"x_train": X, "y_train": Y, "x_test": X, "y_test": np.eye(3)[Y]}, r"labels have shapes \(4,\), \(4, 3\)"),
+        ({"x": np.full((4, 2), 1e300), "y": Y}, "4 records hold NaN or infinite"),
+    ],
+)
+def test_refused_npz(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match=message):
+        load_path(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels"),
+    [
+        ("scans", "scans_labels"),
+        ("scans", "scans-labels"),
+        ("x", "y"),
+        ("images", "labels"),
+        ("train_images", "train_labels"),
+        ("X_test", "y_test"),
+    ],
+)
+def test_npy_finds_its_labels(tmp_path, inputs, labels):
+    np.save(tmp_path / f"{inputs}.npy", X)
+    np.save(tmp_path / "other.npy", X)
+    with pytest.raises(InputError, match=f"there are no labels beside it; save them as {inputs}_labels.npy"):
+        load_path(tmp_path / f"{inputs}.npy")
+    np.save(tmp_path / f"{labels}.npy", Y)
+    assert load_path(tmp_path / f"{inputs}.npy").labels.tolist() == Y.tolist()
+
+
+def test_folder_of_npy(tmp_path):
+    for name, array in (("x_train", X), ("y_train", Y), ("x_test", X[:1]), ("y_test", Y[:1])):
+        np.save(tmp_path / f"{name}.npy", array)
+    assert len(load_path(tmp_path)) == 4
+    assert len(load_path(tmp_path, split="test")) == 1
+    (tmp_path / "y_train.npy").unlink()
+    with pytest.raises(InputError, match="'x_train' has no labels beside it"):
+        load_path(tmp_path)
+
+
+def test_labels_from_another_file(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    np.savez(tmp_path / "a.npz", x=X)
+    (tmp_path / "a.csv").write_text("f,g\n1,2\n3,4\n5,6\n7,8\n")
+    np.save(tmp_path / "l.npy", Y)
+    np.savez(tmp_path / "l.npz", y=Y, x=X)
+    np.savez(tmp_path / "one.npz", anything=Y)
+    (tmp_path / "l.csv").write_text("label\n0\n1\n2\n1\n")
+    for labels in ("l.npy", "l.npz", "one.npz", "l.csv"):
+        for inputs in ("a.npy", "a.npz", "a.csv"):
+            examples = load_path(tmp_path / inputs, tmp_path / labels)
+            assert examples.labels.tolist() == Y.tolist()
+            assert examples.class_names == ("0", "1", "2")
+    assert load_path(tmp_path / "a.csv", tmp_path / "l.npy").inputs.shape == (4, 2)
+
+
+def test_refused_labels_files(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x_train=X, x_test=X)
+    np.save(tmp_path / "l.npy", Y)
+    with pytest.raises(InputError, match=r"none.npy: there is no such labels file"):
+        load_path(path, tmp_path / "none.npy")
+    (tmp_path / "l.json").write_text("[]")
+    with pytest.raises(InputError, match=r"l.json: labels are read from .npy, .npz or .csv"):
+        load_path(path, tmp_path / "l.json")
+    np.savez(tmp_path / "l.npz", a=Y, b=Y)
+    with pytest.raises(InputError, match=r"holds several arrays \(a, b\); call the labels y"):
+        load_path(path, tmp_path / "l.npz")
+    with pytest.raises(InputError, match="labels from a file go with one split"):
+        load_path(path, tmp_path / "l.npy", split="all")
+    with pytest.raises(InputError, match="has labels of its own"):
+        load_path(tmp_path, tmp_path / "l.npy")
+
+
+def test_no_data(tmp_path):
+    with pytest.raises(InputError, match=r"none.npz: there is no such file or folder"):
+        load_path(tmp_path / "none.npz")
+    (tmp_path / "a.h5").write_bytes(b"")
+    with pytest.raises(InputError, match=r"a.h5: is of no known kind; give .npz, .npy, .csv, .mat, an IDX file"):
+        load_path(tmp_path / "a.h5")
+    np.savez(tmp_path / "a.npz", x=X, y=Y)
+    with pytest.raises(InputError, match=r"more than the 0.0 GiB"):
+        load_path(tmp_path / "a.npz", max_bytes=10)
+
+
+def test_roles():
+    assert role_of("x-train") == ("train", "inputs")
+    assert role_of("Labels") == (None, "labels")
+    assert role_of("train_test_x") is None
+    assert role_of("x_y") is None
+    assert role_of("train") is None
+
+
+@pytest.fixture
+def data() -> Path:
+    folder = os.environ.get("JAXAUDIT_DATA")
+    if folder is None:
+        pytest.skip("JAXAUDIT_DATA does not name the folder of real data sets")
+    return Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "records", "shape"),
+    [
+        ("mnist", "train", 60_000, (28, 28)),
+        ("mnist", "test", 10_000, (28, 28)),
+        ("usps/usps16.npz", "all", 9_298, (16, 16)),
+        ("usps/usps16.npz", None, 7_291, (16, 16)),
+        ("semeion/semeion16.npz", None, 1_593, (16, 16)),
+        ("mnist_m/mnist_m_gray28_test.npz", None, 9_001, (28, 28)),
+    ],
+)
+def test_real_data(data, name, split, records, shape):
+    if not (data / name).exists():
+        pytest.skip(f"JAXAUDIT_DATA holds no {name}")
+    examples = load_path(data / name, split=split)
+    assert examples.inputs.shape == (records, *shape)
+    assert examples.inputs.dtype == np.uint8
+    assert examples.class_names == tuple("0123456789")
+    assert np.bincount(examples.labels).min() > 100
+
+
+def test_real_mnist_labels(data):
+    if not (data / "mnist").exists():
+        pytest.skip("JAXAUDIT_DATA holds no mnist")
+    # The first labels of MNIST as everyone knows them.
+    assert load_path(data / "mnist").labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+
+
+@pytest.mark.parametrize("name", ["scans.npz", "scans.csv", "x.npy"])
+def test_a_folder_of_one_data_file_is_that_file(tmp_path, name):
+    folder = tmp_path / "hospital"
+    folder.mkdir()
+    for text in ("README.md", "LICENSE", ".hidden.npz"):
+        (folder / text).write_text("words")
+    if name == "x.npy":
+        np.save(folder / name, X)
+        with pytest.raises(InputError, match=r"x.npy: there are no labels beside it"):
+            load_path(folder)
+        return
+    np.savez(folder / "scans.npz", x=X, y=Y)
+    if name == "scans.csv":
+        (folder / "scans.npz").unlink()
+        (folder / name).write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    examples = load_path(folder, label_column="kind" if name == "scans.csv" else None)
+    assert examples.name == name
+    assert examples.content_hash == load_path(folder / name).content_hash
+    with pytest.raises(InputError, match="has no split 'test'"):
+        load_path(folder, split="test")
+
+
+def test_a_folder_of_several_data_files_names_some(tmp_path):
+    for k in range(9):
+        np.savez(tmp_path / f"{k}{'long' * 50}.npz", x=X, y=Y)
+    with pytest.raises(InputError, match=r"holds several data files \(0longlong.*, \.\.\.\), and which") as caught:
+        load_path(tmp_path)
+    assert str(caught.value).count("long") < 60
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(InputError, match=r"holds no data of a known kind \(notes.txt\)"):
+        load_path(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "train_32x32.mat", "a.csv", "a.npz"])
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    np.save(tmp_path / "y_train.npy", Y)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(InputError):
+            load_path(path)
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (4, 0, 3), (4, 3, 0)])
+def test_records_without_numbers(tmp_path, shape):
+    np.savez(tmp_path / "a.npz", x=np.zeros(shape, np.uint8), y=Y)
+    with pytest.raises(InputError, match="hold no numbers"):
+        load_path(tmp_path / "a.npz")
+
+
+def test_bytes_that_would_take_too_much_as_floats(tmp_path, monkeypatch):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 300), np.uint8), y=Y)
+    monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
+    with pytest.raises(InputError, match="as float32, more than"):
+        load_path(tmp_path / "a.npz")
+
+
+def test_names_in_a_message_are_bounded_and_visible(tmp_path):
+    arrays: dict[str, Any] = {f"\x1b[31m{k}\n" + "n" * 60_000: X for k in range(9)}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match="found no inputs and labels among") as caught:
+        load_path(tmp_path / "a.npz")
+    assert len(str(caught.value)) < 2000
+    assert str(caught.value).isprintable()
+
+
+def test_a_name_at_the_limit_has_no_labels_beside_it(tmp_path):
+    path = tmp_path / ("x" * 250 + ".npy")
+    np.save(path, X)
+    with pytest.raises(InputError, match="there are no labels beside it"):
+        load_path(path)

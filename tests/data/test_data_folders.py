@@ -1,0 +1,213 @@
+"""Folders of class-named folders of images."""
+
+import contextlib
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxaudit.cli.ks.inputs import read_examples
+from jaxaudit.cli.words import parse_image_size
+from jaxaudit.data import Examples, load, prepare_images
+from jaxaudit.data.files import load_path
+from jaxaudit.data.formats.folders import SUFFIXES, load_image_folders
+from jaxaudit.errors import InputError
+
+
+def write(root, name, array, mode=None):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(np.asarray(array))
+    (image if mode is None else image.quantize(4) if mode == "P" else image.convert(mode)).save(path)
+    return path
+
+
+def gray(level, shape=(3, 4)):
+    return np.full(shape, level, np.uint8)
+
+
+def colour(level, shape=(3, 4)):
+    return np.stack([gray(level, shape), gray(0, shape), gray(255, shape)], axis=2)
+
+
+def test_gray_folders_in_sorted_order(tmp_path):
+    for name, level in (("dog/b.png", 4), ("dog/a.bmp", 3), ("cat/2.png", 2), ("cat/10.PNG", 1)):
+        write(tmp_path, name, gray(level))
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "cat" / ".DS_Store").write_bytes(b"")
+    (tmp_path / "cat" / "notes.txt").write_bytes(b"")
+    examples = load_path(tmp_path)
+    assert examples.class_names == ("cat", "dog")
+    assert examples.labels.tolist() == [0, 0, 1, 1]
+    assert examples.inputs.shape == (4, 3, 4)
+    assert examples.inputs[:, 0, 0].tolist() == [1, 2, 3, 4]
+
+
+def test_one_in_colour_makes_all_colour(tmp_path):
+    write(tmp_path, "a/1.png", gray(7))
+    write(tmp_path, "a/2.png", colour(9))
+    write(tmp_path, "a/3.png", gray(8))
+    inputs = load_image_folders(tmp_path).inputs
+    assert inputs.shape == (3, 3, 4, 3)
+    assert inputs[:, 0, 0].tolist() == [[7, 7, 7], [9, 0, 255], [8, 8, 8]]
+
+
+@pytest.mark.parametrize(
+    ("array", "mode", "suffix", "expected"),
+    [
+        (gray(200), "1", "png", 255),
+        (gray(200), "LA", "png", 200),
+        (np.full((3, 4), 65535, np.uint16), None, "png", 255),
+        (np.full((3, 4), 257 * 9, np.uint16), None, "tif", 9),
+        (colour(200), "RGBA", "png", [200, 0, 255]),
+        (colour(200), "P", "gif", [200, 0, 255]),
+        (colour(0), "CMYK", "tif", [0, 0, 255]),
+    ],
+)
+def test_modes(tmp_path, array, mode, suffix, expected):
+    write(tmp_path, f"a/1.{suffix}", array, mode)
+    assert load_image_folders(tmp_path).inputs[0, 0, 0].tolist() == expected
+
+
+def test_splits(tmp_path):
+    for name, level in (("train/a/1.png", 1), ("test/a/1.png", 2)):
+        write(tmp_path, name, gray(level))
+    assert load_path(tmp_path).inputs[0, 0, 0] == 1
+    assert load_path(tmp_path, split="test").inputs[0, 0, 0] == 2
+    assert load_path(tmp_path, split="test").name == tmp_path.name
+    with pytest.raises(InputError, match="has no split 'test'; it has only one set of records"):
+        load_path(tmp_path / "train", split="test")
+
+
+def test_size(tmp_path):
+    write(tmp_path, "a/1.png", gray(1))
+    other = write(tmp_path, "b/2.png", gray(2, (5, 4)))
+    with pytest.raises(InputError, match=f"{other}: is 5x4 pixels but 1.png is 3x4; .*--image-size"):
+        load_path(tmp_path)
+    examples = load_path(tmp_path, size=(6, 2))
+    assert examples.inputs.shape == (2, 6, 2, 1)
+    assert examples.inputs[:, 0, 0, 0].tolist() == [np.float32(1 / 255), np.float32(2 / 255)]
+    other.unlink()
+    write(tmp_path, "b/2.png", gray(2))
+    assert load_path(tmp_path, size=(6, 2)).inputs.dtype == np.uint8
+
+
+def noise(seed, *shape):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("keep_gray", [True, False])
+@pytest.mark.parametrize("coloured", [(), (0,), (2,), (4,), (0, 1, 2, 3, 4)])
+def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_path, coloured, keep_gray):
+    shapes = [(9, 7), (9, 7), (12, 30), (28, 28), (5, 4)]
+    images = [noise(k, *shape, 3) if k in coloured else noise(k, *shape) for k, shape in enumerate(shapes)]
+    for k, image in enumerate(images):
+        write(tmp_path / "mixed", f"a/{k}.png", image)
+    found = prepare_images(load_path(tmp_path / "mixed", size=(8, 6), gray=keep_gray), (8, 6), keep_gray)
+    channels = 3 if coloured and not keep_gray else 1
+    assert found.inputs.shape == (5, 8, 6, channels)
+    for k, image in enumerate(images):
+        alone = Examples(image[None], np.zeros(1, np.int32), ("a",), "alone")
+        expected = prepare_images(alone, (8, 6), keep_gray).inputs[0]
+        np.testing.assert_array_equal(found.inputs[k], np.broadcast_to(expected, (8, 6, channels)))
+
+
+def test_splits_of_differing_sizes_are_joined(tmp_path):
+    for name, level, shape in (("train/a/1.png", 1, (3, 4)), ("test/a/1.png", 2, (5, 4))):
+        write(tmp_path, name, np.full(shape, 100 * level, np.uint8))
+    found = load(f"{tmp_path}@train+test", image_size=(4, 4))
+    assert found.inputs[:, 0, 0, 0].tolist() == [np.float32(100 / 255), np.float32(200 / 255)]
+    assert load(f"{tmp_path}@all", image_size=(4, 4)).inputs.shape == (2, 4, 4, 1)
+    assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
+
+
+def test_black_and_white_images_of_differing_sizes_are_refused_as_those_of_one_size_are(tmp_path):
+    write(tmp_path, "a/1.png", np.eye(3, dtype=np.uint8))
+    write(tmp_path, "a/2.png", np.eye(4, dtype=np.uint8))
+    with pytest.raises(InputError, match="uint8 images whose largest value is 1"):
+        load_path(tmp_path, size=(3, 3))
+    write(tmp_path, "a/3.png", gray(9))
+    assert len(load_path(tmp_path, size=(3, 3))) == 3
+
+
+def test_the_command_line_brings_images_to_its_size(tmp_path):
+    write(tmp_path, "a/1.png", gray(51))
+    write(tmp_path, "b/2.png", colour(51, (40, 50)))
+    prepared = read_examples(str(tmp_path), None, parse_image_size("28x28"), True, None)
+    assert prepared.inputs.shape == (2, 28, 28, 1)
+    assert prepared.inputs[0, 0, 0, 0] == np.float32(0.2)
+    with pytest.raises(InputError, match=r"is 40x50 pixels but 1.png is 3x4; .*--image-size"):
+        read_examples(str(tmp_path), None, parse_image_size("none"), True, None)
+
+
+def test_refused_folders(tmp_path):
+    with pytest.raises(InputError, match="this folder holds no data of a known kind"):
+        load_path(tmp_path)
+    write(tmp_path, "a/1.png", gray(1))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match=r"b: holds no images .*every folder in .* is a class"):
+        load_path(tmp_path)
+    write(tmp_path, "b/1.png", gray(1))
+    (tmp_path / "b" / "more").mkdir()
+    with pytest.raises(InputError, match="more: is a folder within a class folder"):
+        load_path(tmp_path)
+    (tmp_path / "b" / "more").rmdir()
+    with pytest.raises(InputError, match=r"2 images of 3x4 need up to 0.0 GiB, more than the 0.0 GiB"):
+        load_path(tmp_path, max_bytes=50)
+
+
+def test_refused_images(tmp_path, monkeypatch):
+    path = write(tmp_path, "a/1.png", np.random.default_rng(0).integers(0, 256, (30, 30), dtype=np.uint8))
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"rubbish", b""):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
+            load_path(tmp_path)
+    path.write_bytes(whole)
+    for limit in (600, 100):  # Pillow warns from the limit on and refuses from twice the limit on
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(InputError, match=r"1.png: has more pixels than is safe to unpack"):
+            load_path(tmp_path)
+    monkeypatch.undo()
+    path.unlink()
+    write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
+    with pytest.raises(InputError, match=r"1.tif: has 32-bit pixels"):
+        load_path(tmp_path)
+
+
+def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):
+    # Pillow would hand this to Ghostscript.
+    path = tmp_path / "a" / "1.png"
+    path.parent.mkdir()
+    Image.new("L", (3, 4)).save(path, "EPS")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
+    with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
+        load_image_folders(tmp_path)
+
+
+def test_damage_is_told_once_and_what_can_be_read_is_silent(tmp_path, capfd):
+    """libtiff and Pillow would write to stderr by themselves, the first past Python."""
+    path = write(tmp_path, "a/1.tif", np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8))
+    Image.open(path).save(path, compression="tiff_lzw")
+    whole = path.read_bytes()
+    for place in (4, 120, 200, 1000, len(whole) - 90, len(whole) - 30):
+        path.write_bytes(whole[:place] + b"\xff" * 20 + whole[place + 20 :])
+        with contextlib.suppress(InputError):
+            load_image_folders(tmp_path)
+    path.write_bytes(whole[:200] + b"\xff" * 60 + whole[260:])
+    with pytest.raises(InputError, match="cannot be read as an image"):
+        load_image_folders(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_pipes_among_images_are_passed_over(tmp_path):
+    write(tmp_path, "a/1.png", gray(1))
+    os.mkfifo(tmp_path / "a" / "2.png")
+    assert len(load_image_folders(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("suffix", sorted(SUFFIXES))
+def test_every_suffix_is_read(tmp_path, suffix):
+    write(tmp_path, f"a/1{suffix}", gray(100))
+    assert load_image_folders(tmp_path).inputs.shape[:3] == (1, 3, 4)

@@ -1,0 +1,262 @@
+"""A model's outputs from any framework: read, recognised, or refused in one line."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
+
+from jaxaudit.data.outputs.outputs import confidence_of, load_outputs
+from jaxaudit.errors import InputError
+
+
+@pytest.fixture
+def write(tmp_path):
+    return lambda content: write_outputs(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        P,
+        np.asfortranarray(P),
+        {"anything": P},
+        {"probs": P, "labels": np.zeros(20)},
+        {"y_pred": P, "x": P},
+        csv(P),
+        csv(P, ",".join(NAMES)),
+        csv(P, "p0,p1,p2,p3"),
+        csv(P, "0,1,2,3"),
+        csv(P, ",0,1,2,3", index=lambda row: row),
+        csv(P, "index,0,1,2,3", index=lambda row: row),
+        csv(P, "id,a,b,c,d", index=lambda row: 7 * row),
+        csv(P, "file,a,b,c,d", index=lambda row: f"scan{row}.png"),
+        csv(P, index=lambda row: row + 1),
+        csv(P, index=lambda row: f"scan{row}.png"),
+        csv(P[:, ::-1], ",".join(NAMES[::-1])),
+        csv(P[:, ::-1], "id," + ",".join(NAMES[::-1]), index=lambda row: row),
+        table(P),
+        table(P, "wxyz"),
+        table(P[:, [2, 0, 3, 1]], ["cat", "ant", "dog", "bee"]),
+        pa.table({"probabilities": list(P)}),
+        pa.table({"file": [f"{i}.png" for i in range(20)]} | {f"p{k}": P[:, k] for k in range(4)}),
+        pa.table({"__index_level_0__": np.arange(20)} | {f"p{k}": P[:, k] for k in range(4)}),
+    ],
+    ids=itertools.count(),
+)
+def test_probabilities(write, content):
+    outputs = load_outputs(write(content), NAMES, 20)
+    assert outputs.kind == "probabilities"
+    assert outputs.decimals is None
+    assert outputs.probabilities.dtype == np.float32
+    assert outputs.dtype == ("text" if isinstance(content, str) else "float64")
+    np.testing.assert_allclose(outputs.probabilities, P, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [LOGITS, np.log(P), LOGITS * 1.0 + 1000, {"logits": LOGITS}, csv(LOGITS), table(LOGITS)],
+    ids=itertools.count(),
+)
+def test_logits(write, content):
+    outputs = load_outputs(write(content), 4, 20)
+    assert outputs.kind == "logits"
+    assert outputs.decimals is None
+    np.testing.assert_allclose(outputs.probabilities, P, atol=1e-7)
+
+
+def test_forced_kind(write):
+    small = LOGITS / 100 + 0.5  # all within [0, 1]
+    outputs = load_outputs(write(small), 4, 20, kind="logits")
+    expected = np.exp(small) / np.exp(small).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(outputs.probabilities, expected, atol=1e-7)
+    assert load_outputs(write(P), 4, 20, kind="probabilities").kind == "probabilities"
+    assert load_outputs(write(P), 4, 20, kind="logits").kind == "logits"
+
+
+def test_named_arrays_by_preference(write):
+    assert load_outputs(write({"logits": LOGITS, "probs": P}), 4, 20).kind == "probabilities"
+
+
+def test_large_logits_do_not_overflow(write):
+    outputs = load_outputs(write(np.array([[1e4, 0.0], [-1e4, 0.0]])), 2, 2)
+    assert outputs.probabilities.tolist() == [[1, 0], [0, 1]]
+
+
+def test_float32_softmax_may_leave_the_interval_by_rounding(write):
+    values = np.array([[1.0000001, -1e-9], [0.25, 0.75]], np.float32)
+    outputs = load_outputs(write(values), 2, 2)
+    assert outputs.kind == "probabilities"
+    assert outputs.probabilities.min() == 0
+    assert outputs.probabilities.max() == 1
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 1)])
+def test_binary_classifiers_may_give_one_column(write, shape):
+    p = P[:, 0].reshape(shape)
+    outputs = load_outputs(write(p), 2, 20)
+    np.testing.assert_allclose(outputs.probabilities, np.stack([1 - P[:, 0], P[:, 0]], axis=1), atol=1e-7)
+    z = np.log(P[:, 0] / (1 - P[:, 0])).reshape(shape)
+    outputs = load_outputs(write(z), 2, 20)
+    assert outputs.kind == "logits"
+    np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
+    outputs = load_outputs(write(csv(P[:, 0], decimals=3)), 2, 20)
+    assert outputs.decimals == 3
+    outputs = load_outputs(write(csv(P[:, 0], "id,score", index=lambda row: row)), 2, 20)
+    np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
+    with pytest.raises(InputError, match=r"row 1 holds .* which is no probability"):
+        load_outputs(write(z), 2, 20, kind="probabilities")
+
+
+def test_two_columns_that_could_be_a_row_number_are_not_dropped(write):
+    values = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+    assert load_outputs(write(csv(values)), 2, 3).probabilities.tolist() == values.tolist()
+
+    # Logits of two records; two numbers are too few to be a row number.
+    outputs = load_outputs(write("0,3.5\n1,-2.5\n"), 2, 2)
+    assert outputs.kind == "logits"
+    np.testing.assert_allclose(outputs.probabilities[:, 1], 1 / (1 + np.exp([-3.5, 3.5])), atol=1e-7)
+
+
+def test_a_first_row_of_outputs_that_reads_like_class_names_is_data(write):
+    text = "0,1\n0.5,0.5\n0.25,0.75\n"
+    assert load_outputs(write(text), ("0", "1"), 3).probabilities.tolist() == [[0, 1], [0.5, 0.5], [0.25, 0.75]]
+    assert load_outputs(write(text), ("0", "1"), 2).probabilities.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    assert load_outputs(write(text), ("1", "0"), 2).probabilities.tolist() == [[0.5, 0.5], [0.75, 0.25]]
+
+
+def test_content_hash(write):
+    first = load_outputs(write(P), 4, 20).content_hash
+    assert first.startswith("blake2b:")
+    assert load_outputs(write({"p": P}), 4, 20).content_hash == first
+    assert load_outputs(write(P[::-1]), 4, 20).content_hash != first
+
+
+def changed(values, place, value):
+    values = values.copy()
+    values[place] = value
+    return values
+
+
+HARD = "these are predicted labels, but the method needs confidences"
+BAD = [
+    (P[:19], r"out.npy: has 19 rows but the query set 20 records; .*in the order of the query set"),
+    (csv(P[:19]), "out.csv: has 19 rows but the query set 20 records"),
+    (csv(P[:18], ",".join(NAMES)), "out.csv: has 18 rows but the query set 20 records"),
+    (table(P[:19]), "out.parquet: has 19 rows"),
+    (P.T, r"has shape \(4, 20\), one row a class; transpose it to 20 rows"),
+    (P[:, :3], "has 3 columns but the query set 4 classes; give one column a class, in label order"),
+    (csv(P[:, :3]), "has 3 columns"),
+    (csv(np.concatenate([P[:, :1], P], axis=1)), "has 5 columns"),
+    (P[None], r"has shape \(1, 20, 4\); outputs are"),
+    (P[:0], "is empty; did the model write its outputs"),
+    (np.zeros((20, 0)), "is empty"),
+    ("", "out.csv: is empty"),
+    (changed(P, (3, 1), np.nan), r"1 rows hold NaN or infinite values \(first: row 4\)"),
+    (changed(changed(P, (7, 0), np.inf), (5, 2), np.nan), r"2 rows hold NaN or infinite values \(first: row 6\)"),
+    (csv(P).replace("\n", "\nnan,0,0,0\n", 1).rsplit("\n", 2)[0] + "\n", r"1 rows hold NaN .*\(first: row 2\)"),
+    (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds text"),
+    (csv(P, "a,b,c,d").replace("\n", "\n0.1,,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 1, column 'b' is empty"),
+    (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no class; name all columns"),
+    (csv(P, "ant,bee,cat,cat"), "some columns are named after classes, but 'ant' is there twice|'cat' is there twice"),
+    (csv(P, "id,a,b,c,d", index=lambda row: 19 - row), "its first column numbers the rows out of order"),
+    (P.argmax(axis=1), HARD),
+    (P.argmax(axis=1).astype(float)[:, None], HARD),
+    (np.array(NAMES)[P.argmax(axis=1)], HARD),
+    ("\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD + "|has 19 rows"),
+    ("prediction\n" + "\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD),
+    (pa.table({"prediction": np.array(NAMES)[P.argmax(axis=1)]}), HARD),
+    (np.eye(4)[P.argmax(axis=1)], "holds only 0 and 1: " + HARD),
+    (np.array([["a"] * 4] * 20), "holds values of type <U1: save numbers"),
+    (np.array([None] * 20, dtype=object), "holds pickled objects"),
+    ({"a": P, "b": P}, "holds the arrays 'a', 'b'; call the outputs 'probabilities' or 'logits'"),
+    ({}, r"holds the arrays \(none\)"),
+    (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*--target-kind logits.*renormalise"),
+    (changed(P, 4, P[4] * 0.9), "neither probabilities nor logits: .* row 5 sums to 0.9"),
+    (1 / (1 + np.exp(-LOGITS)), "neither probabilities nor logits"),
+    (P * 100, "every row sums to about 100: these look like percentages; divide them by 100"),
+    (np.round(P * 255).astype(np.uint8), "these look like 8-bit probabilities; divide them by 255"),
+    (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists are not all of one length"),
+    (pa.table({"a": [[0.1, 0.9], [None, 1.0]] * 10}), "has empty cells"),
+    (pa.table({"a": [None, *P[1:]]}), "its lists are not all of one length"),
+    (pa.table({"a": [[0.25] * 5] * 20}), "holds 100 values in 20 lists, more than one for each of 4 classes"),
+    (pa.table({"a": [[["x"]]] * 20}), "its lists are not all of one length, or not numbers"),
+    (pa.table({}), "has no columns"),
+    ("\n" + csv(P), "out.csv: its first line is blank; delete it"),
+    ("\r\n" + csv(P, "a,b,c,d"), "out.csv: its first line is blank; delete it"),
+    ("\n", "out.csv: its first line is blank"),
+    (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), "column 'bee' has empty cells"),
+    (table(P).set_column(1, "bee", pa.array(["x"] * 20)), "column 'bee' is of type string"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BAD, ids=itertools.count())
+def test_refused(write, content, message):
+    with pytest.raises(InputError, match=message):
+        load_outputs(write(content), NAMES, 20)
+
+
+def test_binary_hard_labels(write):
+    with pytest.raises(InputError, match=HARD):
+        load_outputs(write(np.array([0, 1, 1])), 2, 3)
+
+
+def test_forced_probabilities_that_are_none(write):
+    with pytest.raises(InputError, match=r"row 1 leaves \[0, 1\], so these are no probabilities"):
+        load_outputs(write(LOGITS), 4, 20, kind="probabilities")
+    with pytest.raises(InputError, match=r"row 1 sums to 0.5, so these are no probabilities"):
+        load_outputs(write(P / 2), 4, 20, kind="probabilities")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match=r"none.csv: there is no such file"):
+        load_outputs(tmp_path / "none.csv", 4, 20)
+    with pytest.raises(InputError, match="x: there is no such file"):
+        load_outputs("x" * 300, 4, 20)
+    for name, message in (
+        ("a.json", r"outputs are read from .npz, .npy, .csv, .parquet"),
+        ("a.npy", "is not a NumPy array file"),
+        ("a.npz", "is not a readable .npz file"),
+        ("a.parquet", "is not a readable Parquet file"),
+    ):
+        (tmp_path / name).write_bytes(b"rubbish")
+        with pytest.raises(InputError, match=message):
+            load_outputs(tmp_path / name, 4, 20)
+
+
+def test_parquet_files_of_rows_without_columns_are_refused(tmp_path):
+    parquet.write_table(table(P).select([]), tmp_path / "out.parquet")
+    with pytest.raises(InputError, match=r"out.parquet: has no columns; did the model"):
+        load_outputs(tmp_path / "out.parquet", 4, 20)
+
+
+def test_lists_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
+    long = pa.ListArray.from_arrays(np.arange(21, dtype=np.int32) * 100_000, np.zeros(2_000_000))
+    parquet.write_table(pa.table({"a": long}), tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").stat().st_size < 3000
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(InputError, match="holds 2000000 values in 20 lists"):
+        load_outputs(tmp_path / "out.parquet", 4, 20)
+
+
+def test_parquet_bombs_are_refused(write, monkeypatch):
+    monkeypatch.setattr("jaxaudit.data.outputs.files.SPARE", -20 * 5 * 64)
+    with pytest.raises(InputError, match=r"unpacks to 0.0 GiB; save only the outputs"):
+        load_outputs(write(table(P)), 4, 20)
+
+
+def test_confidences(write):
+    outputs = load_outputs(write(P), 4, 20)
+    labels = np.arange(20) % 4
+    confidences = confidence_of(outputs, labels)
+    assert confidences.dtype == np.float32
+    assert confidences.tolist() == [outputs.probabilities[i, label] for i, label in enumerate(labels)]
+    with pytest.raises(InputError, match="has 20 rows but there are 19 labels"):
+        confidence_of(outputs, labels[:19])
+
+
+def test_outputs_are_read_only(write):
+    with pytest.raises(ValueError, match="read-only"):
+        load_outputs(write(P), 4, 20).probabilities[0] = 0

@@ -1,0 +1,142 @@
+"""What a person types, and the table they get."""
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.sets.embedded_tables import wine
+from jaxaudit.data.tables.resolve import load_table
+from jaxaudit.errors import InputError
+
+ADULT = "39, Private, 1, 9th, 5, Divorced, Sales, Wife, White, {}, 0, 0, 40, Japan, <=50K{}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A working folder and no data directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JAXAUDIT_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def data(folder):
+    """A data directory with a little of every set."""
+    for name in ("adult", "acs", "location", "purchase"):
+        (folder / "data" / name).mkdir(parents=True)
+    root = folder / "data"
+    (root / "adult" / "adult.data").write_text(ADULT.format("Male", "") * 3)
+    (root / "adult" / "adult.test").write_text(ADULT.format("Female", ".") * 2)
+    for name, age in (("b2019", 30), ("a2018", 20)):
+        (root / "acs" / f"{name}.csv").write_text(f"AGEP,SEX,RAC1P,MAR,PINCP\n{age},1,1,1,9\n{age + 1},2,1,1,60000\n")
+    with tarfile.open(root / "location" / "dataset_location.tgz", "w:gz") as archive:
+        info = tarfile.TarInfo("bangkok")
+        info.size = 12
+        archive.addfile(info, io.BytesIO(b"1,0,1\n2,1,1\n"))
+    lines = "".join(f"{customer},{customer % 16 + 1}\n" for customer in range(1, 61))
+    (root / "purchase" / "transactions.csv").write_text("id,category\n" + lines)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [
+        ("wine", 178),
+        ("wine@train[:10]", 10),
+        ("breast-cancer@train[-10%:]", 57),
+        ("adult", 3),
+        ("adult@test", 2),
+        ("adult@all", 5),
+        ("adult@test+train[:1]", 3),
+        ("acs", 4),
+        ("acs@b2019", 2),
+        ("acs@all[:3]", 3),
+        ("location", 2),
+        ("purchase", 60),
+    ],
+)
+def test_names(data, name, records):
+    table = load_table(name, data_dir=data)
+    assert len(table) == records
+    assert table.name == name
+
+
+def test_records_come_in_the_order_asked_for(data, monkeypatch):
+    monkeypatch.setenv("JAXAUDIT_DATA", str(data))
+    assert load_table("adult@test+train[:1]").values[:, 8].tolist() == [0, 0, 1]
+    assert load_table("acs").values[:, 0].tolist() == [20, 21, 30, 31]
+    assert load_table("acs@b2019+a2018").values[:, 0].tolist() == [30, 31, 20, 21]
+    assert load_table("wine").content_hash == wine().content_hash
+
+
+def test_options_of_named_sets(data):
+    table = load_table("acs", data_dir=data, categorical=["age"], drop=["race", "sex"])
+    assert [column.name for column in table.columns] == ["age", "marital-status"]
+    assert table.columns[0].categories == ("20", "21", "30", "31")
+    with pytest.raises(InputError, match="acs: has labels of its own; leave out the label column"):
+        load_table("acs", data_dir=data, label="income")
+    with pytest.raises(InputError, match="there is no column called 'rase'; did you mean 'race'"):
+        load_table("acs", data_dir=data, drop=["rase"])
+
+
+def test_files(folder, data):
+    content = "a,b,income\n1,x,no\n2,y,yes\n3,x,no\n"
+    (folder / "people.csv").write_text(content)
+    (data / "more.csv").write_text(content * 1)
+    (folder / "odd@name.csv").write_text(content)
+    for name in ("people.csv", str(folder / "people.csv"), "more.csv", "odd@name.csv"):
+        table = load_table(name, label="income", numeric=["a"], data_dir=data)
+        assert table.values.tolist() == [[1, 0], [2, 1], [3, 0]]
+        assert table.name == name
+    part = load_table("people.csv@train[1:]", label="income")
+    assert part.labels.tolist() == [1, 0]
+    assert part.columns[0].categories == ("1", "2", "3")
+    # A set's name means the set; a path says that a file is meant.
+    (folder / "wine").write_text(content)
+    assert len(load_table("wine")) == 178
+    assert len(load_table("./wine", label="income")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "adult",
+            r"adult: its files are not here; put UCI's adult.data and adult.test \(or .gz\) into a folder DIR/adult",
+        ),
+        ("location", "put dataset_location.tgz of .* into a folder DIR/location and set JAXAUDIT_DATA=DIR"),
+        ("purchase", "put transactions.csv"),
+        ("acs", "put person files of the American Community Survey"),
+        ("adutl", r"`adutl` is no file here and no known table \(breast-cancer, .*\)\. Did you mean adult\?"),
+        ("zzz\n", r"`zzz\\n` is no file here and no known table .* Is it spelled right\?"),
+        ("z" * 5000, r"`z{100}\.\.\.` is no file here"),
+        ("~nobody-at-all/x.csv", "is no file here"),
+        (".", "is a folder; give a CSV or Parquet file or one of breast-cancer"),
+        ("wine@test", "wine@test has no split `test`; it has: train"),
+        ("wine@train[200:]", "reaches outside the 178 records"),
+        ("wine@", "has nothing after the '@'"),
+    ],
+)
+def test_refused(name, message):
+    with pytest.raises(InputError, match=message) as raised:
+        load_table(name)
+    assert "\n" not in str(raised.value)
+
+
+def test_refused_with_a_data_directory(data):
+    for folder in ("adult", "acs", "location", "purchase"):
+        for path in (data / folder).iterdir():
+            path.unlink()
+        with pytest.raises(InputError, match=f"{folder}: its files are not here; put .* into .*data.{folder}\\."):
+            load_table(folder, data_dir=data)
+    with pytest.raises(InputError, match=r"`x.csv` is no file here or in .*data and no known table"):
+        load_table("x.csv", data_dir=data)
+
+
+def test_purchase_is_the_same_set_every_time(data, monkeypatch, tmp_path):
+    first = load_table("purchase", data_dir=data)
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "another cache"))
+    assert load_table("purchase", data_dir=data).content_hash == first.content_hash
+    assert np.bincount(first.labels).tolist() == np.bincount(first.labels, minlength=10).tolist()

@@ -1,0 +1,293 @@
+"""`Table`: its promises, the two forms that learners take, duplicates and candidates, each against a slow twin."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from jaxaudit.data import equal_rows
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.tables.table import (
+    MISSING,
+    Column,
+    Table,
+    binary,
+    candidate_indices,
+    candidates,
+    category_counts,
+    coded,
+    duplicates,
+    join_tables,
+)
+from jaxaudit.errors import InputError
+
+AGE, SEX, RACE = Column("age", None), Column("sex", ("F", "M")), Column("race", ("a", "b", "c", MISSING))
+VALUES = np.array([[39, 1, 0], [50, 0, 3], [28.5, 1, 2]])
+
+
+def make(values=VALUES, columns=(AGE, SEX, RACE), labels=(0, 1, 1), class_names=("no", "yes"), name="people", notes=()):
+    return Table(np.asarray(values), tuple(columns), np.asarray(labels), class_names, name, notes)
+
+
+def of_kinds(values, kinds, labels=None):
+    """A table whose columns have so many categories, 0 for numbers."""
+    columns = [Column(f"c{i}", tuple(map(str, range(kind))) if kind else None) for i, kind in enumerate(kinds)]
+    return make(values, columns, np.zeros(len(values), int) if labels is None else labels)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": VALUES[:0], "labels": np.zeros(0, int)}, "people: there are no records"),
+        ({"values": VALUES[0]}, r"values are float64 of shape \(3,\), but there are 3 columns"),
+        ({"values": VALUES[:, :2]}, r"shape \(3, 2\), but there are 3 columns; give numbers, a row a record"),
+        ({"values": VALUES.astype(str)}, "values are <U32 of shape"),
+        ({"values": VALUES[:, :0], "columns": ()}, "there is no column besides the label"),
+        ({"columns": (AGE, SEX, Column("age", ("a", "b", "c", "d")))}, "the column name 'age' occurs twice"),
+        ({"values": VALUES * np.array([np.nan, 1, 1])}, "3 records hold NaN or infinite"),
+        (
+            {"values": VALUES + np.array([0, 0, 1])},
+            "column 'race' holds 4 at record 1, but its 4 categories count from 0",
+        ),
+        ({"values": VALUES - np.array([0, 1, 0])}, "column 'sex' holds -1 at record 1"),
+        (
+            {"values": VALUES + np.array([0, 0.5, 0])},
+            "column 'sex' holds 1.5 at record 0, but its 2 categories count from 0",
+        ),
+        ({"labels": (0, 1)}, r"3 inputs but labels of shape \(2,\)"),
+        ({"labels": (0, 1, 2)}, "1 labels lie outside the 2 classes"),
+        ({"class_names": ("no", "no")}, "the class name 'no' occurs twice"),
+    ],
+)
+def test_broken_tables_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        make(**change)
+
+
+@pytest.mark.parametrize("categories", [(), ("a", "a")])
+def test_categories_are_named_once(categories):
+    with pytest.raises(InputError, match="column 'x': give at least one category, and each once"):
+        Column("x", categories)
+
+
+def test_a_bad_category_is_found_beyond_the_first_block(monkeypatch):
+    monkeypatch.setattr(equal_rows, "_BLOCK", 4)
+    values = np.zeros((9, 2), np.uint8)
+    values[7, 1] = 2
+    with pytest.raises(InputError, match="column 'c1' holds 2 at record 7"):
+        of_kinds(values, (2, 2))
+
+
+def test_arrays_are_read_only_and_of_few_types():
+    assert make().values.dtype == np.float64
+    assert make(VALUES.astype(np.float32)).values.dtype == np.float32
+    assert of_kinds(np.zeros((2, 1), np.uint8), [2]).values.dtype == np.uint8
+    assert of_kinds(np.zeros((2, 1), bool), [2]).values.dtype == np.float64
+    assert of_kinds(np.zeros((2, 1), np.int64), [0]).values.dtype == np.float64
+    assert make().labels.dtype == np.int32
+    with pytest.raises(ValueError, match="read-only"):
+        make().values[0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        make().labels[0] = 1
+
+
+def test_take_keeps_everything_else():
+    table = make(notes=("two persons are left out",))
+    part = table.take(np.array([2, 0]), "part")
+    assert part.values.tolist() == VALUES[[2, 0]].tolist()
+    assert part.labels.tolist() == [1, 0]
+    assert (part.columns, part.class_names, part.notes) == (table.columns, table.class_names, table.notes)
+    assert (part.name, table.take(slice(1)).name) == ("part", "people")
+
+
+def test_the_hash_is_that_of_the_data(monkeypatch):
+    base = make()
+    assert base.content_hash == make(VALUES.copy(order="F"), name="other", notes=("a",)).content_hash
+    assert base.content_hash == make(VALUES.astype(">f8")).content_hash
+    assert make(VALUES * 0).content_hash == make(-VALUES * 0).content_hash
+    others = [
+        make(VALUES + np.array([1, 0, 0])),
+        make(VALUES[[1, 0, 2]]),
+        make(labels=(1, 0, 1)),
+        make(class_names=("no", "yes!")),
+        make(columns=(AGE, SEX, Column("race", ("a", "b", "c", "d")))),
+        make(columns=(AGE, Column("gender", ("F", "M")), RACE)),
+        make(columns=(AGE, SEX, Column("race", None))),
+        make(VALUES.astype(np.float32)),
+    ]
+    assert len({base.content_hash, *(other.content_hash for other in others)}) == 9
+    expected = base.content_hash
+    monkeypatch.setattr(equal_rows, "_BLOCK", 3)
+    assert make().content_hash == expected
+
+
+def test_hand_case():
+    assert category_counts(make()) == (0, 2, 4)
+    age = [np.float32(10.5 / 21.5), 1, 0]
+    assert coded(make()).inputs.tolist() == [[age[0], 1, 0], [1, 0, 3], [0, 1, 2]]
+    expected = [[age[0], 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1], [0, 1, 0, 0, 1, 0]]
+    assert binary(make()).inputs.tolist() == expected
+    assert binary(make(), pair_as_one=False).inputs.tolist() == [[row[0], 1 - row[1], *row[1:]] for row in expected]
+    for examples in (coded(make()), binary(make())):
+        assert examples.inputs.dtype == np.float32
+        assert (examples.labels.tolist(), examples.class_names, examples.name) == ([0, 1, 1], ("no", "yes"), "people")
+
+
+def test_constant_columns_are_zero():
+    table = of_kinds([[7, 0], [7, 0]], (0, 1))
+    assert coded(table).inputs.tolist() == binary(table).inputs.tolist() == [[0, 0], [0, 0]]
+    assert binary(table, pair_as_one=False).inputs.tolist() == [[0, 1], [0, 1]]
+
+
+def test_the_scale_is_that_of_the_table_given():
+    assert coded(make()).inputs[:, 0].max() == 1
+    assert coded(make().take(np.array([0, 2]))).inputs[:, 0].tolist() == [1, 0]
+    # The range itself may be too large for a float.
+    wide = of_kinds([[-1.5e308], [0], [1.5e308]], [0])
+    assert coded(wide).inputs[:, 0].tolist() == [0, 0.5, 1]
+
+
+@st.composite
+def parts_of_tables(draw):
+    kinds = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    records = draw(st.integers(1, 8))
+    columns = [
+        draw(npst.arrays(np.float64, records, elements=st.integers(0, kind - 1) if kind else st.floats(-1e3, 1e3)))
+        for kind in kinds
+    ]
+    return np.stack(columns, axis=1), kinds
+
+
+def forms_by_loop(table, pair_as_one):
+    """(binary, coded), written from the description."""
+    binaries: list[list[float]] = []
+    codes: list[list[float]] = []
+    for row in table.values:
+        inputs, code = [], []
+        for place, column in enumerate(table.columns):
+            if column.categories is None:
+                low, high = min(table.values[:, place]), max(table.values[:, place])
+                scaled = 0.0 if low == high else (row[place] - low) / (high - low)
+                inputs.append(scaled)
+                code.append(scaled)
+                continue
+            code.append(row[place])
+            if pair_as_one and len(column.categories) <= 2:
+                inputs.append(row[place])
+            else:
+                inputs += [1.0 if row[place] == category else 0.0 for category in range(len(column.categories))]
+        binaries.append(inputs)
+        codes.append(code)
+    return np.array(binaries, np.float32), np.array(codes, np.float32)
+
+
+@settings(max_examples=40, deadline=None)
+@given(parts_of_tables(), st.booleans())
+def test_forms_are_those_of_a_loop(parts, pair_as_one):
+    table = of_kinds(*parts)
+    inputs, codes = forms_by_loop(table, pair_as_one)
+    assert np.array_equal(binary(table, pair_as_one=pair_as_one).inputs, inputs)
+    assert np.array_equal(coded(table).inputs, codes)
+
+
+def test_too_wide_a_form_is_refused():
+    table = of_kinds([[0, 4], [1, 0]], (3, 5))
+    assert binary(table, max_bytes=64).inputs.shape == (2, 8)
+    message = r"2 records of 8 inputs take 0.0 GiB, more than the 0.0 GiB .*most categories \('c1' has 5\)"
+    with pytest.raises(InputError, match=message):
+        binary(table, max_bytes=63)
+
+
+def duplicates_by_counting(inputs, labels):
+    rows = [(*row, label) for row, label in zip(inputs.reshape(len(inputs), -1).tolist(), labels.tolist(), strict=True)]
+    counts = Counter(rows)
+    return [counts[row] for row in rows]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    npst.arrays(
+        st.sampled_from([np.float32, np.float64, np.uint8]),
+        st.tuples(st.integers(1, 12), st.integers(1, 3)),
+        elements=st.integers(0, 2),
+    ),
+    st.booleans(),
+)
+def test_duplicates_are_those_counted(inputs, one_class):
+    labels = np.zeros(len(inputs), int) if one_class else np.arange(len(inputs)) % 2
+    examples = Examples(inputs, labels, ("a", "b"), "set")
+    assert duplicates(examples).tolist() == duplicates_by_counting(inputs, labels)
+    kinds = [0] * inputs.shape[1]
+    assert duplicates(of_kinds(inputs, kinds, labels)).tolist() == duplicates_by_counting(inputs, labels)
+
+
+def test_duplicates_of_images_and_of_zeros():
+    images = np.random.default_rng(5).integers(0, 2, (40, 2, 2), dtype=np.uint8)
+    labels = np.zeros(40, int)
+    assert duplicates(Examples(images, labels, ("a",), "set")).tolist() == duplicates_by_counting(images, labels)
+    assert duplicates(of_kinds([[0.0], [-0.0], [1.0]], [0])).tolist() == [2, 2, 1]
+
+
+def test_duplicates_survive_colliding_sums(monkeypatch):
+    inputs = np.random.default_rng(6).integers(0, 3, (60, 3)).astype(np.float32)
+    labels = np.arange(60) % 2
+    examples = Examples(inputs, labels, ("a", "b"), "set")
+    monkeypatch.setattr(equal_rows, "mixed_sums", lambda rows, labels: np.zeros(len(rows), np.uint64))
+    monkeypatch.setattr(equal_rows, "_BLOCK", 8)
+    assert duplicates(examples).tolist() == duplicates_by_counting(inputs, labels)
+
+
+def test_sums_of_many_records_seldom_collide():
+    # 95 * 6 * 9 * 2 different census records, as floats of both sizes: whole numbers have only high bits.
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(*map(np.arange, (95, 6, 9, 2)), indexing="ij")], axis=1)
+    for kind in (np.float32, np.float64):
+        sums = equal_rows.mixed_sums(grid.astype(kind), np.zeros(len(grid), np.int32))
+        assert len(np.unique(sums)) == len(grid)
+
+
+def test_candidates_are_a_random_subset_in_order():
+    table = of_kinds(np.arange(50)[:, None], [0])
+    drawn = candidates(np.random.default_rng(7), table, 20)
+    assert drawn.values[:, 0].tolist() == candidate_indices(np.random.default_rng(7), 50, 20).tolist()
+    assert (np.diff(drawn.values[:, 0]) > 0).all()
+    assert candidates(np.random.default_rng(7), table, 50).content_hash == table.content_hash
+    # Every record is drawn 0.4 * 2,000 times, with a standard deviation below 22: five of them, for 50 records
+    # (error rate 3e-5, of a fixed stream).
+    generator = np.random.default_rng(8)
+    times = sum(np.bincount(candidate_indices(generator, 50, 20), minlength=50) for _ in range(2000))
+    assert np.abs(times - 800).max() < 110
+
+
+@pytest.mark.parametrize("count", [0, 51])
+def test_too_many_candidates(count):
+    message = rf"{count} candidate records of 50 cannot be drawn; ask for at least 1 and at most 50"
+    with pytest.raises(InputError, match=message):
+        candidates(np.random.default_rng(7), of_kinds(np.arange(50)[:, None], [0]), count)
+
+
+def test_the_papers_protocol_is_the_default():
+    assert len(candidate_indices(np.random.default_rng(7), 2001)) == 2000
+
+
+def test_join_keeps_order_and_notes():
+    both = join_tables([make(notes=("a", "b")), make().take(slice(1)), make(notes=("b", "c"))], "both")
+    assert both.values.tolist() == [*VALUES.tolist(), VALUES[0].tolist(), *VALUES.tolist()]
+    assert both.labels.tolist() == [0, 1, 1, 0, 0, 1, 1]
+    assert (both.name, both.notes, both.class_names) == ("both", ("a", "b", "c"), ("no", "yes"))
+    assert join_tables([make()], "one").name == "one"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (make(columns=(AGE, SEX, Column("race", None)), name="other"), "other and people differ in column 'race'"),
+        (make(VALUES[:, :2], (AGE, SEX), name="other"), "other and people differ in columns or classes"),
+        (make(class_names=("yes", "no"), name="other"), "other and people differ in columns or classes"),
+    ],
+)
+def test_join_refuses_unlike_parts(other, message):
+    with pytest.raises(InputError, match=message):
+        join_tables([make(), other], "both")

@@ -1,0 +1,270 @@
+"""`fit_many` is as many separate fits, whatever the rows, their keys and the width."""
+
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from flax import nnx
+from support.references import softmax_regression_by_loop, walk_by_loop
+from support.tiny_learners import (
+    CLASSES,
+    OPTIMIZERS,
+    Dropped,
+    NearestCentroid,
+    Normed,
+    compiled_fit,
+    flat,
+    flat_rows,
+    learner,
+    records,
+    small_mlp,
+    softmax_regression,
+)
+
+from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.membership import everyone, leave_one_out, only
+
+EXAMPLES = 41
+INPUTS, LABELS = records(EXAMPLES, 4)
+# Products of another shape are summed in another order: gradients of order 1, 10 behind a batch normalisation, differ
+# by 1e-7 of that. Each of 22 steps moves by at most 0.05 / EPSILON = 5 times as much: 1e-4 if all errors add up.
+CLOSE = {"rtol": 0, "atol": 1e-4}
+
+
+def drawn(seed: int, size: int) -> np.ndarray:
+    return only(np.random.default_rng(seed).permutation(EXAMPLES)[:size], EXAMPLES)
+
+
+# In turn: own walks of 8 and 7 steps, which share a group, of 3, and of none; pool walks, one of them twice.
+WITHOUT_8 = leave_one_out(np.array([8]), EXAMPLES)
+EMPTY = only(np.array([], int), EXAMPLES)
+ROWS = np.concatenate(
+    [
+        *(drawn(1, 30), everyone(EXAMPLES), drawn(2, 9), leave_one_out(np.array([3]), EXAMPLES), WITHOUT_8),
+        *(drawn(3, 27), EMPTY, WITHOUT_8, drawn(5, 29)),
+    ]
+)
+KEYS = jax.random.split(jax.random.key(1), len(ROWS))
+ONE_KEY = jnp.stack([KEYS[0]] * len(ROWS))
+MODULES = pytest.mark.parametrize("module", [small_mlp, Normed, Dropped])
+
+
+def separate(one: Any, keys: Any) -> np.ndarray:
+    fit = compiled_fit(one)
+    return np.stack([flat(fit(k, INPUTS, LABELS, row.astype(np.float32))) for k, row in zip(keys, ROWS, strict=True)])
+
+
+def together(one: Any, keys: Any, **options: Any) -> np.ndarray:
+    return flat_rows(fit_many(keys, ROWS, INPUTS, LABELS, one, **options), len(ROWS))
+
+
+@lru_cache
+def all_rows(module: Any) -> np.ndarray:
+    """Every row's model, two at a time, each with its own key."""
+    return together(learner(module), KEYS, width=2)
+
+
+def alone(
+    module: Any, key: Any, row: np.ndarray, inputs: np.ndarray = INPUTS, labels: np.ndarray = LABELS
+) -> np.ndarray:
+    return flat(compiled_fit(learner(module))(key, inputs, labels, row.astype(np.float32)))
+
+
+@MODULES
+def test_equal_to_separate_fits(module):
+    np.testing.assert_allclose(all_rows(module), separate(learner(module), KEYS), **CLOSE)
+    # Which records and which key are seen: rows 4 and 7 differ by their key alone.
+    assert np.abs(all_rows(module)[4] - all_rows(module)[7]).max() > 1e-2
+
+
+@pytest.mark.parametrize("module", [small_mlp, Normed])
+def test_equal_to_separate_fits_where_all_share_one_key(module):
+    ours = together(learner(module), ONE_KEY, width=2)
+    np.testing.assert_allclose(ours, separate(learner(module), ONE_KEY), **CLOSE)
+    # The same row and key, the same parameters; without record 3, or without 8, is a difference.
+    assert np.array_equal(ours[4], ours[7])
+    assert np.abs(ours[3] - ours[4]).max() > 1e-3
+
+
+@pytest.mark.parametrize("width", [3, 5, 50, 1, None])
+def test_the_width_does_not_matter(width):
+    ours = together(learner(small_mlp), KEYS, width=width)
+    np.testing.assert_allclose(ours, all_rows(small_mlp), **CLOSE)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@MODULES
+def test_neighbours_change_no_bit(module, width):
+    """Whatever is asked for besides: other rows, more of them, in another order."""
+    one = learner(module)
+    whole = together(one, KEYS, width=width)
+    for chosen in ([4], [7, 3, 1], [8, 0, 2, 5, 6], [*range(9), 0, 1]):
+        some = fit_many(KEYS[np.array(chosen)], ROWS[chosen], INPUTS, LABELS, one, width=width)
+        assert np.array_equal(flat_rows(some, len(chosen)), whole[chosen])
+
+
+def test_records_that_a_row_does_not_hold_change_no_bit_where_members_only_are_walked():
+    one, more = learner(small_mlp), records(60, 4)
+    fit = partial(fit_many, learner=one, width=2, members_only=True)
+    here = fit(KEYS, ROWS, INPUTS, LABELS)
+    longer = np.concatenate([ROWS, np.zeros((len(ROWS), 60), bool)], axis=1)
+    there = fit(KEYS, longer, np.concatenate([INPUTS, more[0]]), np.concatenate([LABELS, more[1]]))
+    assert np.array_equal(flat_rows(here, 9), flat_rows(there, 9))
+    # Without it, rows of nearly all records would walk the pool, and see another order in a larger one.
+    assert not np.array_equal(flat_rows(here, 9)[3], all_rows(small_mlp)[3])
+
+
+@MODULES
+def test_an_empty_row_keeps_the_initial_parameters(module):
+    one = learner(module)
+    start = jax.jit(one.init)(jax.random.fold_in(KEYS[6], 0))
+    np.testing.assert_allclose(all_rows(module)[6], flat(one.finish(start)), rtol=1e-6, atol=1e-7)
+
+
+def test_rows_without_any_member_need_no_measured_width():
+    rows = np.repeat(EMPTY, 3, axis=0)
+    params = fit_many(KEYS[:3], rows, INPUTS, LABELS, learner(small_mlp))
+    np.testing.assert_allclose(flat_rows(params, 3)[2], alone(small_mlp, KEYS[2], rows[2]), rtol=1e-6, atol=1e-7)
+
+
+@MODULES
+def test_weight_zero_is_the_row_deleted_in_an_own_walk(module):
+    row = ROWS[2]
+    theirs = fit_many(KEYS[2:3], everyone(9), INPUTS[row], LABELS[row], learner(module), width=1)
+    np.testing.assert_allclose(all_rows(module)[2], flat_rows(theirs, 1)[0], **CLOSE)
+
+
+def test_weight_zero_is_the_row_deleted_where_a_batch_coupled_row_leaves_one_out():
+    row = WITHOUT_8[0]
+    theirs = fit_many(KEYS[4:5], everyone(40), INPUTS[row], LABELS[row], learner(Normed), width=1)
+    np.testing.assert_allclose(all_rows(Normed)[4], flat_rows(theirs, 1)[0], **CLOSE)
+
+
+def test_weight_zero_is_the_row_deleted_in_a_pool_walk_of_full_batches():
+    one, row = learner(small_mlp, batch_size=50), WITHOUT_8[0]
+    ours = fit_many(KEYS[:1], row[None], INPUTS, LABELS, one, width=1)
+    theirs = fit_many(KEYS[:1], everyone(40), INPUTS[row], LABELS[row], one, width=1)
+    np.testing.assert_allclose(flat_rows(ours, 1), flat_rows(theirs, 1), **CLOSE)
+
+
+def test_records_that_are_no_members_are_never_read_in_an_own_walk():
+    for row, key in zip(ROWS[[0, 5]], KEYS, strict=False):
+        poisoned = np.where(row[:, None], INPUTS, np.nan).astype(np.float32)
+        ours = fit_many(key[None], row[None], poisoned, LABELS, learner(Normed), width=1)
+        np.testing.assert_allclose(flat_rows(ours, 1)[0], alone(Normed, key, row), **CLOSE)
+
+
+def regression(params: Any, model: int) -> np.ndarray:
+    layer = nnx.to_pure_dict(params.params)["layers"][0]
+    return np.append(layer["kernel"][model], layer["bias"][model])
+
+
+@pytest.mark.parametrize(("optimizer", "batch_size"), [("momentum", 8), ("adam", 1), ("momentum", 1)])
+def test_leave_one_out_is_a_plain_loop_less_one_record(optimizer, batch_size):
+    one = learner(softmax_regression, optimizer=optimizer, batch_size=batch_size)
+    rows = np.concatenate([leave_one_out(np.array([3, 8, 40]), EXAMPLES), everyone(EXAMPLES)])
+    params = fit_many(ONE_KEY[:4], rows, INPUTS, LABELS, one, width=4)
+    ours = np.stack([regression(params, model) for model in range(4)])
+    layer = nnx.to_pure_dict(jax.jit(one.init)(jax.random.fold_in(ONE_KEY[0], 0)).params)["layers"][0]
+
+    def by_loop(row: np.ndarray, skip_empty: bool) -> np.ndarray:
+        batches = walk_by_loop(ONE_KEY[0], row, one.epochs, one.batch_size)
+        start = layer["kernel"], layer["bias"]
+        return np.append(
+            *softmax_regression_by_loop(batches, *start, INPUTS, LABELS, OPTIMIZERS[optimizer], skip_empty)
+        )
+
+    theirs = np.stack([by_loop(row, skip_empty=True) for row in rows])
+    np.testing.assert_allclose(ours, theirs, **CLOSE)
+    assert np.abs(ours[:3] - ours[3]).max(axis=1).min() > 1e-3
+    if batch_size == 1:
+        # A step along the gradient of an empty minibatch, 0, would have moved the model by its moments.
+        assert np.abs(ours[0] - by_loop(rows[0], skip_empty=False)).max() > 1e-3
+
+
+def test_then_makes_the_result_and_copies_are_dropped():
+    seen = []
+
+    def then(params, rows):
+        flat_params = flat_rows(params, len(rows))
+        seen.extend(rows)
+        return {"first": flat_params[:, 0], "all": flat_params}
+
+    result = fit_many(KEYS, ROWS, INPUTS, LABELS, learner(small_mlp), width=2, then=then)
+    assert len(seen) > len(ROWS)
+    assert set(seen) == set(range(len(ROWS)))
+    assert isinstance(result["all"], np.ndarray)
+    assert result["first"].shape == (len(ROWS),)
+    assert np.array_equal(result["all"], all_rows(small_mlp))
+
+
+@pytest.mark.parametrize("one", [learner(small_mlp), NearestCentroid()])
+@pytest.mark.parametrize("width", [1, 2])
+def test_progress_grows_to_the_total(one, width):
+    calls = []
+    fit_many(KEYS, ROWS, INPUTS, LABELS, one, width=width, progress=lambda *call: calls.append(call))
+    done, totals = zip(*calls, strict=True)
+    assert done[0] == 0
+    assert len(set(totals)) == 1
+    assert list(done) == sorted(done)
+    assert done[-1] >= totals[0]
+    if width == 1 or isinstance(one, NearestCentroid):
+        assert done[-1] == totals[0]
+
+
+def test_a_learner_without_steps_is_vmapped():
+    one = NearestCentroid()
+    centroids = fit_many(KEYS, ROWS, INPUTS, LABELS, one, width=2)
+    for row, ours in zip(ROWS, centroids, strict=True):
+        for label in range(CLASSES):
+            chosen = INPUTS[row & (label == LABELS)]
+            expected = chosen.mean(axis=0) if len(chosen) else np.zeros(4)
+            np.testing.assert_allclose(ours[label], expected, rtol=0, atol=1e-6)
+
+
+def test_log_probs_of_many_models_are_each_ones_own(monkeypatch):
+    monkeypatch.setattr("jaxaudit.ensemble.predict.BATCH", 15)  # three batches, the last one short
+    one = learner(Dropped)
+    params = fit_many(KEYS, ROWS, INPUTS, LABELS, one, width=2)
+    ours = log_probs_many(one, params, INPUTS)
+    assert ours.shape == (len(ROWS), EXAMPLES, CLASSES)
+    alone = jax.jit(one.log_probs)
+    for model in range(len(ROWS)):
+        expected = alone(jax.tree.map(lambda leaf, m=model: leaf[m], params), INPUTS)
+        np.testing.assert_allclose(ours[model], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows", "inputs", "width", "message"),
+    [
+        (
+            KEYS[:2],
+            ROWS[:2, :20],
+            INPUTS,
+            None,
+            r"membership has shape \(2, 20\) but there are 41 inputs and 41 labels",
+        ),
+        (
+            KEYS[:2],
+            ROWS[:2],
+            INPUTS[:40],
+            None,
+            r"membership has shape \(2, 41\) but there are 40 inputs and 41 labels",
+        ),
+        (KEYS[:3], ROWS[:2], INPUTS, None, r"2 models are asked for with keys of shape \(3,\): give one key a model"),
+        (KEYS[:0], ROWS[:0], INPUTS, None, r"0 models are asked for .*at least one model"),
+        (KEYS[:2], ROWS[:2], INPUTS, 0, "width must be at least 1 model a chunk, got 0; leave it out"),
+        (KEYS[:2], ROWS[:2], INPUTS, -1, "width must be at least 1 model a chunk, got -1"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(keys, rows, inputs, width, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside tests
+    for one in (learner(small_mlp), NearestCentroid()):
+        with pytest.raises(InputError, match=message) as caught:
+            fit_many(keys, rows, inputs, LABELS, one, width=width)
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,273 @@
+"""`fit_many` goes on after its last finished chunk, and gives what it would have given in one go."""
+
+import hashlib
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from support.tiny_learners import Convolved, NearestCentroid, flat_rows, learner, records, small_mlp
+
+from jaxaudit.ensemble import fit_many, kept_models, kept_width
+from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_arrays
+from jaxaudit.errors import InputError
+from jaxaudit.membership import leave_one_out
+
+EXAMPLES, MODELS = 41, 11
+INPUTS, LABELS = records(EXAMPLES, 4)
+KEYS = jax.random.split(jax.random.key(1), MODELS)
+RANDOM = np.random.default_rng(1)
+# Own walks of 20 members each, then pool walks: two groups, in chunks of three that are filled up.
+ROWS = np.concatenate([[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out(np.arange(6), EXAMPLES)])
+CHUNKS = 4
+MLP, CENTROIDS = learner(small_mlp), NearestCentroid()
+LEARNERS = pytest.mark.parametrize("one", [MLP, CENTROIDS])
+
+
+class Stop(Exception):
+    pass
+
+
+class Scores(NamedTuple):
+    first: np.ndarray
+    all: np.ndarray
+
+
+class Count:
+    """A `then` that counts its calls and stops at one of them."""
+
+    def __init__(self, stop: int = 0) -> None:
+        self.calls, self.stop = 0, stop
+
+    def __call__(self, params: Any, rows: np.ndarray) -> Any:
+        self.calls += 1
+        if self.calls == self.stop:
+            raise Stop
+        every = flat_rows(params, len(jax.tree.leaves(params)[0]))
+        return every[:, 0] > 0, every.astype(np.float32)
+
+
+def fit(one: Any, then: Any, checkpoints: Path | None, width: int | None = 3, keys: Any = KEYS, **more: Any) -> Any:
+    return fit_many(keys, ROWS, INPUTS, LABELS, one, width=width, then=then, checkpoints=checkpoints, **more)
+
+
+def files(checkpoints: Path) -> list[Path]:
+    return sorted(checkpoints.glob("*/*.npz"))
+
+
+def signed(path: Path, content: BytesIO) -> None:
+    """Writes an archive as `write_arrays` does, with the digest that it has."""
+    path.write_bytes(hashlib.blake2b(content.getvalue(), digest_size=DIGEST_BYTES).digest() + content.getvalue())
+
+
+def same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and all(
+        a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True)
+    )
+
+
+@LEARNERS
+def test_a_stopped_call_goes_on(one: Any, tmp_path: Path):
+    whole = Count()
+    expected = fit(one, whole, None)
+    before, after = Count(stop=3), Count()
+    with pytest.raises(Stop):
+        fit(one, before, tmp_path)
+    assert len(files(tmp_path)) == 2
+    calls: list[tuple[int, int]] = []
+    result = fit(one, after, tmp_path, progress=lambda *call: calls.append(call))
+    assert same(result, expected)
+    assert after.calls == whole.calls - 2
+    assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".npz"] * whole.calls
+    # Two chunks of three models are done before the first step of the third.
+    total = calls[0][1]
+    done = [call[0] for call in calls]
+    assert done[0] == 0
+    assert done[2] == (6 if one is CENTROIDS else one.epochs * 11 * 6)
+    assert done[-1] >= total
+
+
+@LEARNERS
+def test_a_finished_call_trains_nothing(one: Any, tmp_path: Path):
+    expected, never = fit(one, Count(), tmp_path), Count(stop=1)
+    assert same(fit(one, never, tmp_path), expected)
+    assert never.calls == 0
+
+
+def test_stopped_within_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """By an error from `progress`, as Ctrl-C comes: what is finished is kept, and nothing else."""
+    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    expected = fit(MLP, Count(), None)
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(MLP, Count(), tmp_path, progress=stop)
+    finished, again = len(files(tmp_path)), Count()
+    assert 0 < finished < CHUNKS
+    assert same(fit(MLP, again, tmp_path), expected)
+    assert again.calls == CHUNKS - finished
+
+
+def test_models_driven_from_the_host(tmp_path: Path):
+    images, labels = records(21, 5, 5, 1)
+    one, rows = learner(Convolved, (5, 5, 1)), leave_one_out(np.arange(3), 21)
+
+    def call(then: Any, checkpoints: Path | None) -> Any:
+        return fit_many(KEYS[:3], rows, images, labels, one, then=then, checkpoints=checkpoints)
+
+    expected, again = call(Count(), None), Count()
+    with pytest.raises(Stop):
+        call(Count(stop=3), tmp_path)
+    assert kept_width(KEYS[:3], rows, images, labels, tmp_path) == 1
+    assert same(call(again, tmp_path), expected)
+    assert again.calls == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "noise", "flipped", "moved"])
+def test_a_damaged_chunk_is_trained_again(damage: str, tmp_path: Path):
+    expected = fit(CENTROIDS, Count(), tmp_path)
+    victim, other, *_ = files(tmp_path)
+    content = victim.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    victim.write_bytes(
+        {
+            "cut": content[:-1],
+            "empty": b"",
+            "noise": b"PK\x03\x04" + bytes(100),
+            "flipped": bytes(flipped),
+            "moved": other.read_bytes(),  # another chunk's, under this one's name
+        }[damage]
+    )
+    again = Count()
+    assert same(fit(CENTROIDS, again, tmp_path), expected)
+    assert again.calls == 1
+    assert victim.read_bytes() == content
+
+
+def test_a_chunk_is_never_unpickled(tmp_path: Path):
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (Path(tmp_path / "owned").touch, ())
+
+    expected = fit(CENTROIDS, Count(), tmp_path)
+    for path in files(tmp_path):
+        arrays = read_arrays(path)
+        assert arrays is not None
+        content = BytesIO()
+        np.savez(content, allow_pickle=True, **{**arrays, "0": np.array([Evil()] * len(arrays["0"]))})
+        signed(path, content)
+    assert same(fit(CENTROIDS, Count(), tmp_path), expected)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_packed_file_is_none_of_ours(tmp_path: Path):
+    """What is read is never larger than the file: ours are not compressed."""
+    fit(CENTROIDS, Count(), tmp_path)
+    for path in files(tmp_path):
+        arrays = read_arrays(path)
+        assert arrays is not None
+        content = BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **arrays)
+        signed(path, content)
+    again = Count()
+    fit(CENTROIDS, again, tmp_path)
+    assert again.calls == CHUNKS
+
+
+def test_chunks_of_other_calls_are_never_taken(tmp_path: Path):
+    calls: dict[str, Any] = {
+        "keys": (jax.random.split(jax.random.key(2), MODELS), ROWS, INPUTS, LABELS),
+        "membership": (KEYS, ROWS ^ (np.arange(EXAMPLES) == 7), INPUTS, LABELS),
+        "inputs": (KEYS, ROWS, INPUTS + np.float32(1e-3), LABELS),
+        "labels": (KEYS, ROWS, INPUTS, (LABELS + 1) % 3),
+        "their type": (KEYS, ROWS, INPUTS.astype(np.float64), LABELS),
+    }
+    fit(CENTROIDS, Count(), tmp_path)
+    for name, call in calls.items():
+        count = Count()
+        fit_many(*call, learner=CENTROIDS, width=3, then=count, checkpoints=tmp_path)
+        assert count.calls == CHUNKS, name
+    assert len(os.listdir(tmp_path)) == 1 + len(calls)
+    assert kept_models(tmp_path) == MODELS * (1 + len(calls))
+
+
+def test_the_width_of_what_is_kept_is_used(tmp_path: Path):
+    """Chunks of another width would be other chunks: what was trained would be lost."""
+    call = (KEYS, ROWS, INPUTS, LABELS)
+    assert kept_width(*call, tmp_path) is None
+    with pytest.raises(Stop):
+        fit(MLP, Count(stop=3), tmp_path, width=3)
+    assert kept_width(*call, tmp_path) == 3
+    assert kept_width(KEYS[::-1], *call[1:], tmp_path) is None
+    assert kept_models(tmp_path) == 6
+    for width in (None, 2):
+        count = Count()
+        fit(MLP, count, tmp_path, width=width)
+        assert count.calls == (2 if width is None else 0)
+
+
+def test_a_named_tuple_comes_back_as_itself(tmp_path: Path):
+    def then(params: Any, rows: np.ndarray) -> Scores:
+        every = np.asarray(params).reshape(len(params), -1)
+        return Scores(every[:, 0], every)
+
+    expected, restored = (fit(CENTROIDS, then, tmp_path) for _ in range(2))
+    assert isinstance(restored, Scores)
+    assert same(restored, expected)
+    array, restored = (fit(CENTROIDS, None, tmp_path / "whole") for _ in range(2))
+    assert isinstance(restored, np.ndarray)
+    np.testing.assert_array_equal(restored, array)
+
+
+class Inner:
+    class Hidden(NamedTuple):
+        first: np.ndarray
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (
+            lambda p, _: {"all": np.asarray(p)},
+            r"^`then` returned dict where only an array of plain numbers can be kept",
+        ),
+        (lambda p, _: (np.asarray(p), [np.asarray(p)]), "^`then` returned list where only an array"),
+        (lambda p, _: jax.numpy.asarray(p, "bfloat16"), "^`then` returned bfloat16 where only an array"),
+        (lambda p, _: jax.random.split(jax.random.key(1), len(p)), "^`then` returned .*Array.* where only an array"),
+        (lambda p, _: np.array(["a"] * len(p)), "^`then` returned str.* where only an array"),
+        (lambda p, _: Inner.Hidden(np.asarray(p)), "^`then` returned a Hidden, which cannot be found again as "),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(then: Any, message: str, tmp_path: Path):
+    fit(CENTROIDS, then, None)
+    with pytest.raises(InputError, match=message) as caught:
+        fit(CENTROIDS, then, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_costs_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = fit(CENTROIDS, Count(), None)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.warns(RuntimeWarning, match=r"^trained models cannot be kept in .* \(No space left on device\)"):
+        assert same(fit(CENTROIDS, Count(), tmp_path), expected)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_call_on_other_devices_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    call = (tmp_path, KEYS, ROWS, INPUTS, LABELS)
+    here = call_directory(*call)
+    assert here == call_directory(*call)
+    monkeypatch.setattr("jax.local_devices", lambda: 2 * jax.devices())
+    assert call_directory(*call) != here

@@ -1,0 +1,257 @@
+"""A chunk that is stopped goes on from the state that was kept of it, and ends as if it had never been stopped."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.tiny_learners import (
+    ConvolvedNormed,
+    Dropped,
+    Normed,
+    flat_rows,
+    learner,
+    records,
+    small_mlp,
+)
+
+from jaxaudit.ensemble import fit_many, kept_models, kept_states, kept_width, train
+from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
+from jaxaudit.ensemble.training_state import MOST_SECONDS, KeptState, StateKeeper, UnderWay
+from jaxaudit.errors import InputError
+from jaxaudit.membership import leave_one_out
+from jaxaudit.unlearning import Recording
+
+EXAMPLES, MODELS, EPOCHS = 41, 3, 5
+ROWS = leave_one_out(np.arange(MODELS), EXAMPLES)
+KEYS = jax.random.split(jax.random.key(1), MODELS)
+LEARNERS = {
+    "network": learner(small_mlp, epochs=EPOCHS),
+    "momentum": learner(small_mlp, optimizer="momentum", epochs=EPOCHS),
+    "running statistics": learner(Normed, epochs=EPOCHS),
+    "random keys": learner(Dropped, epochs=EPOCHS),
+    "driven from the host": learner(ConvolvedNormed, (5, 5, 1), epochs=EPOCHS),
+    "recording": Recording(learner(small_mlp, epochs=EPOCHS), 0),
+}
+NETWORK = LEARNERS["network"]
+
+
+class Killed(Exception):
+    """Ends a call as a kill does: nothing more is kept."""
+
+
+@pytest.fixture(autouse=True)
+def _keep_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "0")
+
+
+class Watched:
+    """Progress that is remembered, and ends the call once a share of the work is done."""
+
+    def __init__(self, end: type[BaseException] = Killed, share: float = 2.0) -> None:
+        self.calls: list[int] = []
+        self.end, self.share = end, share
+
+    def __call__(self, done: int, total: int) -> None:
+        self.calls.append(done)
+        if done > self.share * total:
+            raise self.end
+
+
+def flat(params: Any, rows: np.ndarray) -> np.ndarray:
+    return flat_rows(params, len(rows))
+
+
+def fit(one: Any, checkpoints: Path | None, progress: Watched | None = None) -> np.ndarray:
+    pool = records(EXAMPLES, *((5, 5, 1) if one.convolves else (4,)))
+    how: dict[str, Any] = {"width": 3, "then": flat, "progress": progress or Watched(), "checkpoints": checkpoints}
+    return fit_many(KEYS, ROWS, *pool, one, **how)
+
+
+def states(checkpoints: Path) -> list[Path]:
+    return sorted(checkpoints.glob("*/*.state"))
+
+
+def killed(one: Any, checkpoints: Path, share: float = 0.5, end: type[BaseException] = Killed) -> list[int]:
+    watched = Watched(end, share)
+    with pytest.raises(end):
+        fit(one, checkpoints, watched)
+    return watched.calls
+
+
+@pytest.mark.parametrize("one", LEARNERS.values(), ids=LEARNERS)
+def test_a_call_killed_within_its_chunks_goes_on(one: Any, tmp_path: Path):
+    expected = fit(one, None)
+    for share in (0.3, 0.6, 0.9):
+        killed(one, tmp_path, share)
+        assert states(tmp_path)
+        assert kept_models(tmp_path) < MODELS
+    last = Watched()
+    assert fit(one, tmp_path, last).tobytes() == expected.tobytes()
+    # Nothing was trained again but what came after the last write.
+    assert last.calls[1] > 0.3 * last.calls[-1]
+    assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".npz"] * len(list(tmp_path.glob("*/*")))
+
+
+@pytest.mark.parametrize("name", ["network", "driven from the host"])
+def test_an_interrupt_keeps_the_very_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "1000")
+    monkeypatch.setattr("jaxaudit.ensemble.training_state.WORTH_SECONDS", 0)
+    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    stopped, last = killed(LEARNERS[name], tmp_path, 0.5, KeyboardInterrupt), Watched()
+    assert fit(LEARNERS[name], tmp_path, last).tobytes() == fit(LEARNERS[name], None).tobytes()
+    assert stopped[-1] in last.calls[:3]
+
+
+def test_an_interrupt_soon_after_the_begin_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("JAXAUDIT_KEEP_SECONDS")
+    killed(NETWORK, tmp_path, 0.5, KeyboardInterrupt)
+    assert list(tmp_path.glob("*/*")) == []
+
+
+def test_calls_of_any_length_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
+    expected = fit(NETWORK, None)
+    for steps in (2, 4, 64):
+        monkeypatch.setattr(train, "FIRST_STEPS", steps)
+        assert fit(NETWORK, None).tobytes() == expected.tobytes()
+
+
+def test_a_state_tells_where_it_goes_on_and_at_which_width(tmp_path: Path):
+    killed(NETWORK, tmp_path)
+    (path,) = states(tmp_path)
+    kept = read_arrays(path)
+    assert kept is not None
+    taken, steps, epochs = kept["walk"]
+    assert (steps, epochs) == (11, EPOCHS)
+    assert kept_states(tmp_path) == [KeptState(MODELS, taken // 11 + 1, EPOCHS)]
+    assert kept_models(tmp_path) == 0
+    pool = records(EXAMPLES, 4)
+    assert kept_width(KEYS, ROWS, *pool, tmp_path) == 3
+    # The width of what is kept is used, or it would be lost.
+    last = Watched()
+    fit_many(KEYS, ROWS, *pool, NETWORK, width=1, then=flat, progress=last, checkpoints=tmp_path)
+    assert last.calls[1] == 3 * taken
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "another learner's", "other rows", "too few arrays"])
+def test_a_state_that_does_not_fit_is_ignored(damage: str, tmp_path: Path):
+    expected = fit(NETWORK, None)
+    killed(NETWORK, tmp_path / "other", 0.5)
+    killed(NETWORK, tmp_path, 0.5)
+    (path,) = states(tmp_path)
+    content = path.read_bytes()
+    kept = read_arrays(path)
+    assert kept is not None
+    if damage in ("cut", "empty", "flipped"):
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 1
+        path.write_bytes({"cut": content[:-1], "empty": b"", "flipped": bytes(flipped)}[damage])
+        assert kept_states(tmp_path) == []
+    elif damage == "another learner's":
+        path.unlink()
+        killed(learner(small_mlp, optimizer="momentum", epochs=EPOCHS), tmp_path, 0.5)
+    elif damage == "other rows":
+        write_arrays(path, {**kept, "rows": kept["rows"][::-1]})
+    else:
+        write_arrays(path, {name: array for name, array in kept.items() if name != "0"})
+    last = Watched()
+    assert fit(NETWORK, tmp_path, last).tobytes() == expected.tobytes()
+    assert last.calls[1] == 3 * train.FIRST_STEPS
+    assert states(tmp_path) == []
+
+
+def test_no_flipped_bit_is_taken(tmp_path: Path):
+    path, rows = tmp_path / "1-0.npz", np.arange(2)
+    write_chunk(path, rows, (np.array([1.0, 2.0], np.float32), np.array([True, False])))
+    content = path.read_bytes()
+    assert read_chunk(path, rows) is not None
+    for place in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        assert read_arrays(path) is None
+
+
+def keeper(path: Path | None) -> StateKeeper:
+    return StateKeeper(path, np.arange(2), 10, 3)
+
+
+def test_writing_takes_a_small_part_of_the_time_but_is_never_put_off_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    now, seconds = 0.0, iter((0.1, 1.0, 9.0, 0.0))
+
+    def slow(*_: Any) -> bool:
+        nonlocal now
+        now += next(seconds)
+        return True
+
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr("jaxaudit.ensemble.training_state.write_arrays", slow)
+    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "20")
+    ours = keeper(tmp_path / "a.state")
+    for wait in (20, 50, MOST_SECONDS, 20):
+        now += ours.wait + 1
+        ours.passing(UnderWay((jnp.zeros(3),), 7))
+        assert ours.wait == pytest.approx(wait)
+        assert ours.since == now
+    assert MOST_SECONDS < 300
+
+
+def test_states_that_are_gone_or_would_come_back_as_others_are_not_kept(tmp_path: Path):
+    path = tmp_path / "call" / "2-a.state"
+    gone = jnp.zeros(3)
+    gone.delete()
+    for leaf in (gone, jnp.asarray(1.0)):
+        keeper(path).passing(UnderWay({"a": jnp.zeros(2), "b": leaf}, 7))
+    keeper(None).passing(UnderWay(jnp.zeros(2), 7))
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_every_kind_of_number_comes_back(tmp_path: Path):
+    path = tmp_path / "call" / "2-a.state"
+    tree = {
+        "bfloat16": jnp.arange(3, dtype=jnp.bfloat16) / 3,
+        "count": jnp.zeros((), jnp.int32) + 4,
+        "keys": jax.random.split(jax.random.key(1, impl="rbg"), 2),
+        "none": jnp.zeros((0, 2), bool),
+    }
+    keeper(path).passing(UnderWay(tree, 17))
+    found = keeper(path).begin(jax.tree.map(lambda leaf: leaf[::1] if leaf.ndim else leaf, tree))
+    assert found.taken == 17
+    for name, leaf in tree.items():
+        again = found.states[name]
+        assert (again.dtype, again.shape, again.sharding) == (leaf.dtype, leaf.shape, leaf.sharding)
+    np.testing.assert_array_equal(jax.random.key_data(found.states.pop("keys")), jax.random.key_data(tree.pop("keys")))
+    assert all(np.asarray(found.states[name]).tobytes() == np.asarray(tree[name]).tobytes() for name in tree)
+    assert kept_states(tmp_path) == [KeptState(2, 2, 3)]
+
+
+@pytest.mark.parametrize("text", ["often", "-1", "nan"])
+def test_seconds_that_are_none(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", text)
+    with pytest.raises(InputError, match=r"^JAXAUDIT_KEEP_SECONDS must be"):
+        fit(NETWORK, tmp_path)
+
+
+def test_a_full_disk_costs_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = fit(NETWORK, None)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.warns(RuntimeWarning, match=r"^trained models cannot be kept in .* \(No space left on device\)"):
+        assert fit(NETWORK, tmp_path).tobytes() == expected.tobytes()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_halves_of_files_that_a_kill_left_do_not_pile_up(tmp_path: Path):
+    killed(NETWORK, tmp_path)
+    (path,) = states(tmp_path)
+    for index in range(3):
+        path.with_name(f".writing-{path.name}-{index}").touch()
+    fit(NETWORK, tmp_path)
+    assert [file.suffix for file in path.parent.iterdir()] == [".npz"]

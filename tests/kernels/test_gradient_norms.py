@@ -1,0 +1,313 @@
+"""Squared gradient norms of single examples against a loop of gradients in float64."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen, nnx
+from support.gradient_twins import (
+    CLASSES,
+    Images,
+    Recurrent,
+    Words,
+    examples,
+    fisher_by_loop,
+    gradients_by_loop,
+    nnx_log_prob,
+    norms_by_loop,
+    of_label,
+    wide,
+)
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
+from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.models import MLP, LiuCNN
+
+
+def close(ours: list[Any], theirs: list[Any], rtol: float = 1e-5, atol: float = 1e-9) -> None:
+    """float32: terms are some times larger than their sums."""
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=rtol, atol=atol)
+
+
+def linear(params: Any, inputs: Any, labels: Any) -> Any:
+    return of_label(inputs @ params["kernel"] + params["bias"], labels)
+
+
+PARAMS = {"bias": jnp.array([0.1, -0.2, 0.3]), "kernel": jnp.arange(12.0).reshape(4, 3) / 10}
+X, Y = examples(6, 4)
+
+
+def test_softmax_regression_in_closed_form():
+    """g = (e_y - p) x^T: squared norms |x|^2 |e_y - p|^2 and |e_y - p|^2."""
+    found = squared_grad_norms(linear, PARAMS, X, Y, chunk=4)
+    logits = X.astype(np.float64) @ np.asarray(PARAMS["kernel"], np.float64) + np.asarray(PARAMS["bias"], np.float64)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    error = np.square(np.eye(3)[Y] - p).sum(axis=1)
+    close([found.leaves["bias"], found.leaves["kernel"]], [error, error * np.square(X).sum(axis=1)])
+    np.testing.assert_allclose(found.total, error * (1 + np.square(X).sum(axis=1)), rtol=1e-5)
+    squares = np.einsum("ni,nj->ij", np.square(X), np.square(np.eye(3)[Y] - p)) / len(X)
+    close([fisher_diagonal(linear, PARAMS, X, Y, chunk=4)["kernel"]], [squares])
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "words", "differentiated"),
+    [
+        (partial(MLP, (2, 3), CLASSES, hidden=(5, 4)), (2, 3), 0, set()),
+        (Images, (7, 6, 2), 0, set()),
+        (Words, (5,), 7, set()),
+        (Recurrent, (4, 2), 0, {"cell"}),
+    ],
+    ids=["MLP", "Images", "Words", "Recurrent"],
+)
+def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: int, differentiated: set[str]):
+    """In float64 to rounding; and everything but what a scan takes is contracted."""
+    log_prob, params = nnx_log_prob(build(rngs=nnx.Rngs(5)))
+    x, y = examples(2, *shape, words=words)
+    weights = np.array([1.0, 2.5])
+    with jax.enable_x64(True):
+        params, x = wide(params), np.asarray(wide(x))
+        gradients = gradients_by_loop(log_prob, params, x, y)
+        found = squared_grad_norms(log_prob, params, x, y)
+        close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=1e-9, atol=1e-20)
+        if build is not Images:  # which compiles for long, and has no path that the others have not
+            fisher = fisher_diagonal(log_prob, params, x, y, weights=weights)
+            close(jax.tree.leaves(fisher), fisher_by_loop(gradients, weights), rtol=1e-9, atol=1e-20)
+    named = jax.tree_util.tree_flatten_with_path(found.paths)[0]
+    assert {path[0].key for path, how in named if how != "contracted"} == differentiated
+
+
+def test_single_precision_has_the_stated_error():
+    """Against float64, for a convolutional network, whose kernel sums over all positions, and a certain one at that.
+
+    Logits of size 20 are off by 2e-6, and so is, of itself, the probability of all other classes.
+    """
+    log_prob, params = nnx_log_prob(LiuCNN((6, 6, 1), CLASSES, rngs=nnx.Rngs(5)), log_softmax=precise_log_softmax)
+    x, y = examples(5, 6, 6, 1)
+    found = squared_grad_norms(log_prob, params, x, y)
+    with jax.enable_x64(True):
+        gradients = gradients_by_loop(log_prob, wide(params), x.astype(np.float64), y)
+    close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=5e-5, atol=0)
+    assert found.total.min() < 1e-6
+    assert set(found.paths_of_leaves) == {"contracted"}
+
+
+class Plain(linen.Module):
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        x = linen.relu(linen.Dense(5)(x))
+        x = linen.BatchNorm(use_running_average=True)(x)
+        return linen.Dense(CLASSES)(linen.WeightNorm(linen.Dense(4))(linen.remat(linen.LayerNorm)()(x)))
+
+
+def test_a_linen_module_is_taken_as_it_is():
+    variables = Plain().init(jax.random.key(1), X)
+    rest = {"batch_stats": variables["batch_stats"]}
+
+    def log_prob(params: Any, x: Any, y: Any) -> Any:
+        return of_label(Plain().apply({"params": params, **rest}, x), y)
+
+    found = squared_grad_norms(log_prob, variables["params"], X, Y)
+    close(jax.tree.leaves(found.leaves), norms_by_loop(gradients_by_loop(log_prob, variables["params"], X, Y)))
+    assert set(jax.tree.leaves(found.paths)) == {"contracted"}
+
+
+def odd(params: dict[str, Any], x: Any, y: Any) -> Any:
+    """Parameters as no layer takes them."""
+    h = x @ params["both"] + (x @ params["both"].T) * params["temperature"]  # one array both ways round
+    h = h + params["stack"][0] * h @ params["stack"][1:]  # parts of an array, of two kinds of use
+    h = jax.lax.stop_gradient(params["stopped"]) * h + jnp.where(h > params["threshold"], h, params["threshold"])
+    h = jax.lax.cond(x.sum() > 0, lambda h: h * params["branch"], lambda h: h, h)
+    h = smooth(h, params["own"])
+    # Complex, an argument of a comparison only, and taken by the label alone.
+    h = h + jnp.abs(jnp.fft.fft(h) * params["complex"]) + params["by_label"][y][:, None]
+    return of_label(h[:, :CLASSES], y) + jnp.sum(params["alone"] ** 2)
+
+
+@jax.custom_vjp
+def smooth(h: Any, own: Any) -> Any:
+    return jnp.tanh(h * own)
+
+
+smooth.defvjp(
+    lambda h, own: (smooth(h, own), (h, own)), lambda kept, g: (g * kept[1], 3 * jnp.sum(g * kept[0], axis=0))
+)
+
+ODD = {
+    "both": jnp.linspace(-1, 1, 16).reshape(4, 4),
+    "temperature": jnp.float32(0.7),
+    "stack": jnp.linspace(-0.5, 1, 20).reshape(5, 4),
+    "stopped": jnp.ones(4),
+    "threshold": jnp.linspace(-0.2, 0.2, 4),
+    "branch": jnp.linspace(0.5, 1, 4),
+    "own": jnp.linspace(0.2, 0.5, 4),
+    "complex": jnp.linspace(0.1, 0.3, 4),
+    "by_label": jnp.arange(3.0),
+    "alone": jnp.arange(2.0),
+    "unused": jnp.ones((2, 2)),
+}
+
+
+def test_parameters_that_no_rule_knows_are_exact_all_the_same():
+    """And those in a branch or below a derivative of its own say that they were differentiated."""
+    with jax.enable_x64(True):
+        params, x = wide(ODD), X.astype(np.float64)
+        gradients = gradients_by_loop(odd, params, x, Y)
+        weights = np.arange(6.0)
+        found = squared_grad_norms(odd, params, x, Y, chunk=4)
+        close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=1e-9, atol=1e-20)
+        close(
+            jax.tree.leaves(fisher_diagonal(odd, params, x, Y, weights=weights, chunk=4)),
+            fisher_by_loop(gradients, weights),
+            rtol=1e-9,
+            atol=1e-20,
+        )
+    assert {name for name, how in found.paths.items() if how == "vmap(grad)"} >= {"branch", "own"}
+    assert {found.paths[name] for name in ("both", "temperature", "stack", "threshold", "alone", "unused")} == {
+        "contracted"
+    }
+    assert not found.leaves["unused"].any()
+    assert not found.leaves["stopped"].any()
+
+
+def test_jit_and_vmap_over_models_change_nothing():
+    many = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), PARAMS)
+    weights = jnp.arange(6.0)
+    norms = jax.jit(jax.vmap(lambda p: squared_grad_norms(linear, p, X, Y, chunk=4)))(many)
+    fisher = jax.jit(jax.vmap(lambda p: fisher_diagonal(linear, p, X, Y, weights=weights, chunk=4)))(many)
+    assert norms.paths == {"bias": "contracted", "kernel": "contracted"}
+    for model in range(2):
+        one = jax.tree.map(lambda leaf, model=model: leaf[model], many)
+        alone = squared_grad_norms(linear, one, X, Y)
+        close([leaf[model] for leaf in jax.tree.leaves(norms.leaves)], jax.tree.leaves(alone.leaves))
+        np.testing.assert_allclose(norms.total[model], alone.total, rtol=1e-5)
+        alone = fisher_diagonal(linear, one, X, Y, weights=weights)
+        close([leaf[model] for leaf in jax.tree.leaves(fisher)], jax.tree.leaves(alone))
+
+
+def test_values_that_a_transformation_holds_may_be_closed_over():
+    def scaled(scale: Any) -> Any:
+        return squared_grad_norms(lambda p, x, y: linear(p, scale * x, y), PARAMS, X, Y, chunk=4).total
+
+    close([jax.jit(scaled)(2.0)], [np.asarray(squared_grad_norms(linear, PARAMS, 2 * X, Y).total)])
+
+
+def test_the_chunk_changes_nothing():
+    whole = squared_grad_norms(linear, PARAMS, X, Y).total
+    for chunk in (1, 4, 5, 100):
+        close([squared_grad_norms(linear, PARAMS, X, Y, chunk=chunk).total], [np.asarray(whole)], rtol=1e-6)
+
+
+def test_one_function_is_traced_once():
+    traces = []
+
+    def counted(params: Any, x: Any, y: Any) -> Any:
+        traces.append(x.shape)
+        return linear(params, x, y)
+
+    for _ in range(3):
+        squared_grad_norms(counted, PARAMS, X, Y, chunk=2)
+    assert traces == [(1, 4)]
+
+
+def test_no_gradient_of_a_dense_layer_is_stored():
+    """Of all arrays that the program makes, none has a kernel's entries an example."""
+    log_prob, params = nnx_log_prob(MLP((40,), CLASSES, hidden=(50, 60), rngs=nnx.Rngs(0)))
+    x, y = examples(8, 40)
+    for of in (lambda p: squared_grad_norms(log_prob, p, x, y).total, lambda p: fisher_diagonal(log_prob, p, x, y)):
+        assert 8 * 60 <= largest(jax.make_jaxpr(of)(params).jaxpr) < 8 * 50 * 60
+
+
+def largest(jaxpr: Any) -> int:
+    """Entries of the largest array that a program makes."""
+    sizes = [variable.aval.size for eqn in jaxpr.eqns for variable in eqn.outvars]
+    bodies = [value for eqn in jaxpr.eqns for value in eqn.params.values() if hasattr(value, "jaxpr")]
+    return max([0, *sizes, *(largest(body.jaxpr) for body in bodies)])
+
+
+def test_a_nan_stays_with_its_example():
+    broken = X.copy()
+    broken[2] = np.nan
+    found = squared_grad_norms(linear, PARAMS, broken, Y, chunk=4)
+    others = np.arange(6) != 2
+    assert np.isnan(found.total[2])
+    close([found.total[others]], [np.asarray(squared_grad_norms(linear, PARAMS, X, Y).total)[others]])
+    without = fisher_diagonal(linear, PARAMS, broken, Y, weights=others.astype(np.float32), chunk=4)
+    close(jax.tree.leaves(without), jax.tree.leaves(fisher_diagonal(linear, PARAMS, X[others], Y[others])))
+
+
+def test_no_weight_no_information():
+    found = fisher_diagonal(linear, PARAMS, X, Y, weights=np.zeros(6, np.float32))
+    assert not any(leaf.any() for leaf in jax.tree.leaves(found))
+
+
+def test_half_precision_is_summed_in_single():
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
+    found = squared_grad_norms(linear, params, X, Y)
+    assert found.total.dtype == jnp.float32
+    close([found.total], [np.asarray(squared_grad_norms(linear, PARAMS, X, Y).total)], rtol=0.1)
+
+
+SPREAD = """
+import json, jax, jax.numpy as jnp, numpy as np
+from support.gradient_twins import examples, of_label
+from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
+x, y = examples(6, 4)
+log_prob = lambda p, x, y: of_label(x @ p, y)
+params = jnp.arange(12.0).reshape(4, 3) / 10
+seen = {shard.device.id for shard in squared_grad_norms(log_prob, params, x, y, chunk=4).leaves.addressable_shards}
+print(json.dumps([len(jax.devices()), len(seen), squared_grad_norms(log_prob, params, x, y, chunk=4).total.tolist(),
+                  fisher_diagonal(log_prob, params, x, y, chunk=3).tolist()]))
+"""
+
+
+def test_several_devices_share_every_chunk():
+    run = subprocess.run(
+        [sys.executable, "-c", SPREAD],
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=3", "JAX_PLATFORMS": "cpu",
+             "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )  # fmt: skip
+    devices, seen, norms, fisher = json.loads(run.stdout)
+    log_prob = lambda p, x, y: of_label(x @ p, y)  # noqa: E731
+    gradients = gradients_by_loop(log_prob, PARAMS["kernel"], X, Y)
+    assert devices == seen == 3
+    close([np.array(norms)], norms_by_loop(gradients))
+    close([np.array(fisher)], fisher_by_loop(gradients, np.ones(6)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"inputs": X[:0], "labels": Y[:0]}, "there are 0 inputs and 0 labels: give one label for each of at least"),
+        ({"labels": Y[:5]}, "there are 6 inputs and 5 labels"),
+        ({"params": {}}, "the model has no parameters"),
+        ({"params": {**PARAMS, "steps": jnp.int32(3)}}, r"the parameter \['steps'\] is int32, not an array of real"),
+        ({"params": {**PARAMS, "name": "x"}}, r"the parameter \['name'\] is str, not an array"),
+        ({"chunk": 0}, "a chunk must hold at least one example, got 0"),
+        ({"log_prob": lambda p, x, y: x @ p["kernel"]}, r"maps one example to float32 of shape \(1, 3\); it must"),
+        ({"log_prob": lambda p, x, y: linear(p, x, y).mean()}, r"maps one example to float32 of shape \(\)"),
+        ({"log_prob": lambda p, x, y: 3.0}, "maps one example to a float;"),
+    ],
+)
+def test_what_cannot_be_measured_says_why(change: dict[str, Any], message: str):
+    call = {"log_prob": linear, "params": PARAMS, "inputs": X, "labels": Y, **change}
+    with pytest.raises(InputError, match=message):
+        squared_grad_norms(**call)
+    with pytest.raises(InputError, match=message):
+        fisher_diagonal(**call)
+
+
+def test_as_many_weights_as_examples():
+    with pytest.raises(InputError, match=r"weights of shape \(5,\) for 6 examples"):
+        fisher_diagonal(linear, PARAMS, X, Y, weights=np.ones(5, np.float32))

@@ -1,0 +1,220 @@
+"""Every check passes on one side of its threshold and fails on the other, and says what to do."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.audits.ks.judge import decide
+from jaxaudit.metrics.checks import (
+    HOLDOUT_MODELS,
+    POSITIVE_CONTROL,
+    Check,
+    calibration_reach,
+    class_coverage,
+    distances_apart,
+    holdout_like_query,
+    models_of_test,
+    positive_control,
+    query_size,
+    shadow_accuracy,
+    target_accuracy,
+    tied_confidences,
+)
+from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.metrics.ks import Rho
+
+LABELS = np.repeat([0, 1, 2, 3], [40, 20, 20, 20])  # guessing the commonest class: 40%
+NONE = np.zeros(0)
+
+
+def control(high: float, median: float = 0.4) -> Rho:
+    return Rho(NONE, median, 0.1, high, NONE, NONE)
+
+
+def share_tied(share: float) -> np.ndarray:
+    """Two models, in the second of which this share of 1,000 confidences is exactly 1."""
+    spread = np.linspace(0.1, 0.9, 1000, dtype=np.float32)
+    tied = spread.copy()
+    tied[: round(1000 * share)] = 1
+    return np.stack([spread, tied])
+
+
+CRITICAL_200 = float(stats.kstwobign.ppf(0.95)) * np.sqrt(2 / 200)
+
+CASES = [
+    # (the check on the right side, on the wrong side, value there, decisive, what it found, what to do)
+    (
+        shadow_accuracy(np.array([1.0, 0.9])),
+        shadow_accuracy(np.array([1.0, 0.899])),
+        (0.9, 0.899), True, "gets 89.9% of its own training records right, under 90%", "train longer (--epochs)",
+    ),
+    (
+        calibration_reach(np.array([0.4, 0.521]), LABELS),
+        calibration_reach(np.array([0.4, 0.519]), LABELS),
+        (0.1008333, 0.0991667), True, "get 46.0% of the query set right (guessing: 40.0%)", "domain: use one that does",
+    ),
+    (
+        distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.2])),
+        distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.201])),
+        (0.5, 0.5025), True, "differ by up to 0.201 from one another, from calibration models by 0.400",
+        "train to convergence or use another calibration set",
+    ),
+    (
+        query_size(200, np.array([0.9, CRITICAL_200 / 0.499])),
+        query_size(200, np.array([0.9, CRITICAL_200 / 0.501])),
+        (0.499, 0.501), True, "200 query records distances under 0.136 can be chance", "more query records are needed",
+    ),
+    (
+        class_coverage(np.repeat([0, 1], [10, 30]), np.repeat([0, 1], [30, 10]), ("cat", "dog")),
+        class_coverage(np.repeat([0, 1], [10, 30]), np.repeat([0, 1], [30, 9]), ("cat", "dog")),
+        (10, 9), False, "rarest class is 'dog', with 9 records in the calibration set", "add records or drop the class",
+    ),
+    (
+        tied_confidences(share_tied(0.5)),
+        tied_confidences(share_tied(0.501), printed=True),
+        (0.5, 0.501), False, "50.1% of the query confidences are one and the same", "give logits or more decimals",
+    ),
+    (
+        models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.9])),
+        models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.899])),
+        (0.9, 0.899), False, "of the holdout test's models gets 89.9% of its own training records right",
+        "train longer (--epochs), at another rate (--learning-rate), or choose a design that fits the data (--model)",
+    ),
+    (
+        positive_control([control(0.5), control(0.999)]),
+        positive_control([control(0.5), control(1.0, median=0.87)]),
+        (0.999, 1.0), True, "whole query set has rho 0.40 (up to 0.50), 0.87 (up to 1.00)", "'forgotten' is not said",
+    ),
+    (
+        target_accuracy(0.461, LABELS, "mine.npz"),
+        target_accuracy(0.459, LABELS, "mine.npz"),
+        (0.1016667, 0.0983333), True, "mine.npz gets 45.9% of the query set right (guessing: 40.0%)",
+        "rows may not be in the order of the query set",
+    ),
+    (
+        holdout_like_query(Alike(0.0026, 0.5, 0.5, 1.0)),
+        holdout_like_query(Alike(0.5, 0.0025, 0.001, 1.0)),
+        (0.0104, 0.004), True, "(p 0.004): their inputs differ in mean or spread, and one of them is easier for models",
+        "Deal the provider's records at random, one copy of each",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "values", "decisive", "found", "advice"), CASES, ids=lambda c: getattr(c, "name", "")
+)
+def test_both_sides_of_the_threshold(right, wrong, values, decisive, found, advice):
+    assert right.passed is True
+    assert wrong.passed is False
+    np.testing.assert_allclose([right.value, wrong.value], values, rtol=1e-4)
+    low, high = sorted(values)
+    assert low <= right.threshold <= high
+    assert right.threshold == wrong.threshold
+    assert right.name == wrong.name
+    assert right.decisive is wrong.decisive is decisive
+    assert found in wrong.message
+    assert advice in wrong.message
+    assert advice not in right.message
+    assert "\n" not in wrong.message
+
+
+def test_every_check_has_its_own_name():
+    assert len({right.name for right, *_ in CASES}) == len(CASES)
+    assert positive_control([]).name == POSITIVE_CONTROL
+
+
+def test_a_threshold_can_be_given():
+    assert shadow_accuracy(np.array([0.7]), 0.6) == Check(
+        "shadow accuracy",
+        True,
+        0.7,
+        0.6,
+        True,
+        "the least accurate shadow model gets 70.0% of its own training records right",
+    )
+
+
+@pytest.mark.parametrize("check", [calibration_reach(np.ones(2), LABELS * 0), target_accuracy(1.0, LABELS * 0, "mine")])
+def test_one_class_alone_shows_nothing(check):
+    assert not check.passed
+    assert check.value == 0
+
+
+def test_one_replicate_shows_no_noise():
+    check = distances_apart(np.array([0.9]), NONE)
+    assert not check.passed
+    assert np.isnan(check.value)
+    assert "use --replicates 5" in check.message
+
+
+@pytest.mark.parametrize(
+    "check", [distances_apart(np.array([0.5, 0.0]), np.array([0.1])), query_size(100, np.array([0.0]))]
+)
+def test_a_calibration_distance_of_zero_fails(check):
+    assert not check.passed
+    assert check.value == np.inf
+
+
+def test_a_class_that_occurs_in_neither_set_is_not_missing():
+    check = class_coverage(np.repeat([0, 2], 20), np.repeat([0, 2], 15), ("cat", "unicorn", "dog"))
+    assert check.passed
+    assert check.value == 15
+
+
+def test_a_class_that_one_set_lacks_is_missing():
+    check = class_coverage(np.repeat([0, 1], 20), np.repeat(0, 40), ("cat", "dog"))
+    assert not check.passed
+    assert "'dog', with 0 records in the calibration set" in check.message
+
+
+@pytest.mark.parametrize(
+    "controls", [[], [control(np.nan)], [control(0.5), control(np.nan)], [control(np.nan), control(0.5)]]
+)
+def test_a_control_that_is_missing_or_without_interval_fails(controls):
+    check = positive_control(controls)
+    assert check.passed is False
+    assert np.isnan(check.value)
+    assert ("no control model was trained" in check.message) is (not controls)
+
+
+# What checks do to a verdict.
+
+
+def rho_between(low: float, high: float) -> Rho:
+    return Rho(NONE, (low + high) / 2, low, high, NONE, NONE)
+
+
+def check(name: str, passed: bool, decisive: bool = True) -> Check:
+    return Check(name, passed, 0.0, 0.0, decisive, "words")
+
+
+@pytest.mark.parametrize("found", [(0.2, 0.4), (1.1, 1.3), (0.9, 1.1)])
+def test_the_first_failed_decisive_check_takes_the_verdict_away(found):
+    checks = (check("fine", True), check("size", False), check("floor", False))
+    assert decide(rho_between(*found), checks) == ("inconclusive", "size: words")
+
+
+def test_a_failed_warning_does_not():
+    assert decide(rho_between(0.2, 0.4), (check("ties", False, decisive=False),))[0] == "not forgotten"
+
+
+def test_the_positive_control_guards_forgotten_alone():
+    failed = (check(POSITIVE_CONTROL, False),)
+    assert decide(rho_between(1.1, 1.3), failed) == ("inconclusive", f"{POSITIVE_CONTROL}: words")
+    assert decide(rho_between(0.2, 0.4), failed)[0] == "not forgotten"
+    assert "straddles 1" in decide(rho_between(0.9, 1.1), failed)[1]
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "words"),
+    [
+        ((1.1, 1.3), "forgotten", "rho lies between 1.10 and 1.30, at or above 1"),
+        ((0.2, 0.4), "not forgotten", "rho lies between 0.20 and 0.40, below 1"),
+        ((0.9, 1.1), "inconclusive", "rho lies between 0.90 and 1.10, which straddles 1"),
+        ((np.nan, np.nan), "inconclusive", "rho has no interval: it needs more than one replicate"),
+    ],
+)
+def test_reasons_say_the_interval(found, verdict, words):
+    answer, because = decide(rho_between(*found), (check("fine", True),))
+    assert answer == verdict
+    assert because.startswith(words)

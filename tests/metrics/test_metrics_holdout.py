@@ -1,0 +1,178 @@
+"""The permutation test and the holdout test: error rates as stated."""
+
+from collections.abc import Callable
+from itertools import combinations
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from support.simulated_shadows import halves, provider
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.holdout import _one_value, holdout_test, permutation_test
+from jaxaudit.metrics.usage import Usage
+
+SURE = 1e-4
+"""A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
+SIZE = 24
+TRIALS = 60
+
+
+def audit(
+    trial: int, fraction: float, *, models: int = 11, gap: float = 4.0, strange: bool = False, size: int = SIZE
+) -> Usage:
+    """One audit of a target that used a fraction; a strange one is like no shadow model."""
+    generator = np.random.default_rng([9, trial])
+    records = provider(generator, 2 * size, gap)
+    membership = halves(generator, models, 2 * size, size)
+    used = np.arange(2 * size) < round(fraction * size)
+    target = records.outputs(generator, used)
+    if strange:
+        target = 5 - 0.2 * target**2
+    return holdout_test(
+        jax.random.key(trial),
+        target[:size],
+        target[size:],
+        records.outputs(generator, membership),
+        membership,
+        permutations=199,
+    )
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_permutation_p_values_are_uniform_under_exchangeability(ties: bool) -> None:
+    generator, trials = np.random.default_rng(1), 300
+    found = []
+    for trial in range(trials):
+        values = generator.integers(0, 3, 16).astype(float) if ties else generator.normal(size=16)
+        test = permutation_test(jax.random.key(trial), values[:5], values[5:], permutations=99)
+        found.append((test.p_larger, test.p_smaller))
+    for u in (0.05, 0.1, 0.25, 0.5):
+        below = (np.array(found) <= u).sum(axis=0)
+        assert (below <= stats.binom.ppf(1 - SURE, trials, u)).all()
+        assert ties or (below >= stats.binom.ppf(SURE, trials, u)).all()
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 6), (6, 3)])
+def test_the_permutation_test_is_that_of_all_splits(first: int, second: int) -> None:
+    values = np.random.default_rng(2).normal(size=first + second) + (np.arange(first + second) < first)
+    splits = [list(chosen) for chosen in combinations(range(first + second), first)]
+    differences = np.array([values[split].mean() - np.delete(values, split).mean() for split in splits])
+    observed = values[:first].mean() - values[first:].mean()
+    exact = (differences >= observed - 1e-12).mean()
+    test = permutation_test(jax.random.key(1), values[:first], values[first:], permutations=4999)
+    assert test.difference == pytest.approx(observed)
+    assert abs(test.p_larger - exact) < stats.norm.isf(SURE) * np.sqrt(exact * (1 - exact) / 5000) + 1 / 5000
+
+
+def test_the_critical_difference_is_where_the_p_value_becomes_small() -> None:
+    generator = np.random.default_rng(3)
+    for trial in range(60):
+        values = generator.integers(0, 6, 20).astype(float)
+        test = permutation_test(jax.random.key(trial), values[:8] + trial % 3, values[8:], permutations=39)
+        assert (test.p_larger <= 0.05) == (test.difference > test.critical)
+
+
+@pytest.mark.parametrize("strange", [False, True])
+def test_the_level_holds_whatever_the_target_is(strange: bool) -> None:
+    p_values = np.array([audit(trial, 0.0, strange=strange).p_never for trial in range(TRIALS)])
+    for u in (0.05, 0.2):
+        assert (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, TRIALS, u)
+    assert (p_values <= 0.5).sum() >= stats.binom.ppf(SURE, TRIALS, 0.5)
+
+
+def test_full_use_is_rejected_no_more_often_than_stated_where_it_is_true() -> None:
+    audits = [audit(trial, 1.0) for trial in range(TRIALS)]
+    p_values = np.array([usage.p_fully for usage in audits])
+    # 11 shadow models and the target: ranks in twelfths.
+    for u in (1 / 12, 4 / 12):
+        assert stats.binom.ppf(SURE, TRIALS, u) <= (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, TRIALS, u)
+    assert np.mean([usage.verdict == "not forgotten" for usage in audits]) > 0.9
+
+
+def test_the_interval_covers_the_used_fraction() -> None:
+    found = [audit(1000 + trial, 0.5) for trial in range(TRIALS)]
+    covered = sum(usage.fraction_low <= 0.5 <= usage.fraction_high for usage in found)
+    assert covered >= stats.binom.ppf(SURE, TRIALS, 0.95)
+    assert abs(np.mean([usage.fraction for usage in found]) - 0.5) < 0.1
+
+
+def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown() -> None:
+    usage = audit(7, 0.0, models=40, gap=12.0, size=80)
+    assert usage.verdict == "forgotten"
+    assert usage.detectable is not None
+    assert usage.detectable <= 0.25
+    assert usage.p_fully is not None
+    assert usage.p_fully <= 0.05
+
+
+def test_where_training_leaves_no_trace_the_answer_is_inconclusive() -> None:
+    usage = audit(8, 0.0, gap=0.0)
+    assert usage.verdict == "inconclusive"
+    assert usage.detectable is None
+
+
+def test_swapped_sets_are_noticed() -> None:
+    generator = np.random.default_rng(10)
+    records, membership = provider(generator, 2 * SIZE, 8.0), halves(generator, 20, 2 * SIZE, SIZE)
+    target = records.outputs(generator, np.arange(2 * SIZE) >= SIZE)
+    shadows = records.outputs(generator, membership)
+    usage = holdout_test(jax.random.key(1), target[:SIZE], target[SIZE:], shadows, membership)
+    assert usage.verdict == "inconclusive"
+    assert any("swapped" in reason for reason in usage.reasons)
+
+
+def settled(seed: int, target_of: Callable[[np.ndarray], np.ndarray], used: tuple[bool, bool]) -> Usage:
+    """An audit that would notice little use, of a target that used all or nothing of the query set and the holdout."""
+    generator, size = np.random.default_rng(seed), 80
+    records, membership = provider(generator, 2 * size, 12.0), halves(generator, 40, 2 * size, size)
+    target = target_of(records.outputs(generator, np.repeat(used, size)))
+    shadows = records.outputs(generator, membership)
+    return holdout_test(jax.random.key(1), target[:size], target[size:], shadows, membership)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_target_trained_on_both_sets_is_not_called_forgotten(used: bool) -> None:
+    usage = settled(12, lambda outputs: outputs, (used, used))
+    assert usage.p_never > 0.05
+    assert usage.verdict == ("inconclusive" if used else "forgotten")
+    assert used == any("trained on the holdout" in reason for reason in usage.reasons)
+
+
+def test_outputs_that_are_one_value_hide_use() -> None:
+    usage = settled(13, lambda outputs: np.where(outputs > -5, 15.0, outputs), (True, False))
+    assert usage.p_never > 0.05
+    assert usage.verdict == "inconclusive"
+    assert any("one and the same value" in reason for reason in usage.reasons)
+
+
+def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
+    usual = settled(14, lambda outputs: outputs, (False, False))
+    flat = settled(14, lambda outputs: -12 + 0.1 * outputs, (False, False))
+    assert usual.detectable is not None
+    assert flat.detectable is not None
+    assert flat.detectable >= 0.8 * usual.detectable
+    # Less than one record of 80.
+    assert flat.detectable > 1 / 80
+    assert flat.fraction_high > 1 / 80
+
+
+def test_refusals() -> None:
+    generator = np.random.default_rng(11)
+    membership = halves(generator, 6, 20, 9)
+    with pytest.raises(InputError, match="as many of the 20 query and holdout records"):
+        holdout_test(jax.random.key(1), np.zeros(10), np.zeros(10), np.zeros((6, 20)), membership)
+    with pytest.raises(InputError, match="finite numbers on both sides"):
+        permutation_test(jax.random.key(1), np.zeros(0), np.zeros(3))
+    with pytest.raises(InputError, match="finite numbers on both sides"):
+        permutation_test(jax.random.key(1), np.array([np.inf]), np.zeros(3))
+    with pytest.raises(InputError, match="permutations give no p-value"):
+        permutation_test(jax.random.key(1), np.zeros(2), np.zeros(3), permutations=10)
+
+
+def test_only_the_owner_of_rounded_probabilities_is_asked_for_logits() -> None:
+    target, shadows = np.full(20, 14.5), np.tile(np.arange(20.0), (2, 1))
+    (said,), (asked,) = _one_value(target, shadows, False), _one_value(target, shadows, True)
+    assert "logits" not in said
+    assert "ask for logits or more decimals" in asked

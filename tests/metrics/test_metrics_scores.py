@@ -1,0 +1,109 @@
+"""Membership scores: what they agree with, and what leaves them unchanged."""
+
+import numpy as np
+import pytest
+from scipy import special
+from sklearn.linear_model import LogisticRegression
+from support.simulated_shadows import halves, provider
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.scores import (
+    RIDGE,
+    _logistic_regression,
+    cut,
+    log_odds,
+    membership_scores,
+    profile,
+    profiles_of_others,
+    scores_among,
+)
+
+GENERATOR = np.random.default_rng(8)
+RECORDS = provider(GENERATOR, 40, 4.0)
+MEMBERSHIP = halves(GENERATOR, 11, 40, 20)
+MODELS = RECORDS.outputs(GENERATOR, MEMBERSHIP)
+TARGET, SHADOWS, THEIRS = MODELS[0], MODELS[1:], MEMBERSHIP[1:]
+
+
+def test_log_odds_are_the_logit_and_keep_their_digits_near_1() -> None:
+    probabilities = GENERATOR.dirichlet(np.ones(4), (3, 9))
+    labels = GENERATOR.integers(0, 4, 9)
+    own = probabilities[:, np.arange(9), labels]
+    np.testing.assert_allclose(log_odds(np.log(probabilities), labels), special.logit(own), rtol=1e-9)
+    assert log_odds(np.array([[-1e-30, np.log(1e-30)]]), np.array([0]))[0] == pytest.approx(-np.log(1e-30))
+    assert log_odds(np.array([[0.0, -np.inf]]), np.array([0]))[0] == np.inf
+
+
+def test_log_odds_do_not_change_when_a_constant_is_added_to_logits() -> None:
+    logits, labels = GENERATOR.normal(size=(5, 3)), np.array([0, 1, 2, 1, 0])
+    shifted = special.log_softmax(logits + 7.0, axis=1)
+    np.testing.assert_allclose(log_odds(shifted, labels), log_odds(special.log_softmax(logits, axis=1), labels))
+
+
+def test_profiles_of_others_are_profiles_without_the_model() -> None:
+    for index, fast in enumerate(profiles_of_others(MODELS, MEMBERSHIP)):
+        slow = profile(np.delete(MODELS, index, axis=0), np.delete(MEMBERSHIP, index, axis=0))
+        for one, other in zip(fast, slow, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_a_record_that_no_model_has_gets_the_typical_gap() -> None:
+    membership = MEMBERSHIP.copy()
+    membership[:, 0] = False
+    found = profile(MODELS, membership)
+    gaps = found.inside - found.outside
+    assert found.outside[0] == pytest.approx(MODELS[:, 0].mean())
+    assert gaps[1:].min() <= gaps[0] <= gaps[1:].max()
+
+
+def test_the_regression_is_scikit_learns() -> None:
+    evidence = np.concatenate([np.ones((300, 1)), GENERATOR.normal(size=(300, 3))], axis=1)
+    truth = GENERATOR.random(300) < special.expit(evidence @ [0.3, 1.0, -2.0, 0.0])
+    theirs = LogisticRegression(C=1 / RIDGE, tol=1e-10, max_iter=1000).fit(evidence[:, 1:], truth)
+    found = _logistic_regression(evidence, truth)
+    np.testing.assert_allclose(found, [*theirs.intercept_, *theirs.coef_[0]], atol=1e-4)
+
+
+def test_scores_tell_members_from_others() -> None:
+    scores = membership_scores(TARGET, SHADOWS, THEIRS)
+    assert scores.shadows[THEIRS].mean() > scores.shadows[~THEIRS].mean() + 0.2
+    assert scores.target[MEMBERSHIP[0]].mean() > scores.target[~MEMBERSHIP[0]].mean() + 0.2
+
+
+def test_reordered_records_are_scored_alike() -> None:
+    """What makes the permutation test exact: a score depends on the record and not on its place."""
+    order = GENERATOR.permutation(40)
+    there = membership_scores(TARGET[order], SHADOWS[:, order], THEIRS[:, order])
+    here = membership_scores(TARGET, SHADOWS, THEIRS)
+    np.testing.assert_allclose(there.target, here.target[order], rtol=1e-6)
+
+
+def test_the_order_of_shadow_models_changes_nothing() -> None:
+    order = GENERATOR.permutation(10)
+    there, here = membership_scores(TARGET, SHADOWS[order], THEIRS[order]), membership_scores(TARGET, SHADOWS, THEIRS)
+    np.testing.assert_allclose(there.target, here.target, rtol=1e-6)
+    np.testing.assert_allclose(
+        scores_among(MODELS[::-1], MEMBERSHIP[::-1])[::-1], scores_among(MODELS, MEMBERSHIP), rtol=1e-6
+    )
+
+
+def test_infinite_log_odds_count_as_20() -> None:
+    infinite = np.where(TARGET > 1, np.inf, TARGET)
+    np.testing.assert_array_equal(
+        membership_scores(infinite, SHADOWS, THEIRS).target, membership_scores(cut(infinite), SHADOWS, THEIRS).target
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "shadows", "membership", "message"),
+    [
+        (TARGET[:-1], SHADOWS, THEIRS, "one column a record"),
+        (TARGET, SHADOWS[:3], THEIRS[:3], "cannot judge one another"),
+        (np.where(TARGET > 1, np.nan, TARGET), SHADOWS, THEIRS, "are NaN"),
+        (TARGET, SHADOWS, np.ones_like(THEIRS), "no record is in some"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(target, shadows, membership, message, monkeypatch) -> None:
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
+    with pytest.raises(InputError, match=message):
+        membership_scores(target, shadows, membership)

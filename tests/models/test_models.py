@@ -1,0 +1,232 @@
+"""The papers' networks: their layers, their order, and what they do in training and in evaluation."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen, nnx
+from support.pure_modules import KEY, compiled, images, plain
+
+from jaxaudit.models import MLP, LiuCNN, MedicalCNN, RandomCrop, pure_module
+from jaxaudit.models.pooling import max_pool_2x2
+
+
+def shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.shape, nnx.to_pure_dict(tree))
+
+
+def count(params: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def random_like(seed: int, tree: Any) -> Any:
+    """Every leaf replaced by normal numbers, so that scales can be negative and biases are not 0."""
+    random = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(random.normal(size=leaf.shape), leaf.dtype), tree)
+
+
+def convolve(inputs: Any, layer: Any, stride: int, padding: int) -> Any:
+    """Convolution with a square kernel written as a sum over its places."""
+    kernel, size = layer["kernel"], layer["kernel"].shape[0]
+    padded = np.pad(inputs, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    rows = (padded.shape[1] - size) // stride + 1
+    columns = (padded.shape[2] - size) // stride + 1
+    total = layer["bias"]
+    for i in range(size):
+        for j in range(size):
+            seen = padded[:, i : i + stride * rows : stride, j : j + stride * columns : stride]
+            total = total + np.einsum("nhwc,cd->nhwd", seen[:, :rows, :columns], kernel[i, j])
+    return total
+
+
+def normalize(maps: Any, layer: Any, mean: Any, var: Any) -> Any:
+    return (maps - mean) / np.sqrt(var + 1e-5) * layer["scale"] + layer["bias"]
+
+
+def relu(values: Any) -> Any:
+    return np.maximum(values, 0)
+
+
+def windows(maps: Any) -> Any:
+    n, h, w, c = maps.shape
+    return maps[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c)
+
+
+def test_liu_cnn_has_the_papers_layers():
+    params, state = jax.eval_shape(pure_module(LiuCNN, (28, 28, 1), 10).init, KEY)
+    assert shapes(params) == {
+        "conv": {"kernel": (7, 7, 1, 32), "bias": (32,)},
+        "norm": {"scale": (32,), "bias": (32,)},
+        "hidden": {"kernel": (14 * 14 * 32, 1024), "bias": (1024,)},
+        "output": {"kernel": (1024, 10), "bias": (10,)},
+    }
+    assert count(params) == 6_435_466
+    assert shapes(state) == {"norm": {"mean": (32,), "var": (32,)}}
+
+
+def test_liu_cnn_is_convolution_norm_relu_pool_and_two_dense_layers():
+    net = compiled(LiuCNN, (6, 7, 2))
+    params, state = net.init(KEY)
+    params = random_like(1, params)
+    state = jax.tree.map(lambda leaf: jnp.abs(leaf) + 0.1, random_like(2, state))
+    inputs = images(5, 6, 7, 2)
+    p, s = plain(params), plain(state)
+    maps = relu(normalize(convolve(inputs, p["conv"], 1, 3), p["norm"], s["norm"]["mean"], s["norm"]["var"]))
+    flat = windows(maps).max(axis=(2, 4)).reshape(5, -1)
+    hidden = relu(flat @ p["hidden"]["kernel"] + p["hidden"]["bias"])
+    expected = hidden @ p["output"]["kernel"] + p["output"]["bias"]
+    logits, _ = net.apply(params, state, inputs, False)
+    # Sums of up to 1,024 float32 products of logits in the hundreds.
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5 * float(jnp.abs(expected).max()))
+
+
+def test_running_statistics_follow_the_batches():
+    net = compiled(LiuCNN, (6, 7, 2))
+    params, state = net.init(KEY)
+    params = random_like(4, params)
+    mean, var = np.zeros(32), np.ones(32)
+    for step in range(3):
+        inputs = images(8, 6, 7, 2) + step
+        maps = np.asarray(convolve(inputs, plain(params)["conv"], 1, 3), np.float64)
+        mean = 0.9 * mean + 0.1 * maps.mean(axis=(0, 1, 2))
+        var = 0.9 * var + 0.1 * maps.var(axis=(0, 1, 2))
+        _, state = net.apply(params, state, inputs, True)
+        kept = plain(state)["norm"]
+        np.testing.assert_allclose(kept["mean"], mean, rtol=0, atol=1e-5 * np.abs(mean).max())
+        np.testing.assert_allclose(kept["var"], var, rtol=1e-4)
+
+
+def test_training_normalizes_by_the_batch_and_evaluation_by_the_running_statistics():
+    net = compiled(LiuCNN, (6, 7, 2))
+    params, state = net.init(KEY)
+    inputs = 5 + 3 * images(8, 6, 7, 2)
+    maps = convolve(inputs, plain(params)["conv"], 1, 3)
+    batch_mean, batch_var = maps.mean(axis=(0, 1, 2)), maps.var(axis=(0, 1, 2))
+    moved = jax.tree.unflatten(jax.tree.structure(state), [batch_mean, batch_var])
+    assert set(plain(moved)["norm"]) == {"mean", "var"}
+    in_training, _ = net.apply(params, state, inputs, True)
+    np.testing.assert_allclose(in_training, net.apply(params, moved, inputs, False)[0], rtol=0, atol=1e-4)
+    assert np.abs(in_training - net.apply(params, state, inputs, False)[0]).max() > 0.1
+
+
+def test_medical_cnn_has_the_papers_layers():
+    params, _ = jax.eval_shape(pure_module(MedicalCNN, (160, 150, 1), 5).init, KEY)
+    layers = shapes(params)
+    assert [layers["convs"][i]["kernel"] for i in range(4)] == [
+        (7, 7, 1, 32),
+        (4, 4, 32, 64),
+        (4, 4, 64, 128),
+        (4, 4, 128, 128),
+    ]
+    assert [layers["norms"][i]["scale"] for i in range(4)] == [(32,), (64,), (128,), (128,)]
+    assert layers["output"]["kernel"] == (16 * 16 * 128, 5)
+
+
+def test_medical_cnn_in_evaluation_is_its_four_blocks_on_the_central_window():
+    shape = (20, 17, 2)
+
+    def factory(input_shape, classes, *, rngs):
+        return MedicalCNN(input_shape, classes, rngs=rngs, crop=(16, 8))
+
+    net = compiled(factory, shape)
+    params, state = net.init(KEY)
+    inputs = images(3, *shape)
+    p, s = plain(params), plain(state)
+    maps = inputs[:, 2:18, 4:12]
+    for i, (stride, padding) in enumerate([(1, 3), (2, 1), (2, 1), (2, 1)]):
+        maps = convolve(maps, p["convs"][i], stride, padding)
+        maps = relu(normalize(maps, p["norms"][i], s["norms"][i]["mean"], s["norms"][i]["var"]))
+    assert maps.shape == (3, 2, 1, 128)
+    expected = maps.reshape(3, -1) @ p["output"]["kernel"] + p["output"]["bias"]
+    logits, _ = net.apply(params, state, inputs, False)
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4)
+
+
+def numbered_images(n: int, height: int, width: int) -> jax.Array:
+    """Images whose pixels hold their own place, so that a window tells where it was taken."""
+    image = jnp.arange(1, height * width + 1, dtype=jnp.float32).reshape(1, height, width, 1)
+    return jnp.repeat(image, n, axis=0)
+
+
+def test_training_crops_are_random_windows():
+    crop = RandomCrop((4, 5), rngs=nnx.Rngs(1))
+    images = numbered_images(200, 7, 6)
+    draws = [np.asarray(crop(images)) for _ in range(2)]
+    for draw in draws:
+        assert draw.shape == (200, 4, 5, 1)
+        first = draw[:, 0, 0, 0].astype(int) - 1
+        tops, lefts = first // 6, first % 6
+        for window, top, left in zip(draw, tops, lefts, strict=True):
+            assert np.array_equal(window, images[0, top : top + 4, left : left + 5])
+        # A given one of the 8 places is missed by 200 draws with probability (7/8)**200 = 3e-12.
+        assert set(zip(tops.tolist(), lefts.tolist(), strict=True)) == {
+            (t, left) for t in range(4) for left in range(2)
+        }
+    assert not np.array_equal(draws[0], draws[1])
+
+
+def test_evaluation_crops_are_central():
+    crop = RandomCrop((4, 3), rngs=nnx.Rngs(1))
+    crop.eval()
+    images = numbered_images(2, 8, 6)
+    assert np.array_equal(crop(images), images[:, 2:6, 1:4])
+    assert np.array_equal(crop(images), crop(images))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_images_smaller_than_the_window_are_padded_evenly(training):
+    crop = RandomCrop((6, 4), rngs=nnx.Rngs(1))
+    crop.train() if training else crop.eval()
+    images = numbered_images(2, 3, 4)
+    expected = np.zeros((2, 6, 4, 1), np.float32)
+    expected[:, 1:4] = images
+    assert np.array_equal(crop(images), expected)
+
+
+def test_mlp_has_the_papers_widths():
+    params, state = jax.eval_shape(pure_module(MLP, (28, 28, 1), 10).init, KEY)
+    layers = shapes(params)["layers"]
+    assert [layers[i]["kernel"] for i in range(4)] == [(784, 512), (512, 256), (256, 128), (128, 10)]
+    assert count(params) == 567_434
+    assert not jax.tree.leaves(state)
+
+
+def test_mlp_is_dense_layers_with_its_activation_between():
+    def factory(input_shape, classes, *, rngs):
+        return MLP(input_shape, classes, rngs=rngs, hidden=(6, 5), activation=jnp.tanh)
+
+    net = compiled(factory, (2, 3), 4)
+    params, state = net.init(KEY)
+    params = random_like(5, params)
+    inputs = images(7, 2, 3)
+    values, layers = inputs.reshape(7, 6), plain(params)["layers"]
+    for i in range(2):
+        values = np.tanh(values @ layers[i]["kernel"] + layers[i]["bias"])
+    np.testing.assert_allclose(
+        net.apply(params, state, inputs, True)[0],
+        values @ layers[2]["kernel"] + layers[2]["bias"],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 6, 3), (1, 5, 7, 2), (3, 2, 2, 1)])
+def test_max_pool_is_flaxs_with_its_gradient(shape):
+    inputs = jax.random.normal(KEY, shape)  # no ties
+    weights = jax.random.normal(jax.random.key(4), (shape[0], shape[1] // 2, shape[2] // 2, shape[3]))
+
+    def flaxs(x):
+        return linen.max_pool(x, (2, 2), strides=(2, 2))
+
+    assert np.array_equal(max_pool_2x2(inputs), flaxs(inputs))
+    ours, theirs = (
+        jax.jit(jax.grad(lambda x, pool=pool: jnp.sum(weights * pool(x))))(inputs) for pool in (max_pool_2x2, flaxs)
+    )
+    assert np.array_equal(ours, theirs)
+
+
+def test_tied_entries_share_the_gradient_of_a_pool():
+    gradient = jax.grad(lambda x: max_pool_2x2(x).sum())(jnp.ones((1, 2, 2, 1)))
+    assert np.array_equal(gradient, np.full((1, 2, 2, 1), 0.25))

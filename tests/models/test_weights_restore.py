@@ -1,0 +1,196 @@
+"""Weights into a module: which names fit, and what is said of those that do not."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from flax import linen, nnx
+from support.pure_modules import KEY
+from support.pure_modules import images as host_images
+
+from jaxaudit.data.weights.weights import read_weights
+from jaxaudit.errors import InputError
+from jaxaudit.models import PureModule, pure_module
+from jaxaudit.models.restore import fit_weights, name_weights
+
+
+def images(*shape: int) -> jax.Array:
+    return jnp.asarray(host_images(*shape))
+
+
+class Net(nnx.Module):
+    """Layers in a list, batch normalisation, dropout."""
+
+    def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> None:
+        self.layers = nnx.List([nnx.Linear(input_shape[0], 5, rngs=rngs), nnx.Linear(5, classes, rngs=rngs)])
+        self.norm = nnx.BatchNorm(5, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, inputs):
+        return self.layers[1](self.drop(self.norm(self.layers[0](inputs))))
+
+
+class LinenNet(linen.Module):
+    classes: int
+
+    @linen.compact
+    def __call__(self, inputs, train: bool):
+        hidden = linen.BatchNorm(use_running_average=not train)(linen.Dense(5)(inputs))
+        return linen.Dense(self.classes)(linen.Dropout(0.5, deterministic=not train)(hidden))
+
+
+@lru_cache
+def trained(factory) -> tuple[PureModule, dict[str, np.ndarray], np.ndarray]:
+    """A module, its weights after a step in training, and what it then answers."""
+    net = pure_module(factory, (4,), 3)
+    params, state = net.init(KEY)
+    inputs = images(6, 4)
+    _, state = net.apply(params, state, inputs, True)
+    return net, name_weights(params, state), np.asarray(net.apply(params, state, inputs, False)[0])
+
+
+def answer(factory, weights: dict[str, np.ndarray]) -> np.ndarray:
+    net = trained(factory)[0]
+    restored = fit_weights(net, weights, "w.safetensors", "Net")
+    return np.asarray(net.apply(restored.params, restored.state, images(6, 4), False)[0])
+
+
+NAMES = [
+    *("layers/0/kernel", "layers/0/bias", "layers/1/kernel", "layers/1/bias"),
+    *("norm/scale", "norm/bias", "norm/mean", "norm/var"),
+]
+LINEN = [f"params/{name}" for name in ("Dense_0/kernel", "Dense_0/bias", "Dense_1/kernel", "Dense_1/bias")]
+LINEN += ["params/BatchNorm_0/scale", "params/BatchNorm_0/bias"]
+LINEN += ["batch_stats/BatchNorm_0/mean", "batch_stats/BatchNorm_0/var"]
+
+
+@pytest.mark.parametrize(("factory", "names"), [(Net, NAMES), (LinenNet, LINEN)])
+def test_all_arrays_have_a_name_and_none_is_random(factory, names):
+    assert sorted(trained(factory)[1]) == sorted(names)
+
+
+@pytest.mark.parametrize("factory", [Net, LinenNet])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        lambda name: name,
+        lambda name: name.replace("/", "."),
+        lambda name: f"{name}/value",
+        lambda name: f"{name}.raw_value".replace("/", "."),
+        lambda name: f"params/{name}",
+        lambda name: name.removeprefix("params/"),
+        lambda name: f"params.{name}.value".replace("/", "."),
+    ],
+)
+def test_common_spellings_of_the_same_tree(factory, spell):
+    _, weights, wanted = trained(factory)
+    np.testing.assert_array_equal(answer(factory, {spell(name): values for name, values in weights.items()}), wanted)
+
+
+def test_nothing_else_is_guessed():
+    _, weights, _ = trained(Net)
+    for spell in (str.upper, lambda name: f"model/{name}", lambda name: name.replace("kernel", "weight")):
+        with pytest.raises(InputError, match=r"does not fit Net: it has no .* there is no place for its "):
+            answer(Net, {spell(name): values for name, values in weights.items()})
+
+
+def test_the_whole_state_as_orbax_saves_it(tmp_path):
+    """With the keys of its dropout, which evaluation does not use."""
+    net = Net((4,), 3, rngs=nnx.Rngs(KEY))
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "state", nnx.state(net))
+    weights = read_weights(tmp_path / "state")
+    assert any("rngs" in name for name in weights)
+    net.eval()
+    np.testing.assert_allclose(answer(Net, weights), net(images(6, 4)), rtol=1e-6)
+
+
+def without(weights: dict[str, np.ndarray], *names: str) -> dict[str, np.ndarray]:
+    return {name: values for name, values in weights.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: without(w, "norm/mean", "norm/var"), r"parameters of Net but not its state \(norm/mean, norm/var\)"),
+        (lambda w: without(w, "norm/mean"), "w.safetensors does not fit Net: it has no norm/mean.$"),
+        (lambda w: without(w, "layers/1/bias"), "w.safetensors does not fit Net: it has no layers/1/bias.$"),
+        (lambda w: {"a": np.ones(3)}, "it has no norm/mean, norm/var, layers/0/bias and 5 more; there is no place "),
+        (lambda w: {**w, "step": np.array(3)}, "there is no place for its step.$"),
+        (lambda w: {**w, "norm/var": np.ones(6)}, r"does not fit Net: norm/var is \(6,\) where \(5,\) is wanted\.$"),
+        (lambda w: {**w, "norm/var": np.ones(5, int)}, "norm/var holds int64 where float32 is wanted.$"),
+        (lambda w: {**w, "norm/var": np.full(5, "x")}, "norm/var holds <U1 where float32 is wanted.$"),
+        (lambda w: {**w, "norm/var": np.full(5, 1e300)}, "^w.safetensors: norm/var holds numbers too large for"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(change, message):
+    with pytest.raises(InputError, match=message) as caught:
+        answer(Net, change(trained(Net)[1]))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_linen_module_without_its_batch_statistics():
+    weights = {name: values for name, values in trained(LinenNet)[1].items() if name.startswith("params/")}
+    with pytest.raises(InputError, match=r"but not its state \(batch_stats/BatchNorm_0/mean, batch_stats/BatchNorm_0/"):
+        answer(LinenNet, weights)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_other_float_types_are_converted_and_said(dtype):
+    net, weights, _ = trained(Net)
+    other = {name: values.astype(dtype) for name, values in weights.items()}
+    restored = fit_weights(net, other, "w", "Net")
+    assert restored.notes == (f"w: converted from {np.dtype(dtype)} to float32",)
+    back = name_weights(restored.params, restored.state)
+    assert all(np.array_equal(back[name], other[name].astype(np.float32)) for name in weights)
+    assert fit_weights(net, weights, "w", "Net").notes == ()
+
+
+def test_restoring_does_not_touch_the_structure():
+    net, weights, _ = trained(Net)
+    restored = fit_weights(net, weights, "w", "Net")
+    assert jax.tree.structure((restored.params, restored.state)) == jax.tree.structure(net.init(KEY))
+
+
+def test_weights_of_pytorch_are_recognised_and_the_way_that_is_named_leads_there():
+    """Renamed and transposed as the message says, they are the module's."""
+    weights, expected = trained(Net)[1:]
+    theirs = {
+        "fc1.weight": weights["layers/0/kernel"].T,
+        "fc1.bias": weights["layers/0/bias"],
+        "bn.weight": weights["norm/scale"],
+        "bn.bias": weights["norm/bias"],
+        "bn.running_mean": weights["norm/mean"],
+        "bn.running_var": weights["norm/var"],
+        "bn.num_batches_tracked": np.array(1),
+        "fc2.weight": weights["layers/1/kernel"].T,
+        "fc2.bias": weights["layers/1/bias"],
+    }
+    message = r"as PyTorch names them \(fc1.weight, bn.weight.*wants layers/0/bias \(5,\).*transposed.*--target"
+    with pytest.raises(InputError, match=message):
+        fit_weights(trained(Net)[0], theirs, "w.safetensors", "Net")
+    places = {"fc1": "layers/0", "bn": "norm", "fc2": "layers/1"}
+    words = {"running_mean": "mean", "running_var": "var", "bias": "bias"}
+    ours = {}
+    for name, values in theirs.items():
+        layer, word = name.split(".")
+        if word != "num_batches_tracked":
+            kernel = "scale" if layer == "bn" else "kernel"
+            ours[f"{places[layer]}/{words.get(word, kernel)}"] = values.T
+    np.testing.assert_array_equal(answer(Net, ours), expected)
+
+
+def test_a_module_that_says_weight_itself_is_not_taken_for_pytorchs():
+    class Own(nnx.Module):
+        def __init__(self, input_shape, classes, *, rngs):
+            self.weight = nnx.Param(jnp.ones((*input_shape, classes)))
+
+        def __call__(self, inputs):
+            return inputs @ self.weight
+
+    net = pure_module(Own, (4,), 3)
+    assert fit_weights(net, {"weight": np.ones((4, 3), np.float32)}, "w", "Own").notes == ()

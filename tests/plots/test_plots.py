@@ -1,0 +1,142 @@
+"""What charts show is what the data are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_curve
+
+from jaxaudit.plots import attack, ks, pdtp, style, unlearn, usage
+from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
+from jaxaudit.report.build import MOST_RUNS
+
+SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
+
+
+@given(SAMPLES, SAMPLES)
+@settings(max_examples=30)
+def test_the_gap_is_the_kolmogorov_smirnov_distance_where_it_is_attained(first: list[float], second: list[float]):
+    a, b = np.array(first), np.array(second)
+    gap = ks.widest_gap(a, b)
+    assert gap.distance == pytest.approx(max(abs(np.mean(a <= x) - np.mean(b <= x)) for x in first + second), abs=1e-12)
+    shares = sorted([np.mean(a <= gap.confidence), np.mean(b <= gap.confidence)])
+    assert (gap.low, gap.high) == pytest.approx(tuple(shares), abs=1e-12)
+    assert gap.high - gap.low == pytest.approx(gap.distance, abs=1e-12)
+
+
+@given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), st.booleans()), min_size=2, max_size=40))
+@settings(max_examples=30)
+def test_operating_curves_are_scikit_learns(attacks: list[tuple[float, bool]]):
+    scores, truth = (np.array(each) for each in zip(*attacks, strict=True))
+    if truth.all() or not truth.any():
+        return
+    curve = attack.operating_curve(scores, truth)
+    across, up, _ = roc_curve(truth, scores, drop_intermediate=False)
+    np.testing.assert_allclose(curve.false_positive, across, atol=1e-12)
+    np.testing.assert_allclose(curve.true_positive, up, atol=1e-12)
+
+
+@given(st.lists(st.floats(0, 8) | st.sampled_from([*pdtp.EDGES, 1.0000001]), min_size=1, max_size=50))
+@settings(max_examples=30)
+def test_every_record_is_in_one_bar_and_dtp_1_between_two(values: list[float]):
+    counts = pdtp.count(np.array(values))
+    assert counts.sum() == len(values)
+    assert counts[0] == sum(value == 0 for value in values)
+    assert counts[pdtp.EDGES.index(1.0) + 1 :].sum() == sum(value > 1 for value in values)
+    assert len(counts) == len(pdtp.NAMES)
+
+
+def test_a_drawn_curve_is_near_the_empirical_cdf_however_many_records():
+    sample = np.sort(np.random.default_rng(0).beta(20, 0.5, 50_000))
+    places, shares = ks._steps(sample, 0.0, 1.0)
+    assert len(places) <= ks.VERTICES + 2
+    drawn = shares[np.searchsorted(places, sample, side="right") - 1]
+    far = np.abs(drawn - ks.share_at_most(sample, sample))
+    across = np.abs(places[np.searchsorted(places, sample, side="right") - 1] - sample)
+    # A pixel of a chart is larger than either.
+    assert (np.minimum(far, across) <= 2 / ks.VERTICES).all()
+    few = np.array([0.25, 0.25, 0.5])
+    places, shares = ks._steps(few, 0.0, 1.0)
+    assert places.tolist() == [0.0, 0.25, 0.5, 1.0]
+    assert shares.tolist() == pytest.approx([0.0, 2 / 3, 1.0, 1.0])
+
+
+def test_log_odds():
+    values = ks.log_odds(np.array([0.0, 0.25, 0.5, 0.75, 1.0], np.float32))
+    assert values.tolist() == pytest.approx([-14, -np.log(3), 0, np.log(3), 14])
+
+
+def test_rows_that_are_none_and_infinite_values_are_drawn():
+    def draw():
+        figure, axes = style.canvas()
+        ks.draw_rho(axes, [ks.Row("a $x$ name", np.array([np.nan, 1.0]), np.nan, np.nan, np.nan)])
+        other, below = style.canvas()
+        pdtp.draw_risks(below, [pdtp.Risk("r", np.inf, 0.0, np.inf)], seeded=True)
+        return figure, other
+
+    figure, other = settled(draw)
+    assert b"a $x$ name" in as_svg(figure)
+    assert b"infinite" in as_svg(other)
+
+
+def test_infinite_values_say_so_wherever_they_are_drawn():
+    def draw():
+        figure, axes = style.canvas()
+        pdtp.draw_reduction(axes, np.array([np.inf, 1.4, 0.6]))
+        assert all(not line.get_clip_on() for line in axes.lines if line.get_marker() == "D")
+        return figure
+
+    assert b"infinite" in as_svg(settled(draw))
+
+
+def test_used_shares_are_drawn_where_they_are():
+    _, axes = style.canvas()
+    usage.draw_shares(axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan)])
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
+    assert drawn[:3] == [[0.3, 0.5], [0.4], [0.1]]
+    assert drawn[3] == [0.0, 1.0]
+    assert np.isnan(drawn[4:]).all()
+
+
+def test_exports():
+    def draw():
+        figure, axes = style.canvas()
+        ks.draw_distances(axes, [("<b> & \u65e5", np.array([0.1, 0.2])), ("x", np.zeros(0))])
+        return figure
+
+    figure = settled(draw)
+    assert as_png(figure).startswith(b"\x89PNG")
+    assert as_svg(settled(draw)) == as_svg(settled(draw))
+    assert b"<dc:date>" not in as_svg(figure)
+    inline = as_inline_svg(settled(draw), "key", "a < title", "what is seen")
+    assert inline == as_inline_svg(settled(draw), "key", "a < title", "what is seen")
+    assert '<title id="key-title">a &lt; title</title>' in inline
+    assert "&lt;b&gt; &amp; \u65e5" in inline
+    assert "var(--blue)" in inline
+    assert "ns0:" not in inline
+    assert "xlink" not in inline
+
+
+def test_long_names_keep_their_ends():
+    assert style.short("short.csv") == "short.csv"
+    assert style.short("x" * 100 + "end.csv").endswith("xxxxend.csv")
+    assert len(style.short("x" * 100)) == style.LONGEST_NAME
+
+
+def test_no_two_series_of_a_page_look_alike() -> None:
+    places = range(MOST_RUNS)
+    for shapes in (style.MARKERS, style.DASHES):
+        looks = {(style.SERIES[place % len(style.SERIES)], shapes[place % len(shapes)]) for place in places}
+        assert len(looks) == MOST_RUNS
+
+
+def test_a_seventh_method_has_a_look_of_its_own() -> None:
+    one = np.array([1.0, 2.0])
+    methods = [
+        unlearn.Method(f"method {place}", one * (place + 1), 2 * one * (place + 1), one / 4) for place in range(9)
+    ]
+    for draw in (unlearn.draw_bounds, lambda axes, drawn: unlearn.draw_attacks(axes, drawn, None)):
+        _, axes = style.canvas()
+        draw(axes, methods)
+        marks = [line for line in axes.lines if line.get_label() in {method.name for method in methods}]
+        assert len({(line.get_color(), line.get_marker()) for line in marks}) == len(marks) == len(methods)

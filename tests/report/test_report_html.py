@@ -1,0 +1,379 @@
+"""The report: what a page says, what it may never hold, and what is not a run."""
+
+import json
+import math
+import os
+import stat
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+from support.cli_runs import jaxaudit
+from support.html_pages import ALLOWED, Parsed
+from support.report_runs import (
+    HOSTILE,
+    RUNS,
+    attack_audit,
+    attack_run,
+    efficacy_run,
+    ks_audit,
+    ks_run,
+    pdtp_audit,
+    pdtp_run,
+    save,
+)
+
+from jaxaudit.errors import InputError, visible
+from jaxaudit.plots.export import VARIABLES
+from jaxaudit.report.build import MOST_RUNS, build
+from jaxaudit.report.glossary import GLOSSARY
+from jaxaudit.report.html import render
+from jaxaudit.report.html.file import claim_report, write_report
+from jaxaudit.report.html.render import pictures, report_html, write_pictures
+from jaxaudit.runs.saved import read_run
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """A page a kind of run, and one of several."""
+    alone = {kind: report_html([make()]) for kind, make in RUNS.items()}
+    return {
+        **alone,
+        "several": report_html([ks_run(), ks_run("b"), pdtp_run(), pdtp_run(), attack_run(), attack_run()]),
+    }
+
+
+@pytest.mark.parametrize("kind", [*RUNS, "several"])
+def test_a_page_is_whole_and_holds_nothing_that_runs_or_fetches(pages: dict[str, str], kind: str):
+    page = Parsed(pages[kind])
+    assert pages[kind].startswith("<!DOCTYPE html>\n")
+    assert len(page.all("h1")) == 1
+    assert {tag for tag, _ in page.elements} <= ALLOWED
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert page.all("html") == [{"lang": "en"}]
+    levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3", "h4")]
+    assert all(deeper - level <= 1 for level, deeper in pairwise(levels))
+    policy = next(meta for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert (policy["content"] or "").startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:;")
+    for tag, attributes in page.elements:
+        for name in ("href", "src", "action", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,")), (tag, attributes)
+        assert "url(" not in (attributes.get("style") or "").replace("url(#", "")
+    assert "@import" not in pages[kind]
+    assert "url(" not in pages[kind].split("</style>")[0]
+
+
+@pytest.mark.parametrize("kind", [*RUNS, "several"])
+def test_every_chart_is_named_and_its_numbers_are_in_a_table(pages: dict[str, str], kind: str):
+    page = Parsed(pages[kind])
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    charts = page.all("svg")
+    assert len(charts) == len(page.all("figure")) == len(page.all("figcaption")) > 0
+    assert len(page.all("table")) >= len(charts)
+    for chart in charts:
+        assert chart["role"] == "img"
+        assert set((chart["aria-labelledby"] or "").split()) <= set(ids)
+    used = {(each["href"] or "")[1:] for each in page.all("use")}
+    assert used <= set(ids)
+    # Its words are words, and its colours are the page's.
+    assert "<text" in pages[kind]
+    inside = pages[kind].split("</style>", 1)[1]
+    assert not [colour for colour in VARIABLES if colour in inside]
+
+
+def test_a_page_answers_in_order(pages: dict[str, str]):
+    text = Parsed(pages["ks"]).text
+    places = [
+        text.index(said)
+        for said in (
+            "Has the target forgotten the query set?",
+            "not forgotten",
+            "It resembles models that were trained on the query set.",
+            "rho",
+            "(95% interval)",
+            "Confidence it deserves weak",
+            "What could make this wrong",
+            "Pictures",
+            "Details",
+            "How to repeat it",
+            "jaxaudit ks",
+            "Words on this page",
+        )
+    ]
+    assert places == sorted(places)
+    assert "warning class coverage (outputs.csv)" in text
+    assert "In truth forgotten: it used none of the query set" in text
+    for said in ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2"):
+        assert said in text
+
+
+def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
+    run = ks_run()
+    text = Parsed(pages["ks"]).text
+    rho = run.result["targets"][0]["rho"]
+    assert f"{rho['median']:.2f} {rho['low']:.2f} to {rho['high']:.2f} (95% interval)" in text
+    distances = run.result["targets"][0]["ks"]["target"]
+    assert any(f">gap {distance:.3f}</text>" in pages["ks"] for distance in distances)
+
+
+def test_the_numbers_of_pdtp_are_the_runs(pages: dict[str, str]):
+    text = Parsed(pages["pdtp"]).text
+    assert "do not publish" in text
+    assert "infinite" in text
+    assert "Records above 1 2 of 40" in text
+    assert "Confidence it deserves strong" in text
+    assert "7 infinite" in text
+
+
+def test_the_numbers_of_attack_are_the_runs(pages: dict[str, str]):
+    run = attack_run()
+    text = Parsed(pages["attack"]).text
+    accuracy = run.result["attacks"][0]["accuracy"]
+    assert f"accuracy of the best attack (distance) {accuracy['value']:.3f} {accuracy['low']:.3f} to" in text
+    assert "found out" in text
+    for caveat in run.result["caveats"]:
+        assert caveat in text
+
+
+def test_the_numbers_of_efficacy_and_unlearn_are_the_runs(pages: dict[str, str]):
+    text = Parsed(pages["efficacy"]).text
+    assert "no verdict It exposes less than retrained. efficacy 4" in text
+    assert "retrained: every gradient is 0" in text
+    assert "One model a reference" in text
+    unlearned = Parsed(pages["unlearn"]).text
+    assert "differs from retraining It differs from retraining: efficacy below." in unlearned
+    assert "not told apart It is not told apart from retraining by any of these scores." in unlearned
+    assert "some models of fisher fit the records perfectly" in unlearned
+    assert "Efficacy of retrained models 0.5 to 2" in unlearned
+
+
+def test_several_runs_are_side_by_side(pages: dict[str, str]):
+    page = Parsed(pages["several"])
+    assert "Runs side by side" in page.text
+    assert [each["aria-label"] for each in page.all("article")] == [
+        *("a run (1)", "a run (2)", "b run (1)", "b run (2)", "c run (1)", "c run (2)")
+    ]
+    names = [name for name, _ in pictures(build([ks_run(), ks_run(), pdtp_run(), pdtp_run(), attack_run()]))]
+    assert names[:2] == ["compared-rho", "compared-pdtp"]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_hostile_names_stay_text(kind: str):
+    run = RUNS[kind](HOSTILE)._replace(name=HOSTILE)
+    html = report_html([run, run])
+    page = Parsed(html)
+    assert {tag for tag, _ in page.elements} <= ALLOWED
+    assert not page.all("script")
+    assert visible(HOSTILE) in page.text
+    assert not {c for c in html if not c.isprintable()} - {"\n"}
+    assert "\u202e" not in html
+    assert "{{ 7*7 }}" in page.text
+
+
+def test_the_same_run_gives_the_same_bytes(pages: dict[str, str]):
+    own: Any = {
+        "axes.facecolor": "red",
+        "font.size": 30,
+        "svg.fonttype": "path",
+        "lines.linewidth": 9,
+        "figure.dpi": 300,
+    }
+    with matplotlib.rc_context(own):
+        again = report_html([ks_run()])
+        assert matplotlib.rcParams["axes.facecolor"] == "red"
+    assert again == pages["ks"]
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_run_is_the_same_from_disk(tmp_path, pages: dict[str, str], kind: str):
+    run = RUNS[kind]()
+    read = read_run(save(run, tmp_path / run.name))
+    assert report_html([read]) == pages[kind]
+
+
+def test_a_file_of_json_is_shown_without_the_pictures_it_lacks(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(ks_run().result))
+    run = read_run(path)
+    names = [name for name, _ in pictures(build([run]))]
+    assert names == ["rho", "noise-floor"]
+    assert "Has the target forgotten" in report_html([run])
+
+
+def test_how_many_runs_fit():
+    with pytest.raises(InputError, match="shows 1 to 24 runs, and 0 were given"):
+        build([])
+    with pytest.raises(InputError, match="and 25 were given"):
+        build([pdtp_run()] * (MOST_RUNS + 1))
+
+
+def test_a_report_replaces_nothing_but_a_report(tmp_path):
+    mine = tmp_path / "mine.html"
+    mine.write_text("<!DOCTYPE html>\n<p>my own page</p>")
+    with pytest.raises(InputError, match="would overwrite a file that is no report of jaxaudit"):
+        write_report(mine, [pdtp_run()])
+    assert "my own page" in mine.read_text()
+    path = tmp_path / "report.html"
+    write_report(path, [pdtp_run()])
+    first = path.read_bytes()
+    write_report(path, [pdtp_run()])
+    assert path.read_bytes() == first
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine.html", "report.html"]
+
+
+def test_where_a_report_cannot_be(tmp_path):
+    with pytest.raises(InputError, match=r"is a directory; name a file, such as .*report\.html"):
+        claim_report(tmp_path)
+    with pytest.raises(InputError, match="there is no directory"):
+        claim_report(tmp_path / "none" / "report.html")
+    claim_report(tmp_path / "run" / "report.html", out=tmp_path / "run")
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    with pytest.raises(InputError, match="is not writable; name another place"):
+        claim_report(locked / "report.html")
+    with pytest.raises(InputError, match=r"cannot be written \(File name too long\)"):
+        claim_report(tmp_path / ("x" * 300))
+
+
+def test_only_a_report_may_stand_where_it_goes(tmp_path):
+    report, run = tmp_path / "report.html", efficacy_run()
+    write_report(report, [run])
+    (tmp_path / "link.html").symlink_to("report.html")
+    (tmp_path / "gone.html").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "channel.html")
+    for name in ("link.html", "gone.html", "channel.html"):
+        for attempt in (claim_report, lambda path: write_report(path, [run])):
+            with pytest.raises(InputError, match="cannot be written"):
+                attempt(tmp_path / name)
+    with pytest.raises(InputError, match="a device"):
+        claim_report(Path(os.devnull))
+    assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / ".writing-report.html").symlink_to(mine)
+    write_report(report, [run])
+    assert mine.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == [
+        *(".writing-report.html", "channel.html", "gone.html", "link.html", "mine", "report.html")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "out"),
+    [
+        *(("run", "run"), ("run/result.json", "run"), ("run/RECORDS.csv", "run"), ("run/unfinished", "run")),
+        *(("run/unfinished/page.html", "run"), ("page", "page/run"), ("./a/../run/table.txt", "run")),
+    ],
+)
+def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InputError, match="would take one place"):
+        claim_report(tmp_path / report, tmp_path / out)
+    claim_report(tmp_path / "page.html", tmp_path / "run")
+
+
+def test_charts_are_whole_or_not_there(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = save(pdtp_run(), tmp_path / "run")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_pictures([read_run(folder)], tmp_path / "charts", "png")
+    assert os.listdir(tmp_path / "charts") == []
+
+
+def test_a_run_says_again_what_its_command_printed(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    quick = ("pdtp", "--data", "wine", "--learner", "nb", "--top", "1")
+    first = jaxaudit(*quick, "--show-values", "--out", "run")
+    again = jaxaudit("report", "run", "--text")
+    assert (again.code, again.err) == (0, "")
+    # What stands in records is for the terminal alone.
+    values = [line for line in first.out.splitlines() if line.strip().startswith("73: ")]
+    assert values
+    assert [line for line in again.out.splitlines() if line.strip()] == [
+        line for line in jaxaudit(*quick).out.splitlines() if line.strip()
+    ]
+    twice = jaxaudit("report", "run", "run", "--text")
+    assert twice.out == 2 * f"run:\n{again.out}"
+    assert not (tmp_path / "report.html").exists()
+    assert jaxaudit("report", "run", "--text", "--figures", "charts").code == 2
+    assert jaxaudit("report", "nowhere", "--text").code == 2
+
+
+def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    runs = [str(save(make(), tmp_path / make().name)) for make in (ks_run, pdtp_run, attack_run)]
+    done = jaxaudit("report", *runs, "--figures", "charts", "--format", "png")
+    assert done.code == 0, done.err
+    assert done.out == ""
+    assert "written: report.html" in done.err
+    assert len(Parsed((tmp_path / "report.html").read_text(encoding="utf-8")).all("article")) == 3
+    charts = sorted((tmp_path / "charts").iterdir())
+    assert f"written: {len(charts)} charts into charts" in done.err
+    assert "run1-confidences-0-log-odds.png" in {path.name for path in charts}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in charts)
+    again = jaxaudit("report", runs[1], "--out", "one.html", "--figures", "drawn")
+    assert again.code == 0, again.err
+    drawn = {path.name: path.read_text() for path in (tmp_path / "drawn").iterdir()}
+    assert set(drawn) == {"distribution.svg", "riskiest.svg", "reduction.svg"}
+    assert all("<svg" in text and "<text" in text for text in drawn.values())
+    refused = jaxaudit("report", runs[1], "--figures", "one.html")
+    assert refused.code == 2
+    assert "--figures one.html cannot be written" in refused.err
+    missing = jaxaudit("report", "nowhere")
+    assert missing.code == 2
+    assert missing.err == "Error: nowhere does not exist; give a directory that --out wrote.\n"
+
+
+def test_every_command_writes_its_report(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    quick = ("pdtp", "--data", "wine", "--learner", "nb", "--top", "1")
+    done = jaxaudit(*quick, "--report", "run/page.html", "--out", "run")
+    assert done.code == 0, done.err
+    assert done.err.endswith("written: run/page.html\n")
+    assert report_html([read_run(tmp_path / "run")]) == (tmp_path / "run" / "page.html").read_text(encoding="utf-8")
+    command = json.loads((tmp_path / "run" / "result.json").read_text())["provenance"]["command"]
+    assert "--report" not in command
+    (tmp_path / "mine.html").write_text("mine")
+    for command in ("ks", "pdtp", "attack"):
+        refused = jaxaudit(command, "--report", "mine.html")
+        assert refused.code == 2
+        assert refused.err.startswith("Error: the report mine.html would overwrite a file")
+
+
+def test_names_of_files_do_not_speak(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    name = "evil\x1b[31m<script>"
+    save(pdtp_run(), tmp_path / name)
+    done = jaxaudit("report", name)
+    assert done.code == 0, done.err
+    assert "<script>" not in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("audit", "axes"), [(ks_audit, 3), (pdtp_audit, 2), (attack_audit, 3)], ids=["ks", "pdtp", "attack"]
+)
+def test_plots_from_python(audit, axes: int):
+    figure = audit().plot()
+    assert len(figure.axes) == axes
+    assert all(each.get_xlabel() for each in figure.axes)
+    assert figure.canvas.manager is None
+
+
+def test_every_term_has_a_source():
+    assert all(meaning.endswith((".", "?")) and source for meaning, source in GLOSSARY.values())
+
+
+def test_the_template_is_in_the_package():
+    names = {file.name for file in files("jaxaudit.report.html").iterdir()}
+    assert {"page.html.jinja", "page.css"} <= names
+    assert render.FIRST_LINES.startswith("<!DOCTYPE html>\n")
+    assert math.isinf(float(pdtp_audit().values.max()))

@@ -1,0 +1,243 @@
+"""A run on disk: whole or not at all."""
+
+import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxaudit.errors import InputError
+from jaxaudit.runs import directory as run_directory
+from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
+from jaxaudit.runs.unfinished import open_unfinished, refuse_in_use
+
+ARRAYS = {"query": np.ones((2, 3), np.float32)}
+FILES = {"confidences.npz": arrays(ARRAYS)}
+
+
+def test_written_whole(tmp_path: Path):
+    write(tmp_path / "a/b/run", {"answer": 1}, FILES)
+    assert sorted(os.listdir(tmp_path / "a/b")) == ["run"]
+    assert json.loads((tmp_path / "a/b/run/result.json").read_text()) == {"answer": 1}
+    with np.load(tmp_path / "a/b/run/confidences.npz", allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["query"], ARRAYS["query"])
+
+
+def test_whose_records_are_at_risk_is_for_the_owner_alone(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        work = open_unfinished(tmp_path / "a/run/unfinished", IDENTITY)
+        work.keep()
+        modes = {path.name: path.stat().st_mode & 0o777 for path in work.directory.iterdir()}
+        assert modes == {"identity.json": 0o600, "lock": 0o600}
+        write(tmp_path / "a/run", {}, FILES, "a table")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*")}
+    assert modes == {"run": 0o700, "result.json": 0o600, "confidences.npz": 0o600, "table.txt": 0o600}
+
+
+def test_names_that_a_run_takes():
+    assert all(map(is_of_a_run, ("result.json", "RESULT.JSON", "records.csv", "unfinished", "original-00.safetensors")))
+    assert not is_of_a_run("report.html")
+
+
+def test_an_empty_directory_may_be_given(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    write(tmp_path / "run", {}, FILES)
+    assert (tmp_path / "run/result.json").exists()
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_link_leads_to_what_it_points_to(tmp_path: Path, made: bool):
+    if made:
+        (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk", target_is_directory=True)
+    write(tmp_path / "run", {}, FILES)
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "disk/result.json").exists()
+
+
+def test_the_longest_name_there_can_be(tmp_path: Path):
+    write(tmp_path / ("x" * 255), {}, FILES)
+    with pytest.raises(InputError, match=r"^--out .*xxx cannot be a directory: File name too long; name another\.$"):
+        claim(tmp_path / ("x" * 256))
+
+
+@pytest.mark.parametrize(
+    ("stop", "becomes"), [(OSError(28, "disk full"), InputError), (KeyboardInterrupt(), KeyboardInterrupt)]
+)
+def test_nothing_is_left_of_a_write_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException, becomes: type[BaseException]
+):
+    def fail(*_, **__):
+        assert len(os.listdir(tmp_path)) == 1
+        raise stop
+
+    monkeypatch.setattr("numpy.savez_compressed", fail)
+    with pytest.raises(becomes):
+        write(tmp_path / "run", {}, FILES)
+    assert os.listdir(tmp_path) == []
+
+
+def test_numbers_json_cannot_hold_are_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="Out of range float values"):
+        write(tmp_path / "run", {"rho": float("nan")}, FILES)
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_run_is_left_alone(tmp_path: Path):
+    write(tmp_path / "run", {"answer": 1}, FILES)
+    for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):
+        with pytest.raises(InputError, match=r"--out .*run already holds another run; name a new directory"):
+            attempt(tmp_path / "run")
+    assert json.loads((tmp_path / "run/result.json").read_text()) == {"answer": 1}
+
+
+def test_other_files_are_left_alone(tmp_path: Path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InputError, match=r"already holds other files; name a new directory \(nothing was changed\)\.$"):
+        claim(tmp_path)
+
+
+def test_a_file_in_the_way(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"--out .*file is a file; name a directory that does not exist yet\.$"):
+        claim(tmp_path / "file")
+    with pytest.raises(InputError, match=r"cannot be written: .*file is a file; name a directory elsewhere\.$"):
+        claim(tmp_path / "file/deeper/run")
+
+
+def test_a_directory_without_write_bits_even_for_root(tmp_path: Path):
+    (tmp_path / "run").mkdir(mode=0o555)
+    with pytest.raises(InputError, match=r"cannot be written: .*run is not writable; name a directory elsewhere\.$"):
+        claim(tmp_path / "run")
+
+
+def test_a_parent_without_write_bits_even_for_root(tmp_path: Path):
+    (tmp_path / "fixed").mkdir(mode=0o555)
+    with pytest.raises(InputError, match=r"cannot be written: .*fixed is not writable; name a directory elsewhere\.$"):
+        claim(tmp_path / "fixed/a/run")
+
+
+def test_claiming_changes_nothing(tmp_path: Path):
+    claim(tmp_path / "a/run")
+    assert os.listdir(tmp_path) == []
+
+
+IDENTITY = {name: {} for name in ("command", "options", "data", "code", "machine")}
+
+
+def test_unfinished_work_gives_way_to_the_result(tmp_path: Path):
+    work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
+    work.checkpoints.mkdir()
+    work.keep()
+    claim(tmp_path / "run")
+    write(tmp_path / "run", {"answer": 1}, FILES)
+    assert sorted(os.listdir(tmp_path / "run")) == ["confidences.npz", "result.json"]
+
+
+def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    move = os.replace
+
+    def watched(draft: Path, place: Path) -> None:
+        move(draft, place)
+        seen.append(sorted(os.listdir(tmp_path / "run")))
+
+    monkeypatch.setattr(run_directory.os, "replace", watched)
+    write(tmp_path / "run", {}, FILES)
+    assert seen == [["confidences.npz", "unfinished"], ["confidences.npz", "result.json", "unfinished"]]
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int):
+    open_unfinished(tmp_path / "run/unfinished", IDENTITY).keep()
+    before, calls, move = sorted(tmp_path.rglob("*")), [], os.replace
+
+    def full(*paths: Path) -> None:
+        calls.append(paths)
+        if len(calls) > moved:
+            raise OSError(28, "disk full")
+        move(*paths)
+
+    monkeypatch.setattr(run_directory.os, "replace", full)
+    with pytest.raises(InputError, match=r"cannot be written \(disk full\)"):
+        write(tmp_path / "run", {}, FILES)
+    assert sorted(tmp_path.rglob("*")) == before
+    monkeypatch.undo()
+    write(tmp_path / "run", {}, FILES)
+
+
+def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path):
+    open_unfinished(tmp_path / "unfinished", IDENTITY).keep()
+    (tmp_path / "confidences.npz").touch()
+    claim(tmp_path)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lock", "identity.json", ".writing-result.json", "chunks"])
+def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    place = tmp_path / "run/unfinished"
+    place.mkdir(parents=True)
+    (place / name).symlink_to(mine)
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path / "run")
+    if name == "chunks":
+        return
+    # As where it was put there afterwards.
+    with pytest.raises((InputError, OSError)) if "writing" not in name else nullcontext():
+        open_unfinished(place, IDENTITY).keep()
+    refuse_in_use(place)
+    assert mine.read_text() == "mine"
+
+
+def test_a_channel_in_unfinished_work_is_not_waited_for(tmp_path: Path):
+    (tmp_path / "unfinished").mkdir()
+    os.mkfifo(tmp_path / "unfinished/identity.json")
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path)
+    with pytest.raises(OSError, match="it is no file"):
+        open_unfinished(tmp_path / "unfinished", IDENTITY)
+
+
+def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="cannot be"):
+        write(tmp_path / "loop/run", {}, FILES)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InputError, match="cannot be"):
+        claim(Path("run"))
+
+
+@pytest.mark.parametrize("made", ["file", "link", "other"])
+def test_a_folder_of_that_name_that_is_none_of_ours(tmp_path: Path, made: str):
+    place = tmp_path / "run/unfinished"
+    place.parent.mkdir()
+    if made == "file":
+        place.touch()
+    elif made == "link":
+        place.symlink_to(tmp_path)
+    else:
+        place.mkdir()
+        (place / "symphony.ly").touch()
+    with pytest.raises(InputError, match=r"already holds other files"):
+        claim(tmp_path / "run")
+
+
+def test_a_run_in_use_is_refused(tmp_path: Path):
+    work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
+    try:
+        with pytest.raises(InputError, match=rf"^--out .*run is in use by another process \(pid {os.getpid()}\); wait"):
+            claim(tmp_path / "run")
+    finally:
+        work.keep()
+    claim(tmp_path / "run")

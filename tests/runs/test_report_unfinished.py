@@ -1,0 +1,213 @@
+"""Unfinished work: whose it is, who is at it, and what becomes of it."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxaudit.errors import InputError
+from jaxaudit.runs import identity as identities
+from jaxaudit.runs import unfinished
+from jaxaudit.runs.identity import differences, identity_hash, machine_facts, run_identity, sources_hash
+from jaxaudit.runs.unfinished import InUseError, drop_leftovers, is_unfinished, open_unfinished, refuse_in_use
+
+SELF = run_identity("ks", {"epochs": 15, "target": ["a.npy"], "width": None}, {"query": "blake2b:1"}, {"model": None})
+
+
+def changed(section: str, **facts: Any) -> dict[str, dict[str, Any]]:
+    return {**SELF, section: {**SELF[section], **facts}}
+
+
+def test_the_same_run_goes_on_with_its_chunks(tmp_path: Path):
+    work = open_unfinished(tmp_path / "a/run/unfinished", SELF)
+    assert work.checkpoints == tmp_path / "a/run/unfinished/chunks"
+    work.checkpoints.mkdir()
+    (work.checkpoints / "one").touch()
+    work.keep()
+    again = open_unfinished(tmp_path / "a/run/unfinished", SELF)
+    assert os.listdir(again.checkpoints) == ["one"]
+    assert is_unfinished(again.directory)
+    again.remove()
+    # What the first one made, the first one would have removed.
+    assert os.listdir(tmp_path / "a/run") == []
+
+
+def test_what_was_made_for_it_goes_with_it(tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    open_unfinished(tmp_path / "mine/a/b/unfinished", SELF).remove()
+    assert os.listdir(tmp_path / "mine") == []
+    work = open_unfinished(tmp_path / "mine/a/b/unfinished", SELF)
+    (tmp_path / "mine/a/result").touch()
+    work.remove()
+    assert os.listdir(tmp_path / "mine/a") == ["result"]
+
+
+def test_behind_a_link(tmp_path: Path):
+    (tmp_path / "run").symlink_to("disk/deep", target_is_directory=True)
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    assert (tmp_path / "disk/deep/unfinished/identity.json").exists()
+    work.remove()
+    assert os.listdir(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (changed("command", command="pdtp"), r"another command \(command: pdtp there, ks here\)"),
+        (
+            changed("options", epochs=20, width=8),
+            r"other options \(epochs: 20 there, 15 here; width: 8 there, none here\)",
+        ),
+        (changed("options", target=["a.npy", "b.npy"]), r"other options \(target: a.npy, b.npy there, a.npy here\)"),
+        (changed("options", extra="x" * 99), rf"other options \(extra: {'x' * 57}\.\.\. there, none here\)"),
+        (
+            changed("options", epochs=1, a=1, b=2, c=3, d=4),
+            r"other options \(epochs: 1 there, 15 here; a: 1 there, none here; b: 2 there, none here; 2 more\)",
+        ),
+        (
+            changed("data", query="blake2b:0", **{"target 0": "blake2b:2"}),
+            r"other data \(query: blake2b:0 there, blake2b:1 here; target 0: blake2b:2 there, none here\)",
+        ),
+        (changed("code", jaxaudit="0.0"), r"another version of the code \(jaxaudit: 0\.0 there, .* here\)"),
+        (changed("code", model="blake2b:3"), r"another version of the code \(model: blake2b:3 there, none here\)"),
+        (changed("machine", devices=9), r"another machine or other libraries \(devices: 9 there, \d+ here\)"),
+        (
+            {**changed("options", epochs=20), "data": SELF["data"] | {"query": "0"}},
+            r"other options \(epochs: 20 there, 15 here\) and other data \(query: 0 there, blake2b:1 here\)",
+        ),
+        (
+            {},
+            r"another command .* and other options .* and other data .* and another version .* and another machine .*",
+        ),
+        ({**SELF, "options": 3}, r"other options \(epochs: none there, 15 here; target: none there, a\.npy here\)"),
+    ],
+)
+def test_another_run_is_refused_and_named(tmp_path: Path, there: dict[str, Any], words: str):
+    open_unfinished(tmp_path / "run/unfinished", SELF).keep()
+    (tmp_path / "run/unfinished/identity.json").write_text(json.dumps(there))
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    advice = (
+        r"; repeat its own command to go on, name another directory, or delete it to start anew \(nothing was changed\)"
+    )
+    with pytest.raises(InputError, match=rf"^--out .*run holds an unfinished run made with {words}{advice}\.$"):
+        open_unfinished(tmp_path / "run/unfinished", SELF)
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\xff", "[" * 100_000])
+def test_a_damaged_identity_is_refused(tmp_path: Path, text: str):
+    open_unfinished(tmp_path / "run/unfinished", SELF).keep()
+    (tmp_path / "run/unfinished/identity.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"run holds an unfinished run whose identity.json is damaged; delete"):
+        open_unfinished(tmp_path / "run/unfinished", SELF)
+
+
+def test_work_without_an_identity_is_begun_anew(tmp_path: Path):
+    """As where a process was killed between the two."""
+    (tmp_path / "unfinished/chunks").mkdir(parents=True)
+    (tmp_path / "unfinished/chunks/one").touch()
+    open_unfinished(tmp_path / "unfinished", SELF).keep()
+    assert sorted(os.listdir(tmp_path / "unfinished")) == ["identity.json", "lock"]
+
+
+def test_only_one_at_a_time(tmp_path: Path):
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    for attempt in (lambda: open_unfinished(work.directory, SELF), lambda: refuse_in_use(work.directory)):
+        with pytest.raises(
+            InUseError, match=rf"run is in use by another process \(pid {os.getpid()}\); wait for it to end"
+        ):
+            attempt()
+    (work.directory / "lock").write_text("")
+    with pytest.raises(InUseError, match=r"run is in use by another process; wait for it to end, or name another"):
+        refuse_in_use(work.directory)
+    work.keep()
+    refuse_in_use(work.directory)
+    open_unfinished(work.directory, SELF).remove()
+    refuse_in_use(work.directory)
+
+
+def test_work_removed_while_another_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The lock of a file that is gone locks nothing: the other makes a new one."""
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    lock = unfinished._lock
+
+    def late(*arguments: Any) -> bool:
+        monkeypatch.setattr(unfinished, "_lock", lock)
+        work.remove()
+        return lock(*arguments)
+
+    monkeypatch.setattr(unfinished, "_lock", late)
+    other = open_unfinished(tmp_path / "run/unfinished", SELF)
+    with pytest.raises(InUseError):
+        refuse_in_use(tmp_path / "run/unfinished")
+    other.remove()
+
+
+def test_a_file_system_without_locks_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(unfinished, "_lock", lambda *_: False)
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    assert work.lock is None
+    work.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_leftovers_of_a_month_are_dropped(tmp_path: Path):
+    then = time.time() - 31 * 24 * 3600
+    for name in ("old", "fresh", "other", "used"):
+        work = open_unfinished(tmp_path / name, SELF)
+        work.checkpoints.mkdir()
+        (work.checkpoints / "one").touch()
+        if name == "other":
+            (work.directory / "thesis.tex").touch()
+        for path in (*work.directory.rglob("*"), work.directory):
+            if path.name != "one" or name != "fresh":
+                os.utime(path, (then, then))
+        if name != "used":
+            work.keep()
+    drop_leftovers(tmp_path)
+    drop_leftovers(tmp_path / "nowhere")
+    assert sorted(os.listdir(tmp_path)) == ["fresh", "other", "used"]
+    work.keep()
+
+
+def test_an_identity_is_what_a_file_gives_back():
+    made = run_identity("ks", {"shape": (1, 2), "path": Path("a"), "none": None}, {}, {})
+    assert made["options"] == {"shape": [1, 2], "path": "a", "none": None}
+    assert differences(made, made) is None
+    assert identity_hash(made) == identity_hash(json.loads(json.dumps(made)))
+    assert identity_hash(made) != identity_hash(SELF)
+    assert len(identity_hash(made)) == 32
+
+
+def test_the_code_is_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert SELF["code"]["sources"] == sources_hash()
+    monkeypatch.setattr(identities.jaxaudit, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "__init__.py").write_text("a = 1")
+    (tmp_path / "notes.txt").touch()
+    first = sources_hash()
+    (tmp_path / "notes.txt").write_text("no code")
+    assert sources_hash() == first
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/module.py").touch()
+    second = sources_hash()
+    (tmp_path / "deep/module.py").write_text("b = 2")
+    assert len({first, second, sources_hash()}) == 3
+
+
+def test_the_machine_is_what_rounding_depends_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dummy")
+    facts = machine_facts()
+    assert facts["device"] == "cpu: cpu"
+    assert facts["devices"] == 1
+    assert facts["cores"] == os.cpu_count()
+    assert {"processor", "jax", "jaxlib", "numpy"} <= set(facts)
+    assert facts["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
+    assert facts["XLA_FLAGS"] == "--xla_dummy"
+    assert "JAX_COMPILATION_CACHE_DIR" not in facts
+    monkeypatch.delenv("XLA_FLAGS")
+    assert "XLA_FLAGS" not in machine_facts()

@@ -1,0 +1,250 @@
+"""What is read back from disk, and what is no run."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.html_pages import Parsed
+from support.report_runs import ARRAYS, RUNS, ks_run, pdtp_run, save
+
+from jaxaudit.errors import InputError
+from jaxaudit.report.html.render import report_html
+from jaxaudit.runs import files as run_files
+from jaxaudit.runs.directory import write
+from jaxaudit.runs.saved import read_printed, read_run
+
+
+def test_of_many_records_all_are_drawn(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    run = pdtp_run()
+    result = {**run.result, "records_measured": 1000}
+    columns = {"pdtp": np.full(1000, 0.02), "seed_floor": np.zeros(1000)}
+    folder = save(run._replace(result=result), tmp_path / "run")
+    assert "Only the riskiest 40 are shown" in report_html([read_run(folder)])
+    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
+    page = Parsed(report_html([read_run(folder)]))
+    assert "0.01-0.03 nats: 1,000" in page.text
+    parquet.write_table(pyarrow.table({name: each[:9] for name, each in columns.items()}), folder / "records.parquet")
+    with pytest.raises(InputError, match=r"records\.parquet has other records"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "result.json is damaged"),
+        ("[]", "result.json is damaged"),
+        ("[" * 100_000, "result.json is damaged"),
+        ('{"schema": ' + "[" * 60 + "]" * 60 + "}", "result.json is damaged"),
+        ('{"schema": NaN}', "result.json is damaged"),
+        ('{"a": 1' + "0" * 5000 + "}", "result.json is damaged"),
+        ("{}", "does not say that jaxaudit wrote it"),
+        ('{"schema": "jaxaudit.nonsense/1"}', "cannot show a 'jaxaudit.nonsense/1' result; it knows ks, pdtp"),
+        ('{"schema": "jaxaudit.ks/2"}', "cannot show a 'jaxaudit.ks/2' result"),
+        ('{"schema": "jaxaudit.ks/1"}', "its result is not as jaxaudit writes it"),
+    ],
+)
+def test_what_is_no_result(tmp_path, text: str, said: str):
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_run(tmp_path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_run(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="does not exist; give a directory that --out wrote"):
+        read_run(tmp_path / "none")
+    with pytest.raises(InputError, match=r"holds no result\.json, so it is not a run"):
+        read_run(tmp_path)
+    (tmp_path / "unfinished").mkdir()
+    with pytest.raises(InputError, match="holds a run that is not finished; repeat its command"):
+        read_run(tmp_path)
+    folder = save(ks_run(), tmp_path / "run")
+    monkeypatch.setattr(run_files, "LARGEST_RESULT", 100)
+    with pytest.raises(InputError, match="is larger than"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [' + "[]," * 600_000 + "1]}",
+        '{"a": [' + "1," * 3_100_000 + "1]}",
+        '{"a": 1' + "0" * 400 + "}",
+        '{"a": 1e999}',
+        '{"a": "\xff"}',
+    ],
+    ids=["lists", "values", "digits", "infinite", "no text"],
+)
+def test_a_result_is_bounded_before_it_is_parsed(tmp_path, text: str):
+    (tmp_path / "result.json").write_text(text, encoding="latin-1")
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"result\.json is damaged"):
+        read_run(tmp_path)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("name", ["result.json", "confidences.npz"])
+def test_neither_links_nor_channels_in_a_run_are_read(tmp_path, name: str):
+    folder = save(ks_run(), tmp_path / "run")
+    (folder / name).rename(tmp_path / "mine")
+    (folder / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError):
+        read_run(folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError):
+        read_run(folder)
+
+
+def test_names_of_runs_that_cannot_be(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("x" * 5000, "loop", "loop/run"):
+        with pytest.raises(InputError) as caught:
+            read_run(tmp_path / name)
+        assert len(str(caught.value)) < 400
+    with pytest.raises(InputError, match="cannot be read"):
+        read_run(Path(os.devnull))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"pdtp": ["a long text"] * 1000, "seed_floor": np.zeros(1000)},
+        {"pdtp": np.zeros(1000, np.float32), "seed_floor": np.zeros(1000)},
+        {"pdtp": np.zeros(1000)},
+    ],
+    ids=["text", "short floats", "one"],
+)
+def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    run = pdtp_run()
+    folder = save(run._replace(result={**run.result, "records_measured": 1000}), tmp_path / "run")
+    parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
+    with pytest.raises(InputError, match=r"records\.parquet has other columns"):
+        read_run(folder)
+    (folder / "records.parquet").write_bytes(b"PAR1" + b"\xff" * 100 + b"PAR1")
+    with pytest.raises(InputError, match=r"records\.parquet cannot be read"):
+        read_run(folder)
+
+
+def test_damaged_columns_never_end_the_process(tmp_path):
+    """As pyarrow's own accessors of a column's metadata did, which throw what nobody catches."""
+    parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    run, rng = pdtp_run(), np.random.default_rng(0)
+    folder = save(run._replace(result={**run.result, "records_measured": 500}), tmp_path / "run")
+    path = folder / "records.parquet"
+    parquet.write_table(pyarrow.table({"pdtp": rng.random(500), "seed_floor": np.zeros(500)}), path)
+    whole, refused = path.read_bytes(), 0
+    assert set(read_run(folder).arrays) == {"pdtp", "seed_floor"}
+    for place in rng.integers(len(whole) - 900, len(whole), 300):
+        path.write_bytes(whole[:place] + bytes([rng.integers(256)]) + whole[place + 1 :])
+        try:
+            read_run(folder)
+        except InputError:
+            refused += 1
+    assert refused > 100
+
+
+def test_more_records_than_can_be_drawn_are_refused_unread(tmp_path):
+    run = pdtp_run()
+    folder = save(run._replace(result={**run.result, "records_measured": 10**9}), tmp_path / "run")
+    (folder / "records.parquet").touch()
+    with pytest.raises(InputError, match="more than 10,000,000 records"):
+        read_run(folder)
+
+
+def test_arrays_that_no_picture_needs_are_not_read(tmp_path):
+    run = ks_run()
+    folder = save(run, tmp_path / "run")
+    more: dict[str, Any] = {**run.arrays, "labels": np.zeros(3)}
+    np.savez(folder / "confidences.npz", **more)
+    assert set(read_run(folder).arrays) == set(run.arrays)
+
+
+def test_the_printed_table_of_a_run(tmp_path):
+    folder = tmp_path / "run"
+    write(folder, {}, {}, "a table\nof \x1b[31mtwo lines\n")
+    assert read_printed(folder) == "a table\nof \\x1b[31mtwo lines\n"
+    (folder / "table.txt").unlink()
+    with pytest.raises(InputError, match=r"holds no table\.txt"):
+        read_printed(folder)
+    (folder / "table.txt").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"table\.txt is damaged"):
+        read_printed(folder)
+    (folder / "table.txt").write_bytes(b" " * (2 << 20))
+    with pytest.raises(InputError, match=r"table\.txt is damaged"):
+        read_printed(folder)
+    (folder / "table.txt").unlink()
+    (folder / "table.txt").symlink_to("result.json")
+    with pytest.raises(InputError, match="it is a link"):
+        read_printed(folder)
+    with pytest.raises(InputError, match="only a directory"):
+        read_printed(folder / "result.json")
+    with pytest.raises(InputError, match="does not exist"):
+        read_printed(tmp_path / "none")
+
+
+def test_provenance_is_checked_too(tmp_path):
+    run = pdtp_run()
+    said = {**run.result["provenance"], "command": "jaxaudit"}
+    folder = save(run._replace(result={**run.result, "provenance": said}), tmp_path / "run")
+    with pytest.raises(InputError, match="at command"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong", "said"),
+    [
+        ("ks", "query", lambda a: a[:1], "query confidences are misshapen"),
+        ("ks", "calibration", lambda a: a[:, :9], "calibration confidences are misshapen"),
+        ("ks", "target_1", lambda a: a[:9], "confidences of target 1 are misshapen"),
+        ("ks", "target_0", lambda a: a + 2, "confidences called target_0 are not probabilities"),
+        ("ks", "target_0", lambda a: a * np.nan, "confidences called target_0 are not probabilities"),
+        ("ks", "target_0", lambda a: None, "target_0"),
+        ("ks", "query", lambda a: np.array([{}], object), "pickled objects"),
+        ("attack", "truth", lambda a: a.astype(int), "the truth is misshapen"),
+        ("attack", "scores_distance", lambda a: a[:1], "the scores of distance are misshapen"),
+        ("attack", "scores_distance", lambda a: a * np.nan, "the scores of distance are misshapen"),
+    ],
+)
+def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str, wrong, said: str):
+    run = RUNS[kind]()
+    folder = save(run, tmp_path / "run")
+    changed = wrong(run.arrays[name])
+    others = {each: array for each, array in run.arrays.items() if each != name}
+    np.savez(folder / ARRAYS[kind], **others, **({} if changed is None else {name: changed}))
+    with pytest.raises(InputError) as caught:
+        read_run(folder)
+    assert said in str(caught.value)
+    (folder / ARRAYS[kind]).write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(InputError, match="is not a readable"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("ks", lambda r: r["targets"][0]["rho"]["values"].pop(), "replicates of rho and its distances differ"),
+        ("ks", lambda r: r["targets"][0].update(method="holdout", usage=[]), "rests on a test that is not there"),
+        ("pdtp", lambda r: r["reduction"]["removed"].pop(), "steps and values of its reduction differ"),
+        ("pdtp", lambda r: r.update(records_measured=3), "lists more records than were measured"),
+        ("attack", lambda r: r["targets"][0]["accuracy"].pop("distance"), "accuracies are not of the attacks"),
+        ("attack", lambda r: r["attacks"][1].update(name="distance"), "an attack is named twice"),
+        ("unlearn", lambda r: r["methods"][-1].update(conclusion=None), "a conclusion is missing or out of place"),
+        ("unlearn", lambda r: r["methods"][0].update(conclusion="differs"), "a conclusion is missing or out of place"),
+        ("unlearn", lambda r: r["methods"][-1].update(conclusion="differs"), "a conclusion is not that of its places"),
+    ],
+)
+def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):
+    run = RUNS[kind]()
+    result = json.loads(json.dumps(run.result))
+    change(result)
+    with pytest.raises(InputError, match=said):
+        read_run(save(run._replace(result=result), tmp_path / "run"))

@@ -1,0 +1,1 @@
+"""What several tests share: twins, tiny learners, runs of the command line."""

@@ -4,9 +4,9 @@ Promised, on two CPU cores, in model-steps a second: 1.4 times PyTorch for Liu's
 784-512-256-128-10 network at 32; 20, 8 and 6 times for leave-one-out of an 836-64-10 network at 1, 10 and 32.
 
 `fit_many` is timed as it is called: making the initial weights and the tables of minibatches and reporting progress
-count, compilation and choosing the width do not (a first call does them). PyTorch trains one model after another, as
-its tutorials do, with all cores; making its networks does not count. Before anything is timed, both train the same
-initial weights on the same minibatches and must end with the same loss.
+count, compilation and choosing the models a batch do not (a first call does them). PyTorch trains one model after
+another, as its tutorials do, with all cores; making its networks does not count. Before anything is timed, both train
+the same initial weights on the same minibatches and must end with the same loss.
 """
 
 import os
@@ -21,8 +21,8 @@ from torch import nn
 
 from bench.harness import Bench, Claim, Timings, interleave, report
 from bench.training import CLASSES, Job, leaving_one_out, liu_cnn, mlp
-from jaxaudit.ensemble import fit_many, log_probs_many, measure_width
-from jaxaudit.learners.walk import epoch_bits, init_key, own_batches, pool_batches, walks_pool
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many, measure_models_per_batch
+from jaxaudit.learners.batch_order import epoch_bits, init_key, own_batches, pool_batches, takes_pool_order
 
 ROUNDS = 7
 UNIT = 1000  # model-steps; timings are seconds for so many
@@ -84,12 +84,12 @@ def shuffled(job: Job, model: int) -> Iterator[torch.Tensor]:
         yield from members[torch.randperm(len(members))].split(job.learner.batch_size)
 
 
-def walked(job: Job, model: int) -> Iterator[torch.Tensor]:
+def in_batch_order(job: Job, model: int) -> Iterator[torch.Tensor]:
     """The minibatches of one model as `fit_many` draws them, without the records that weigh nothing."""
     row, key = job.membership[model], job.keys[model]
     members, size = np.flatnonzero(row), job.learner.batch_size
     for epoch in range(job.learner.epochs):
-        if walks_pool(len(members), len(row), job.learner.batch_coupled):
+        if takes_pool_order(len(members), len(row), job.learner.batch_coupled):
             chosen, real = pool_batches(np.asarray(epoch_bits(key, epoch, len(row))), size)
         else:
             chosen, real = own_batches(np.asarray(epoch_bits(key, epoch, len(members))), members, size)
@@ -134,7 +134,7 @@ def final_losses(job: Job, make_net: Callable[[], nn.Sequential], optimizer: Cal
     inputs, labels = torch_pool(job)
     net = make_net()
     copy_initial(job, 0, net)
-    train_torch([net], optimizer, inputs, labels, lambda model: walked(job, model))
+    train_torch([net], optimizer, inputs, labels, lambda model: in_batch_order(job, model))
     net.eval()
     with torch.no_grad():
         torch_loss = float(nn.functional.cross_entropy(net(inputs[row]), labels[row]))
@@ -151,16 +151,16 @@ def compare(
     make_net: Callable[[], nn.Sequential],
     optimizer: Callable,
 ) -> tuple[Timings, str]:
-    """Seconds for 1,000 model-steps of each side, and a line about width and agreement.
+    """Seconds for 1,000 model-steps of each side, and a line about the models a batch and agreement.
 
     PyTorch trains fewer models than `fit_many`, each as long as its epochs say: a model-step is a model-step.
     """
     ours, theirs = final_losses(job.first(2, 2), make_net, optimizer)
     if abs(ours - theirs) > AGREE * theirs:
         raise SystemExit(f"{job.name}: final losses differ, {ours:.4g} and {theirs:.4g}: the sides do not train alike")
-    # The width is chosen for the job as users have it, not for the few epochs and models that are timed.
+    # The models a batch are chosen for the job as users have it, not for the few epochs and models that are timed.
     learner = replace(job.learner, epochs=WHOLE_EPOCHS)
-    chosen = measure_width(whole.keys, whole.membership, job.inputs, job.labels, learner)
+    chosen = measure_models_per_batch(whole.keys, whole.membership, job.inputs, job.labels, learner)
     inputs, labels = torch_pool(job)
     plain = job.first(torch_models, torch_epochs)
     nets = [make_net() for _ in range(torch_models)]
@@ -174,9 +174,10 @@ def compare(
                 job.inputs,
                 job.labels,
                 job.learner,
-                width=chosen.width,
-                then=lambda params, rows: jax.tree.leaves(params)[0].reshape(len(rows), -1)[:, :1],
-                progress=lambda done, total: reports.append(done),
+                execution=Execution(
+                    models_per_batch=chosen.models_per_batch, progress=lambda done, total: reports.append(done)
+                ),
+                summarize=lambda params, rows: jax.tree.leaves(params)[0].reshape(len(rows), -1)[:, :1],
             ),
             "pytorch": lambda: train_torch(nets, optimizer, inputs, labels, lambda model: shuffled(plain, model)),
         },
@@ -187,7 +188,7 @@ def compare(
     rates = {name: UNIT / float(np.median(seconds)) for name, seconds in each.items()}
     note = (
         f"{job.name}: {rates['jaxaudit']:,.0f} model-steps/s against {rates['pytorch']:,.0f}; {len(job.keys)} models, "
-        f"width {chosen.width}; final losses {ours:.4g} and {theirs:.4g}"
+        f"{chosen.models_per_batch} a batch; final losses {ours:.4g} and {theirs:.4g}"
     )
     return Timings(job.name, each), note
 

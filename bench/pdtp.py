@@ -5,11 +5,11 @@ fast as a PyTorch loop that trains one model after another at batch size 1, and 
 number of models, and memory that does not grow with it; a step of `--reduce`, which measures every one of 1,600,000
 census-like records again, in under 5 seconds and 2 GiB.
 
-`leave_out` is timed as a first call is: choosing the width and compiling count, and so do the model with all records
-and what each model says of its record. PyTorch trains 3 of the models whole, before and after; its time for all is
-extrapolated from each. With `--records N` only N of the 1,000 records are left out, and the notes say so. The cost for
-50 to 800 records (batch size 10, 3 epochs, width 32, compiled before) and the step of `--reduce` are each taken in a
-fresh process, so that the largest resident set is theirs alone, Python and its libraries included.
+`leave_out` is timed as a first call is: choosing the models a batch and compiling count, and so do the model with all
+records and what each model says of its record. PyTorch trains 3 of the models whole, before and after; its time for all
+is extrapolated from each. With `--records N` only N of the 1,000 records are left out, and the notes say so. The cost
+for 50 to 800 records (batch size 10, 3 epochs, 32 models a batch, compiled before) and the step of `--reduce` are each
+taken in a fresh process, so that the largest resident set is theirs alone, Python and its libraries included.
 """
 
 import argparse
@@ -30,11 +30,12 @@ from bench.training import CLASSES, leaving_one_out
 from jaxaudit.audits.left_out import leave_out, models_trained
 from jaxaudit.audits.pdtp.audit import reduce_pdtp
 from jaxaudit.data import Examples
+from jaxaudit.ensemble import Execution
 from jaxaudit.learners import naive_bayes
 from jaxaudit.metrics.pdtp import pdtp
 
 RECORDS, EPOCHS, TORCH_MODELS = 1000, 30, 3
-FEW_EPOCHS, WIDTH = 3, 32
+FEW_EPOCHS, MODELS_PER_BATCH = 3, 32
 POINTS = (50, 100, 200, 400, 800)
 PEOPLE, REMOVALS = 1_600_000, 3
 
@@ -90,10 +91,16 @@ def some_records(count: int) -> Cost:
 
     def leave(records: int) -> float:
         start = time.perf_counter()
-        leave_out(jax.random.key(1), examples, learner, np.arange(records), width=WIDTH)
+        leave_out(
+            jax.random.key(1),
+            examples,
+            learner,
+            np.arange(records),
+            execution=Execution(models_per_batch=MODELS_PER_BATCH),
+        )
         return time.perf_counter() - start
 
-    leave(WIDTH)
+    leave(MODELS_PER_BATCH)
     return Cost([leave(count) for _ in range(3)], peak_bytes())
 
 
@@ -143,13 +150,15 @@ def main() -> None:
         )
     for count, cost in points.items():
         timings.append(Timings(f"leave out {count} of {RECORDS:,}, {FEW_EPOCHS} epochs", {"jaxaudit": cost.seconds}))
-        trained = models_trained(count, WIDTH)
+        trained = models_trained(count, MODELS_PER_BATCH)
         notes.append(
             f"{count} records left out: {trained} models, {1000 * np.median(cost.seconds) / trained:.2f} ms a model, "
             f"peak {cost.peak / 2**20:.0f} MiB"
         )
     few, most = POINTS[1], POINTS[-1]
-    each = {count: [s / models_trained(count, WIDTH) for s in points[count].seconds] for count in (few, most)}
+    each = {
+        count: [s / models_trained(count, MODELS_PER_BATCH) for s in points[count].seconds] for count in (few, most)
+    }
     per_model = Spread.of([mine / theirs for mine, theirs in zip(each[most], each[few], strict=True)])
     timings.append(Timings(f"a removal from {PEOPLE:,} records", {"jaxaudit": reduction.seconds}))
     claims += [
@@ -175,7 +184,7 @@ def draw(points: dict[int, Cost], path: Any) -> None:
     """Time and memory against the number of models."""
     from matplotlib.figure import Figure
 
-    models = [models_trained(count, WIDTH) for count in points]
+    models = [models_trained(count, MODELS_PER_BATCH) for count in points]
     seconds = [float(np.median(cost.seconds)) for cost in points.values()]
     figure = Figure(figsize=(7.2, 2.8), layout="constrained")
     time_axis, memory_axis = figure.subplots(1, 2)

@@ -1,4 +1,4 @@
-"""The training jobs that `bench.fit_many` and `bench.width` time."""
+"""The training jobs that `bench.fit_many` and `bench.models_per_batch` time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -28,7 +28,7 @@ ROOMS = {
     "jaxaudit.attacks": "*.py",
     "jaxaudit.unlearning": "*.py",
 }
-"""Packages and modules in this order; with a pattern, all modules of the package are shown, not its `__all__`."""
+"""Packages and modules in this order; with a pattern, each module of the package is shown with all it defines."""
 SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields|Example|Examples|Guarantees|Edge cases):$")
 Definition = ast.FunctionDef | ast.ClassDef
 
@@ -38,6 +38,8 @@ def page() -> str:
     parts, contents, seen, anchors = [], [], set(), Counter()
     for room, pattern in ROOMS.items():
         modules = sorted(path_of(room).parent.glob(pattern)) if pattern else [path_of(room)]
+        if pattern and path_of(room).with_suffix(".pyi").exists():
+            modules.remove(path_of(room))
         for path in modules:
             module = room if path == path_of(room) else f"{room}.{path.stem}"
             found = [one for one in names(module) if one not in seen and not one[1].startswith("_")]
@@ -69,7 +71,10 @@ def tree(path: Path) -> ast.Module:
 
 
 def names(module: str) -> list[tuple[str, str]]:
-    """Modules that define the public names of `module`, and the names: of `__all__`, else all it defines."""
+    """The public names of a module, each behind the one that defines it: of its stub or `__all__`, else all it has."""
+    if (stub := path_of(module).with_suffix(".pyi")).exists():
+        found = {alias.name for node in tree(stub).body if isinstance(node, ast.ImportFrom) for alias in node.names}
+        return [(home(module, name), name) for name in sorted(found)]
     for node in tree(path_of(module)).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return [(home(module, name), name) for name in ast.literal_eval(node.value)]
@@ -78,9 +83,11 @@ def names(module: str) -> list[tuple[str, str]]:
 
 def home(module: str, name: str) -> str:
     """The module in which a name is defined that `module` may only hand on."""
-    for node in ast.walk(tree(path_of(module))):
+    stub = path_of(module).with_suffix(".pyi")
+    for node in ast.walk(tree(stub if stub.exists() else path_of(module))):
         if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
-            return module if node.module == module else home(node.module, name)
+            source = f"{module}.{node.module}" if node.level else node.module
+            return module if source == module else home(source, name)
     return module
 
 

@@ -32,6 +32,7 @@ from experiments.figures import write
 from experiments.record import RESULTS, describe_run
 from jaxaudit.audits.unlearn.audit import audit_unlearn
 from jaxaudit.audits.unlearn.result import UnlearnAudit
+from jaxaudit.ensemble import Execution
 from jaxaudit.unlearning import becker_code, forget_by_noise, golatkar, paper
 
 FISHER = "fisher"
@@ -66,7 +67,8 @@ def main() -> None:
     key = jax.random.key(arguments.seed)
     checkpoints = arguments.checkpoints or Path(tempfile.mkdtemp())
     clock = Clock(checkpoints)
-    how: dict[str, Any] = {"seeds": arguments.seeds, "checkpoints": checkpoints, "progress": clock.progress}
+    execution = Execution(progress=clock.progress, checkpoints=checkpoints)
+    how: dict[str, Any] = {"seeds": arguments.seeds, "execution": execution}
     methods = {FISHER: VARIANTS["becker-code, alpha 3e-6"]}
     call = key, train, test, learner, forget
     how["nonmembers"] = arguments.nonmembers

@@ -28,7 +28,7 @@ from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit import fit_many
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, fit_learned
 from jaxaudit.audits.unlearn.evaluate import _gradients
-from jaxaudit.ensemble import log_probs_many
+from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.learners import NetworkParams
 from jaxaudit.unlearning import becker_code, forget_by_noise, train_and_record
 
@@ -82,8 +82,8 @@ def ours(train: Any, test: Any) -> dict[str, float]:
     steps = len(keys) * 2 * 32
     everyone = np.ones((len(keys), len(train)), bool)
     data = train.inputs, train.labels
-    record = partial(train_and_record, keys, forget, *data, learner, width=4)
-    plain = partial(fit_many, keys, everyone, *data, learner, width=4)
+    record = partial(train_and_record, keys, forget, *data, learner, execution=Execution(models_per_batch=4))
+    plain = partial(fit_many, keys, everyone, *data, learner, execution=Execution(models_per_batch=4))
     params = plain()
     one = jax.tree.map(lambda leaf: leaf[0], params)
     random = np.random.default_rng(1)

@@ -29,8 +29,8 @@ import numpy as np
 import optax
 
 from jaxaudit import load, models, network, prepare_images
-from jaxaudit.data import Column, binary, load_table
-from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.data import Column, load_table, one_hot
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.scores import log_odds
 
@@ -43,7 +43,7 @@ EPOCHS = {"digits": 20, "adult": 40, "location": 30}
 PRINTED = ("usps/usps16.npz@all", "semeion/semeion16.npz", "mnist_m/mnist_m_gray28_test.npz@test")
 SHADOWS = {"halves": 31, "none": 39, "half": 19, "full": 19, "query_only": 5, "calibration_only": 5, "control": 1}
 PIXELS = (14, 14)
-WIDTH = 16
+MODELS_PER_BATCH = 16
 CALIBRATION_SHARE = 2 / 3
 """Of the calibration set, what each shadow model is trained on: so that they know of the choice of records too."""
 
@@ -90,7 +90,7 @@ def _digits() -> Origins:
 
 def _adult() -> Origins:
     table = load_table("adult@all")
-    examples = binary(table)
+    examples = one_hot(table)
     place = [column.name for column in table.columns].index("sex")
     women = np.asarray(table.values)[:, place] == _categories(table.columns[place]).index("Female")
     inputs = np.asarray(examples.inputs, np.float32)
@@ -104,7 +104,7 @@ def _categories(column: Column) -> tuple[str, ...]:
 
 
 def _location() -> Origins:
-    examples = binary(load_table("location"))
+    examples = one_hot(load_table("location"))
     everyone = Records(np.asarray(examples.inputs, np.float32), np.asarray(examples.labels))
     order = np.random.default_rng(5).permutation(len(everyone.labels))
     provider, calibration = order[:3300], order[3300:]
@@ -258,7 +258,13 @@ def train_world(kind: str, size: int, seed: int) -> dict[str, np.ndarray]:
             return found[:, seen], (hits * members[rows]).sum(axis=1) / members[rows].sum(axis=1)
 
         fitted = fit_many(
-            keys[chosen], membership[chosen], world.pool.inputs, world.pool.labels, learner, width=WIDTH, then=then
+            keys[chosen],
+            membership[chosen],
+            world.pool.inputs,
+            world.pool.labels,
+            learner,
+            execution=Execution(models_per_batch=MODELS_PER_BATCH),
+            summarize=then,
         )
         log_probs[chosen], own_accuracy[chosen] = fitted
     queried = slice(None, len(world.query))

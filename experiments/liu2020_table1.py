@@ -25,6 +25,7 @@ from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
 from jaxaudit import Part, SimulatedTarget, audit_ks, load, models, network, prepare_images
 from jaxaudit.data import Examples, concatenate
+from jaxaudit.ensemble import Execution
 
 PAPER = {
     "MNIST": (0.049, 0.082),
@@ -105,7 +106,7 @@ def main() -> None:
         simulated=columns,
         replicates=arguments.replicates,
         subsample=1.0,
-        progress=progress,
+        execution=Execution(progress=progress),
     )
     if arguments.arrays:
         arrays: dict[str, Any] = {target.name: target.confidences for target in result.targets}

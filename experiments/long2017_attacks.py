@@ -40,7 +40,8 @@ from jaxaudit import models, network
 from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.audits.attack.plan import Attacks
 from jaxaudit.audits.attack.result import AttackAudit, caveats
-from jaxaudit.data import Examples, Table, binary, candidates, category_counts, coded, load_table
+from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
+from jaxaudit.ensemble import Execution
 from jaxaudit.learners import Learner, naive_bayes
 from jaxaudit.learners.logistic_regression import logistic_regression
 
@@ -95,8 +96,8 @@ def classifier(case: Case, table: Table) -> tuple[Examples, Learner]:
     """The candidate records and the learner of a row of Table 2."""
     classes = len(table.class_names)
     if case.learner == "NB":
-        return coded(table), naive_bayes(category_counts(table), classes)
-    examples = binary(table)
+        return ordinal(table), naive_bayes(category_counts(table), classes)
+    examples = one_hot(table)
     inputs = examples.inputs.shape[1]
     if case.learner == "LR":
         return examples, logistic_regression(inputs, classes)
@@ -129,7 +130,7 @@ def run(case: Case, table: Table, seed: int, size: dict[str, Any]) -> dict[str, 
         examples,
         learner,
         attacks=Attacks(untargeted=everything, distance=True, frequency=everything),
-        progress=progress,
+        execution=Execution(progress=progress),
         **size,
     )
     row = describe(case, audit) | {
@@ -158,7 +159,7 @@ def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
         "share_above_0.8_of_pdtp_above_1": audit.share_of_risky_above(0.8),
         "share_above_0.6_of_pdtp_above_1": audit.share_of_risky_above(0.6),
         "pdtp_above_1": int((audit.pdtp > 1).sum()),
-        "width": audit.width,
+        "width": audit.models_per_batch,
         "caveats": list(caveats(audit)),
         "targets": [
             {"pdtp": float(value), **{attack.name: float(attack.per_target[i]) for attack in audit.attacks}}

@@ -28,7 +28,7 @@ from experiments.long2017_attacks import CANDIDATES, DATA, Case, classifier
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.data import Examples, Table, binary, candidates, category_counts, coded, load_table
+from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.learners import Learner, nearest_neighbours, random_trees
 
 LEARNERS = {
@@ -49,9 +49,9 @@ def learner_of(name: str, data: str, table: Table) -> tuple[Examples, Learner]:
     """The candidates as the learner wants them, and the learner."""
     counts, classes = category_counts(table), len(table.class_names)
     if name == "trees":
-        return coded(table), random_trees(counts, classes, trees=TREES, depth=DEPTH)
+        return ordinal(table), random_trees(counts, classes, trees=TREES, depth=DEPTH)
     if name == "knn":
-        return binary(table), nearest_neighbours(classes, neighbours=NEIGHBOURS)
+        return one_hot(table), nearest_neighbours(classes, neighbours=NEIGHBOURS)
     return classifier(Case(name, data), table)
 
 

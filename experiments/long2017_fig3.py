@@ -23,7 +23,7 @@ from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.audits.attack.plan import Attacks
-from jaxaudit.data import candidates, category_counts, coded, load_table
+from jaxaudit.data import candidates, category_counts, load_table, ordinal
 from jaxaudit.learners import naive_bayes
 
 SETS = {"Location": "location", "Adult": "adult@all"}
@@ -43,7 +43,7 @@ def run(name: str, seed: int, iterations: int, targets: int) -> dict[str, Any]:
     learner = naive_bayes(category_counts(table), len(table.class_names))
     audit = audit_attack(
         jax.random.key(seed),
-        coded(table),
+        ordinal(table),
         learner,
         attacks=Attacks(untargeted=False, distance=True, frequency=False),
         iterations=iterations,

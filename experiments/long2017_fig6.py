@@ -26,7 +26,7 @@ from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit.audits.pdtp.audit import Reduction, reduce_pdtp
-from jaxaudit.data import Examples, Table, category_counts, coded, load_table
+from jaxaudit.data import Examples, Table, category_counts, load_table, ordinal
 from jaxaudit.learners import NaiveBayes, naive_bayes
 from jaxaudit.metrics.pdtp import dtp, every_input
 
@@ -64,7 +64,7 @@ def person(table: Table, record: int) -> str:
 def curve(key: Key[Array, ""], age: str, bins: int, removals: int) -> dict[str, Any]:
     """One curve of the figure."""
     table = load_table("acs", categorical=AGES[age])
-    examples, counts = coded(table), category_counts(table)
+    examples, counts = ordinal(table), category_counts(table)
     learner = naive_bayes(counts, len(table.class_names))
     started = time.time()
     reduction: Reduction = reduce_pdtp(key, examples, learner, removals, bins=bins)

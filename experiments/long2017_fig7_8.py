@@ -30,8 +30,8 @@ from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import models, network
 from jaxaudit.audits.left_out import leave_out
-from jaxaudit.data import Examples, binary, candidates, load_table
-from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.data import Examples, candidates, load_table, one_hot
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.pdtp import BINS, pdtp, seed_floor
 
@@ -70,7 +70,7 @@ def run(name: str, seed: int, count: int) -> dict[str, dict[str, Any]]:
     table = load_table(what["name"])
     if what["candidates"]:
         table = candidates(random, table, what["candidates"])
-    examples = binary(table)
+    examples = one_hot(table)
     learner = classifier(examples, what["epochs"], what["batch_size"])
     people = two_people(random, examples)
     # For Adult the probability of the high salary, as in the paper; else of each one's own class.
@@ -81,7 +81,7 @@ def run(name: str, seed: int, count: int) -> dict[str, dict[str, Any]]:
     # One training set for figure 7, with the two people first.
     members = np.concatenate([people, np.setdiff1d(np.flatnonzero(rows[0]), people)])
     trained = examples.take(members)
-    left = leave_out(key, trained, learner, np.arange(2), width=2)
+    left = leave_out(key, trained, learner, np.arange(2), execution=Execution(models_per_batch=2))
     of_people = {
         "pdtp": pdtp(left.with_record, left.without_record, bins=0).values.tolist(),
         "pdtp_in_bins": pdtp(left.with_record, left.without_record).values.tolist(),
@@ -106,7 +106,7 @@ def run(name: str, seed: int, count: int) -> dict[str, dict[str, Any]]:
         started = time.time()
         said = fit_many(
             *(keys, membership, pool.inputs, pool.labels, learner),
-            then=lambda params, _, inputs=pool.inputs[places]: log_probs_many(learner, params, inputs),
+            summarize=lambda params, _, inputs=pool.inputs[places]: log_probs_many(learner, params, inputs),
         )
         chosen = said[:, np.arange(2), asked].astype(np.float64)
         floor = {bins: seed_floor(said, bins=bins) for bins in (0, BINS)}

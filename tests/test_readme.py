@@ -46,6 +46,7 @@ def test_error_rates_are_written_from_the_results(tmp_path, monkeypatch):
     assert lines[-1].endswith("[the page](experiments/results/error_rates-cpu.md).")
 
 
+@pytest.mark.slow
 def test_python_example_runs(tmp_path):
     """The six lines, on small generated files of the names they use and for a few steps."""
     code = re.search(r"```python\n(.*?)```", sections.README.read_text(encoding="utf-8"), re.DOTALL)

@@ -1,9 +1,11 @@
 """Membership attacks: was this record in the training set? Outputs of shadow models in, a score a target out."""
 
-from jaxaudit.attacks.distance import distance_scores
-from jaxaudit.attacks.frequency import frequency_scores
+from jaxaudit.attacks.attack import Asked, Attack, PairedShadows, PooledShadows
+from jaxaudit.attacks.distance import Distance, distance_scores
+from jaxaudit.attacks.frequency import Frequency, frequency_scores
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.attacks.untargeted import (
+    Untargeted,
     UntargetedAttack,
     attack_examples,
     attack_network,
@@ -11,8 +13,19 @@ from jaxaudit.attacks.untargeted import (
     untargeted_scores,
 )
 
+ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
+"""Those that `audit_attack` and `jaxaudit attack` know."""
+
 __all__ = [
+    "ATTACKS",
+    "Asked",
+    "Attack",
+    "Distance",
+    "Frequency",
     "LearnedAttack",
+    "PairedShadows",
+    "PooledShadows",
+    "Untargeted",
     "UntargetedAttack",
     "attack_examples",
     "attack_network",

@@ -1,9 +1,14 @@
 """The distance-based targeted attack: is the output nearer to that of models trained with the record, or without?"""
 
-import numpy as np
-from jaxtyping import Array, Float
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from jaxaudit.attacks.attack import Asked, PairedShadows, PooledShadows
 from jaxaudit.attacks.evidence import check_shadows, total
+from jaxaudit.ensemble import Progress
 from jaxaudit.kernels.binning import as_log_probs, binned
 
 
@@ -43,3 +48,22 @@ def distance_scores(
     p_out = np.exp(binned(as_log_probs(out_log_probs, "shadow models trained without it"), bins)).mean(axis=0)
     # The entropy of q is in both divergences.
     return total(p_in, p_out, q)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """`distance_scores` as an attack; see `jaxaudit.attacks.Attack`."""
+
+    name: ClassVar[str] = "distance"
+    meaning: ClassVar[str] = (
+        "Says `in` where outputs are nearer to those of models trained with the record than without it."
+    )
+    source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
+    shadows: ClassVar[Literal["paired"]] = "paired"
+    needs_bins: ClassVar[bool] = False
+
+    def scores(
+        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+    ) -> Float[np.ndarray, "models targets"]:
+        """KL(q || p_out) - KL(q || p_in) of every target under every attacked model, nats."""
+        return np.stack([distance_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])

@@ -1,9 +1,14 @@
 """The frequency-based targeted attack: how many models trained with the record, or without, answer as this one does?"""
 
-import numpy as np
-from jaxtyping import Array, Float
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from jaxaudit.attacks.attack import Asked, PairedShadows, PooledShadows
 from jaxaudit.attacks.evidence import check_shadows, total
+from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, bin_indices
 
@@ -48,3 +53,22 @@ def frequency_scores(
     places_in = bin_indices(as_log_probs(in_log_probs, "shadow models trained with the target"), bins)
     places_out = bin_indices(as_log_probs(out_log_probs, "shadow models trained without it"), bins)
     return total((places_in == place).sum(axis=0) + smoothing, (places_out == place).sum(axis=0) + smoothing)
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """`frequency_scores` as an attack; see `jaxaudit.attacks.Attack`."""
+
+    name: ClassVar[str] = "frequency"
+    meaning: ClassVar[str] = (
+        "Says `in` where outputs like these are more frequent among models trained with the record than without it."
+    )
+    source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
+    shadows: ClassVar[Literal["paired"]] = "paired"
+    needs_bins: ClassVar[bool] = True
+
+    def scores(
+        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+    ) -> Float[np.ndarray, "models targets"]:
+        """The log-ratio of counts of every target under every attacked model."""
+        return np.stack([frequency_scores(q, *shadows[:2], bins=asked.bins) for q in asked.outputs])

@@ -7,7 +7,6 @@ what an attacker learns of records before and after they were forgotten.
 
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,18 +16,18 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.ensemble.checkpoint import call_directory
+from jaxaudit.ensemble.concurrency import Interrupted, Stop, concurrent_chunks, run_at_once
+from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.ensemble.program import DISPATCH
 from jaxaudit.ensemble.results import Results
-from jaxaudit.ensemble.streams import Interrupted, Stop, run_at_once, streams
-from jaxaudit.ensemble.train import Progress
 from jaxaudit.ensemble.training_state import UnderWay
 from jaxaudit.errors import InputError
-from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
+from jaxaudit.learners.batch_order import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
 
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
-WIDTH = 8
+MOST_PER_BATCH = 8
 """The most attack networks trained side by side on a CPU; all of them elsewhere."""
 
 
@@ -66,9 +65,7 @@ def fit_learned(
     *,
     used: Bool[np.ndarray, "rows columns"] | None = None,
     epochs: int = EPOCHS,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> LearnedAttack:
     """Trains one attack network for every target model, all in one go.
 
@@ -83,11 +80,10 @@ def fit_learned(
         membership: whether each target model (row) was trained on the record (column).
         classes: the number of classes.
         used: which records each attack network is trained on; by default all.
-        epochs: walks through them.
-        width: networks trained side by side; chosen for the device when None. It changes no result but by rounding.
-        progress: called as training goes on.
-        checkpoints: a directory to keep networks in, trained or in training, which a later call with the same
-            arguments takes up: see `fit_many`.
+        epochs: passes through them.
+        execution: how networks are trained, who is told (in networks), and where they are kept, trained or in training,
+            which a later call with the same arguments takes up: see `fit_many`. How many are trained side by side is
+            not measured but chosen for the device where it is not given.
 
     Raises:
         InputError: shapes disagree, an output is not finite, a label is no class, or a network would see members or
@@ -99,16 +95,17 @@ def fit_learned(
     members, counted = jnp.asarray(membership, jnp.float32), jnp.asarray(used)
     mean, scale = _standard(outputs, used)
     facts = membership, used, outputs, labels, np.array([classes, epochs])
+    checkpoints, progress = execution.checkpoints, execution.progress
     results = Results(lambda params, _: params, checkpoints and call_directory(checkpoints, keys, *facts))
-    width = results.width or width or _width(models)
-    chunks = [np.arange(start, start + width).clip(max=models - 1) for start in range(0, models, width)]
+    size = results.models_per_batch or execution.models_per_batch or _models_per_batch(models)
+    chunks = [np.arange(start, start + size).clip(max=models - 1) for start in range(0, models, size)]
 
     def report() -> None:
         if progress is not None and results.chunks:
             progress(sum(len(rows) for rows, _ in results.chunks), models)
 
     def train(rows: np.ndarray, stop: Stop) -> Any:
-        keeper = results.under_way(width, rows, 1, epochs)
+        keeper = results.under_way(size, rows, 1, epochs)
         standardised = (outputs[rows] - mean[rows, None]) / scale[rows, None]
         with DISPATCH:
             arrays = jnp.asarray(standardised, jnp.float32), jnp.asarray(labels, jnp.int32)
@@ -126,12 +123,12 @@ def fit_learned(
         return tuple(jax.tree.leaves(now.states[0]))
 
     def collect(rows: np.ndarray, params: Any) -> None:
-        results.add(width, rows, params)
+        results.add(size, rows, params)
         report()
 
-    missing = [rows for rows in chunks if not results.restore(width, rows)]
+    missing = [rows for rows in chunks if not results.restore(size, rows)]
     report()
-    run_at_once(missing, train, collect, streams())
+    run_at_once(missing, train, collect, concurrent_chunks())
     structure = jax.tree.structure(jax.eval_shape(partial(_init, features=outputs.shape[2], classes=classes), keys[0]))
     return LearnedAttack(structure.unflatten(results.in_order()), mean, scale)
 
@@ -178,10 +175,12 @@ def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used
         )
 
 
-def _width(models: int) -> int:
-    """As many side by side as keeps every stream at work until the end."""
-    at_once = streams()
-    return -(-models // (at_once * -(-models // (at_once * WIDTH)))) if jax.default_backend() == "cpu" else models
+def _models_per_batch(models: int) -> int:
+    """As many side by side as keeps every core at work until the end."""
+    if jax.default_backend() != "cpu":
+        return models
+    at_once = concurrent_chunks()
+    return -(-models // (at_once * -(-models // (at_once * MOST_PER_BATCH))))
 
 
 def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

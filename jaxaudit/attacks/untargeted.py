@@ -1,6 +1,8 @@
 """The untargeted attack: a network learns from shadow models what outputs on members look like."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -8,11 +10,13 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble import Progress, fit_many, log_probs_many
+from jaxaudit.attacks.attack import Asked, PairedShadows, PooledShadows
+from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, binned
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
+from jaxaudit.randomness import stream
 
 OUT, IN = 0, 1
 
@@ -51,7 +55,7 @@ def attack_network(
         features: numbers an attack example has: those of a record, plus twice the number of classes.
         hidden: units of the hidden layer.
         optimizer: an Optax transformation; by default `optax.sgd(0.01)`.
-        epochs: walks through the attack examples.
+        epochs: passes through the attack examples.
         batch_size: attack examples a step.
 
     >>> attack_network(836 + 10 + 10).epochs
@@ -141,7 +145,8 @@ def fit_untargeted(
     examples = attack_examples(inputs, labels, shadow_log_probs, bins=bins)
     is_in = membership.reshape(-1).astype(np.int32)
     everything = np.ones((1, len(examples)), bool)
-    params = fit_many(key[None], everything, examples, is_in, learner, width=1, progress=progress)
+    execution = Execution(models_per_batch=1, progress=progress)
+    params = fit_many(key[None], everything, examples, is_in, learner, execution=execution)
     return UntargetedAttack(learner, params, bins)
 
 
@@ -167,3 +172,31 @@ def untargeted_scores(
     examples = attack_examples(inputs, labels, target_log_probs[None], bins=attack.bins)
     log_probs = log_probs_many(attack.learner, attack.params, examples)[0].astype(np.float64)
     return log_probs[:, IN] - log_probs[:, OUT]
+
+
+@dataclass(frozen=True)
+class Untargeted:
+    """`untargeted_scores` as an attack; see `jaxaudit.attacks.Attack`."""
+
+    name: ClassVar[str] = "untargeted"
+    meaning: ClassVar[str] = "One attack network for all records, trained on outputs of shadow models."
+    source: ClassVar[str] = "Shokri et al. 2017"
+    shadows: ClassVar[Literal["pooled"]] = "pooled"
+    needs_bins: ClassVar[bool] = False
+
+    def scores(
+        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+    ) -> Float[np.ndarray, "models targets"]:
+        """log p_in - log p_out of every target under every attacked model, nats."""
+        assert isinstance(shadows, PooledShadows)
+        learner = _network_of(shadows.inputs.shape[1] + 2 * shadows.outputs.shape[2])
+        pool = shadows.inputs, shadows.labels, shadows.outputs, shadows.membership
+        attack = fit_untargeted(stream(key, "learn"), learner, *pool, bins=asked.bins, progress=progress)
+        records = asked.inputs, asked.labels
+        return np.stack([untargeted_scores(attack, *records, model) for model in asked.outputs])
+
+
+@lru_cache(maxsize=8)
+def _network_of(features: int) -> NetworkLearner:
+    """Made once, because each that is made is compiled anew."""
+    return attack_network(features)

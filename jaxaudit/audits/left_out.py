@@ -1,7 +1,6 @@
 """What models say of records they were trained with, and without: refitted, or known in closed form."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Progress, fit_many, log_probs_many, measure_width
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.membership import everyone, leave_one_out
 
@@ -24,9 +23,7 @@ def leave_out(
     learner: Learner,
     records: Int[np.ndarray, " records"],
     *,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> LeftOut:
     """Log-probabilities, nats, at each of `records` of A(T) and of A(T without that record), all with one key.
 
@@ -34,53 +31,45 @@ def leave_out(
     otherwise, and training amplifies that. Memory is bounded by a slab of models, not by the number of records.
     """
     if isinstance(learner, LeavesOneOut):
-        return learner.leave_one_out(key, examples.inputs, examples.labels, records, progress)
+        return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
-    width = width or settle_width(key, examples, learner, len(records))
-    slab = max(1, MEMBERSHIP_BYTES // n // width) * width
-    # Whole chunks only: one that is narrower would be another program.
-    padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % width)])
+    size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(records))
+    slab = max(1, MEMBERSHIP_BYTES // n // size) * size
+    # Whole chunks only: one of fewer models would be another program.
+    padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
     slabs = [padded[start : start + slab] for start in range(0, len(padded), slab)]
-    copies = max(width - 1, 1)
-    total, done = models_trained(len(records), width), 0
+    copies = max(size - 1, 1)
+    of_whole, *of_slabs = execution.at(size).split(1 + copies, *map(len, slabs))
 
-    def fit(rows: np.ndarray, then: Any) -> np.ndarray:
-        nonlocal done
-        keys, start = jnp.repeat(key[None], len(rows)), done
-
-        def report(at: int, of: int) -> None:
-            if progress is not None:
-                # In thousandths of a model.
-                progress(round(1000 * (start + len(rows) * at / max(of, 1))), 1000 * total)
-
-        outputs = fit_many(
-            keys, rows, inputs, labels, learner, width=width, then=then, progress=report, checkpoints=checkpoints
-        )
-        done += len(rows)
-        return outputs
+    def fit(part: Execution, rows: np.ndarray, summarize: Any) -> np.ndarray:
+        keys = jnp.repeat(key[None], len(rows))
+        return fit_many(keys, rows, inputs, labels, learner, execution=part, summarize=summarize)
 
     # With a row that leaves a record out, steps are the same program in which records of weight 0 change nothing.
     whole = np.concatenate([leave_one_out(records[:1], n), everyone(n).repeat(copies, axis=0)])
-    with_record = fit(whole, partial(_everywhere, learner, inputs[records]))[1]
-    without_record = [fit(leave_one_out(left, n), partial(_own, learner, inputs, left)) for left in slabs]
+    with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
+    without_record = [
+        fit(part, leave_one_out(left, n), partial(_own, learner, inputs, left))
+        for part, left in zip(of_slabs, slabs, strict=True)
+    ]
     return LeftOut(with_record, np.concatenate(without_record)[: len(records)])
 
 
-def models_trained(records: int, width: int) -> int:
+def models_trained(records: int, models_per_batch: int) -> int:
     """How many models `leave_out` trains for so many records: whole chunks, of which one is for A(T).
 
     >>> models_trained(10, 4)
     16
     """
-    return -(-records // width) * width + 1 + max(width - 1, 1)
+    return -(-records // models_per_batch) * models_per_batch + 1 + max(models_per_batch - 1, 1)
 
 
-def settle_width(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
-    """The width at which so many leave-one-out models train fastest, by a measurement; see `measure_width`."""
+def measured_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
+    """How many of so many leave-one-out models train fastest side by side; see `measure_models_per_batch`."""
     n = len(examples)
     some = leave_one_out(np.arange(max(1, min(models, n, MEMBERSHIP_BYTES // n))), n)
     keys = jnp.repeat(key[None], len(some))
-    return measure_width(keys, some, examples.inputs, examples.labels, learner).width
+    return measure_models_per_batch(keys, some, examples.inputs, examples.labels, learner).models_per_batch
 
 
 def outputs_of_seeds(
@@ -89,20 +78,12 @@ def outputs_of_seeds(
     learner: Learner,
     records: Int[np.ndarray, " records"],
     *,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> Float[np.ndarray, "seeds records classes"]:
     """Log-probabilities, nats, at `records` of models trained on all examples, each with its own key."""
     rows = everyone(len(examples)).repeat(len(keys), axis=0)
-    then = partial(_everywhere, learner, examples.inputs[records])
-    return fit_many(
-        *(keys, rows, examples.inputs, examples.labels, learner),
-        width=width,
-        then=then,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    summarize = partial(_everywhere, learner, examples.inputs[records])
+    return fit_many(keys, rows, examples.inputs, examples.labels, learner, execution=execution, summarize=summarize)
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:

@@ -1,6 +1,7 @@
 """One pool of examples for all models of an audit, and who is trained on what."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -18,11 +19,13 @@ class Part(NamedTuple):
     fraction: float
 
 
-class SimulatedTarget(NamedTuple):
-    """A target of known truth: trained by us on the union of `parts`."""
+class Trainable(Protocol):
+    """A target that is trained here, on the union of its parts."""
 
-    name: str
-    parts: tuple[Part, ...]
+    @property
+    def name(self) -> str: ...
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
 
 
 class Pool(NamedTuple):
@@ -35,7 +38,7 @@ class Pool(NamedTuple):
 
 
 def make_pool(
-    query: Examples, calibration: Examples, targets: tuple[SimulatedTarget, ...], holdout: Examples | None = None
+    query: Examples, calibration: Examples, targets: Sequence[Trainable], holdout: Examples | None = None
 ) -> Pool:
     """The pool; a record that several sets share stands in it once, found by its hash.
 
@@ -69,10 +72,10 @@ def make_pool(
     return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h))
 
 
-def target_row(generator: np.random.Generator, pool: Pool, target: SimulatedTarget) -> Bool[np.ndarray, "1 examples"]:
+def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
     """The membership row of a simulated target: a random share of each part."""
     examples = len(pool.examples)
-    rows = [random_subset(generator, _indices(pool, part.examples), part.fraction, examples) for part in target.parts]
+    rows = [random_subset(generator, _indices(pool, part.examples), part.fraction, examples) for part in parts]
     return np.any(rows, axis=0)
 
 

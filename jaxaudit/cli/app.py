@@ -1,27 +1,24 @@
 """The `jaxaudit` command: its sub-commands, and what becomes of errors."""
 
-import functools
 import logging
 import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from jaxaudit.cli.attack.command import attack
-from jaxaudit.cli.efficacy.command import efficacy
-from jaxaudit.cli.ks.command import ks
-from jaxaudit.cli.pdtp.command import pdtp
-from jaxaudit.cli.power.command import power
+from jaxaudit.cli.attack.command import ATTACK
+from jaxaudit.cli.ks.command import KS
+from jaxaudit.cli.options import renamed
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.show import accept_any_text
-from jaxaudit.cli.unlearn.command import unlearn
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
+
+COMMANDS = (KS, ATTACK)
+"""A line for each command that audits."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,30 +29,9 @@ app = typer.Typer(
 )
 
 
-def _at_home(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with `~` replaced in every path it is given, as shells do where it begins a word."""
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [replaced(each) for each in value]
-        return _expanded(value) if isinstance(value, Path) else value
-
-    @functools.wraps(command)
-    def run(**options: Any) -> None:
-        command(**{name: replaced(value) for name, value in options.items()})
-
-    return run
-
-
-def _expanded(path: Path) -> Path:
-    found = os.path.expanduser(path)
-    if path.parts[:1] == ("~",) and found == os.fspath(path):
-        raise InputError(f"{path}: there is no home folder here (HOME is not set); write the path in full.")
-    return Path(found)
-
-
-for command in (ks, pdtp, attack, power, efficacy, unlearn, report):
-    app.command()(_at_home(command))
+for command in COMMANDS:
+    app.command(command.name)(command.as_function())
+app.command()(report)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -92,7 +68,7 @@ def main() -> None:
         accept_any_text()
         # It would tell of a home folder that is not there.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        app()
+        app(_present(sys.argv[1:]))
     except InputErrors as errors:
         _stop(2, *(f"Error: {problem}" for problem in errors.problems))
     except InputError as error:
@@ -107,6 +83,12 @@ def main() -> None:
             raise
         first = (str(error).strip().splitlines() or ["no message"])[0]
         _stop(1, f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)")
+
+
+def _present(words: list[str]) -> list[str]:
+    """The words of a command line with what the version before called otherwise."""
+    command = next((each for each in COMMANDS if words and each.name == words[0]), None)
+    return words if command is None else renamed(command.options, words, say)
 
 
 def _stop(status: int, *messages: str) -> None:

@@ -13,56 +13,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli import report_option
-from jaxaudit.cli.ks.method import settle_method
-from jaxaudit.cli.own_model import parse_model
-from jaxaudit.cli.progress import say
-from jaxaudit.cli.repeat import Options
-from jaxaudit.cli.words import (
-    ACDC,
-    SHARES,
-    check_learning_rate,
-    check_pair,
-    check_share,
-    check_weights,
-    parse_acdc,
-    parse_hidden,
-    parse_image_size,
-    parse_reference,
-    parse_target_data,
-)
+from jaxaudit.cli.options import Field, fields_of
+from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
 Question = tuple[Callable[..., object], tuple[Any, ...]]
 """A function that raises an `InputError` where something is wrong with its arguments, and these."""
 
-DATA = ("query", "calibration", "holdout", "data", "test_data")
-"""Options that take a data set's name or a path, and"""
-FILES = ("target", "holdout_target", "field_strength", "csv", "params")
-"""those that take paths, one or several."""
-PARSED: dict[str, Callable[[Any], object]] = {
-    "image_size": parse_image_size,
-    "hidden": parse_hidden,
-    "learning_rate": check_learning_rate,
-    "model": parse_model,
-}
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors|msgpack)", re.IGNORECASE)
 LISTED = 10_000
 LONGEST = 100
 
 
-def check(options: Options) -> None:
-    """Nothing where the options of a command make sense by themselves and every path they name is there.
+def check(options: Any, together: Callable[[Any], object]) -> None:
+    """Nothing where the options of a command make sense and every path they name is there.
 
-    Options that a command does not have, or that were not given, are not asked about.
+    Args:
+        options: see `jaxaudit.cli.options`.
+        together: raises an `InputError` where options do not go together.
 
     Raises:
         InputError: what is wrong; several things at once are an `InputErrors`.
     """
-    given = {name: value for name, value in options.items() if value is not None and value != []}
     problems: dict[str, None] = {}
-    for question, arguments in _questions(options, given):
+    for question, arguments in [*_questions(options), (together, (options,))]:
         try:
             question(*arguments)
         except InputErrors as errors:
@@ -75,42 +50,38 @@ def check(options: Options) -> None:
         raise InputErrors(tuple(problems))
 
 
-def say_what_is_simulated(options: Options) -> None:
-    """Says that targets will be simulated, to a person with data but none of a target's outputs."""
-    if options["query"] is not None and not options["target"] and not options["target_data"]:
-        say("No --target was given: three targets of known truth are simulated instead.")
-
-
-def _questions(options: Options, given: Options) -> Iterator[Question]:
-    for name, parse in PARSED.items():
-        if name in given:
-            yield parse, (given[name],)
-    for name in SHARES:
-        if name in given:
-            yield check_share, (name, given[name])
-    if "calibration" in options:
-        yield check_pair, (options,)
-    if "params" in options:
-        yield check_weights, (options,)
-    if "holdout_target" in options:
-        yield settle_method, ({**options, **{name: options[name] or [] for name in ("target", "holdout_target")}},)
-    folder = given.get("data_dir")
+def _questions(options: Any) -> Iterator[Question]:
+    fields = [field for field in fields_of(options) if field.value is not None]
+    folder = next((field.value for field in fields if field.name == "data_dir"), None)
     if folder is not None:
         yield _check_folder, (folder,)
-    for name in DATA:
-        if name in given:
-            yield _check_data, (name, given[name], folder)
-    for text in given.get("target_data", ()):
-        yield lambda text: _check_data("target_data", parse_target_data(text)[0], folder), (text,)
-    for name in FILES:
-        for path in given[name] if isinstance(given.get(name), list) else [given.get(name)]:
-            if path is not None:
-                yield _check_path, (name, path)
-    for text in given.get("reference", ()):
-        yield lambda text: _check_path("reference", parse_reference(text)[1]), (text,)
-    yield report_option.claim, (given.get("report"), given.get("out"))
-    if "out" in given:
-        yield _claim, (given["out"],)
+    for field in fields:
+        for value in field.value if isinstance(field.value, tuple) else (field.value,):
+            if field.declared.check is not None:
+                yield field.declared.check, (value,)
+            if field.declared.names:
+                yield _check_place, (field, value, folder)
+    output = options.output
+    if output.report is not None:
+        yield _claim_report, (output.report, output.out)
+    if output.out is not None:
+        yield _claim, (output.out,)
+
+
+def _check_place(field: Field, value: Any, folder: Path | None) -> None:
+    place = field.declared.place(value) if field.declared.place else value
+    if place is None or field.name == "data_dir":
+        return
+    if field.declared.names == "file":
+        _check_path(field.flag, place)
+    else:
+        _check_data(field.flag, str(place), folder)
+
+
+def _claim_report(report: Path, out: Path | None) -> None:
+    from jaxaudit.runs.report_file import claim_report
+
+    claim_report(report, out)
 
 
 def _claim(out: Path) -> None:
@@ -154,14 +125,14 @@ def _check_path(option: str, path: str | Path | None) -> None:
     if mode is None:
         raise InputError(_missing(option, str(path), ""))
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise InputError(f"{_flag(option)} {path} is neither a file nor a folder; name the file itself.")
+        raise InputError(f"{option} {path} is neither a file nor a folder; name the file itself.")
 
 
 def _missing(option: str, path: str, where: str) -> str:
     shown = path if len(path) <= LONGEST else f"{path[:LONGEST]}..."
     near = difflib.get_close_matches(Path(path).name, _beside(path), n=1, cutoff=0.8)
     advice = f"did you mean {Path(path).with_name(near[0])}?" if near else "is the path right?"
-    return f"{_flag(option)} {shown}: there is no such file or folder{where}; {advice}"
+    return f"{option} {shown}: there is no such file or folder{where}; {advice}"
 
 
 def _beside(path: str) -> list[str]:
@@ -183,7 +154,3 @@ def _mode(path: str | Path) -> int | None:
 
 def _expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
-
-
-def _flag(option: str) -> str:
-    return f"--{option.replace('_', '-')}"

@@ -9,18 +9,23 @@ from jaxaudit.cli.interrupt import lasting_interrupt
 from jaxaudit.errors import visible
 
 LOG_SECONDS = 30
+LONG_SECONDS = 60
 LEAST_SECONDS = 3.0
 """Steps are timed for so long before an estimate is made from them."""
 
 
 @contextmanager
-def progress_on_stderr(label: str, after: str | None = None) -> Iterator[Callable[[int, int], None]]:
+def progress_on_stderr(label: str, after: str | None = None, shorter: str = "") -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left on a terminal; a line every half minute where stderr is a file.
 
-    Once all is done, `after` says what comes next, on a line of its own.
+    Args:
+        label: what is done.
+        after: once all is done, a line that says what comes next.
+        shorter: what a person may do where it takes more than a minute: said once, with the time left.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label) if sys.stderr.isatty() else _log(label))
+        warn = _foretold(shorter)
         ended = False
 
         def show_and_check(done: int, total: int) -> None:
@@ -28,6 +33,7 @@ def progress_on_stderr(label: str, after: str | None = None) -> Iterator[Callabl
             check()
             if ended:
                 return
+            warn(done, total)
             show(min(done, total), total)
             if after is not None and done >= total:
                 ended = True
@@ -56,6 +62,21 @@ class Pace:
         if done <= before or now - began < LEAST_SECONDS:
             return None
         return (now - began) * (total - done) / (done - before)
+
+
+def _foretold(shorter: str) -> Callable[[int, int], None]:
+    """Says once how long it will take, if it is minutes, and what to do about it."""
+    pace, said = Pace(), not shorter
+
+    def warn(done: int, total: int) -> None:
+        nonlocal said
+        left = None if said else pace.left(done, total)
+        if left is not None:
+            said = True
+            if left > LONG_SECONDS:
+                say(f"about {duration(left)} left; {shorter}")
+
+    return warn
 
 
 @contextmanager

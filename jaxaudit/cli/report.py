@@ -49,7 +49,7 @@ def report(
             raise InputError("--text prints tables, and --figures writes charts; give one of them.")
         _print(runs)
         return
-    from jaxaudit.report.html.file import claim_report, write_report
+    from jaxaudit.runs.report_file import claim_report, write_report
     from jaxaudit.runs.saved import read_run
 
     claim_report(out)

@@ -5,14 +5,17 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from io import StringIO
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from jaxaudit.cli.harness import Planned
+    from jaxaudit.report.record import Record
 
 WIDTH = 80
 """Columns of a plain terminal, for which tables are laid out."""
@@ -21,7 +24,7 @@ PLAIN = {"█": "#", "─": "-", "…": "..."}
 ERRORS = "jaxaudit.plain"
 
 
-def show(table: "RenderableType", result: Mapping[str, Any] | None = None) -> None:
+def show(table: "RenderableType", result: "Record | None" = None) -> None:
     """Prints the table, or the result as JSON where it is given.
 
     Raises:
@@ -34,7 +37,14 @@ def show(table: "RenderableType", result: Mapping[str, Any] | None = None) -> No
         if result is None:
             Console(file=out).print(table)
         else:
-            out.write(f"{json.dumps(result, allow_nan=False)}\n")
+            from jaxaudit.report.record import to_json
+
+            out.write(f"{json.dumps(to_json(result), allow_nan=False)}\n")
+
+
+def show_planned(plan: "Planned", as_json: bool) -> None:
+    """Prints what would be done; raises as `show`."""
+    show_text(f"{json.dumps(dict(plan.numbers)) if as_json else chr(10).join(plan.lines)}\n")
 
 
 def show_text(text: str) -> None:

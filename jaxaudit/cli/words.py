@@ -1,9 +1,9 @@
 """What single words on the command line mean, and which do not go together. Imports nothing heavy."""
 
+import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxaudit.errors import InputError
 
@@ -107,23 +107,39 @@ def check_learning_rate(learning_rate: float) -> None:
         raise InputError(f"--learning-rate must be above 0, got {learning_rate:g}.")
 
 
-def check_share(name: str, share: float) -> None:
-    """Refuses a share out of range for the option of this name, one of `SHARES`."""
+def share_check(name: str) -> Callable[[float], None]:
+    """What refuses a share out of range for the option of this name, one of `SHARES`."""
     allowed, words = SHARES[name]
-    if not allowed(share):
-        raise InputError(f"--{name.replace('_', '-')} must be {words}, got {share:g}.")
+
+    def check(share: float) -> None:
+        if not allowed(share):
+            raise InputError(f"--{name.replace('_', '-')} must be {words}, got {share:g}.")
+
+    return check
 
 
-def check_shares(options: dict[str, Any]) -> None:
-    """Refuses the first share that is out of range."""
-    for name in SHARES:
-        if name in options:
-            check_share(name, options[name])
+def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
+    """The names in a list such as `retraining,fisher`, each once, in its order.
+
+    Raises:
+        InputError: one is unknown (with near matches), or there is none.
+
+    >>> parse_names("distance, frequency", ("untargeted", "distance", "frequency"), "--attacks")
+    ('distance', 'frequency')
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name.lower(), known, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"give some of {', '.join(known)}."
+            raise InputError(f"{option}: {name!r} is not known; {advice}")
+    if not names:
+        raise InputError(f"{option} names none; give some of {', '.join(known)}.")
+    return names
 
 
-def check_pair(options: dict[str, Any]) -> None:
+def check_pair(query: str | None, calibration: str | None) -> None:
     """Refuses a query set without a calibration set where it has none of its own, and the other way round."""
-    query, calibration = options["query"], options["calibration"]
     if query is None and calibration is not None:
         raise InputError("--calibration needs --query: shadow models are trained on both sets.")
     if query is not None and calibration is None and other_split(query) is None:
@@ -147,10 +163,11 @@ def other_split(query: str) -> str | None:
     return None if other is None or is_path or source.startswith(ACDC) or source in EMBEDDED else f"{source}@{other}"
 
 
-def check_weights(options: dict[str, Any]) -> None:
+def check_weights(params: Path | None, model: str | None, data: str | None) -> None:
     """Refuses some of a network, its weights and records without the others."""
     needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
-    given, missing = [name for name in needs if options[name] is not None], [n for n in needs if options[n] is None]
+    values = {"params": params, "model": model, "data": data}
+    given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]
     if given and missing:
         raise InputError(
             f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without any of them the command shows an example."

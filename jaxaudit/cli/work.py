@@ -4,7 +4,7 @@ A command needs four lines of it:
 
     with lasting_work(out) as begin:
         checkpoints = begin(run_identity(...), models, "training ...")      # once its data are read
-        ... fit_many(..., checkpoints=checkpoints) ...
+        ... fit_many(..., execution=Execution(checkpoints=checkpoints)) ...
         ... its result is written and shown ...
 """
 
@@ -56,6 +56,8 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
         work = _open_cached(identity) if out is None else _open_at(out, identity)
         if work is not None:
             works.append(work)
+            if work.lock is None:
+                say("this file system has no locks: do not start the same run there twice at the same time")
         say(line)
         if found := _kept(works).in_words(models):
             say(f"Resuming: {found}.")
@@ -97,7 +99,8 @@ def _open_cached(identity: "Identity") -> "Unfinished | None":
     """The same in the cache folder; what cannot be kept there is no failure."""
     from jaxaudit.data.cache import cache_dir
     from jaxaudit.runs.identity import identity_hash
-    from jaxaudit.runs.unfinished import NAME, InUseError, drop_leftovers, open_unfinished
+    from jaxaudit.runs.lock import InUseError
+    from jaxaudit.runs.unfinished import NAME, drop_leftovers, open_unfinished
 
     directory = cache_dir() / NAME / identity_hash(identity)
     drop_leftovers(directory.parent)

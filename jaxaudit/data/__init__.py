@@ -13,13 +13,13 @@ from jaxaudit.data.tables.table import (
     MISSING,
     Column,
     Table,
-    binary,
     candidate_indices,
     candidates,
     category_counts,
-    coded,
     duplicates,
     join_tables,
+    one_hot,
+    ordinal,
 )
 
 __all__ = [
@@ -30,11 +30,9 @@ __all__ = [
     "Table",
     "align_classes",
     "align_target_data",
-    "binary",
     "candidate_indices",
     "candidates",
     "category_counts",
-    "coded",
     "concatenate",
     "describe_record",
     "describe_table",
@@ -47,6 +45,8 @@ __all__ = [
     "load_path",
     "load_table",
     "load_tfds",
+    "one_hot",
+    "ordinal",
     "prepare_images",
     "printed_digits",
 ]

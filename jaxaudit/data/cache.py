@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import stat
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -12,8 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from platformdirs import user_cache_dir
 
 from jaxaudit.data.paths import expanded
+from jaxaudit.data.regular_files import whole_file
 
 NOWHERE = Path(os.devnull) / "jaxaudit"
 """A folder that nobody can make, where what is kept is not kept."""
@@ -28,13 +29,11 @@ def cache_dir() -> Path:
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
         return expanded(chosen)
     try:
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "jaxaudit" / "Cache"
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches" / "jaxaudit"
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxaudit"
-    except RuntimeError:
+        folder = Path(user_cache_dir("jaxaudit", appauthor=False))
+    except (RuntimeError, OSError):
         return _private_folder()
+    # Where no home is known, `~` may stand there as it is.
+    return folder if folder.is_absolute() else _private_folder()
 
 
 def _private_folder() -> Path:
@@ -89,13 +88,10 @@ def _read(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".writing-", suffix=".npz", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        with whole_file(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
-        os.replace(temporary, path)
     except (OSError, ValueError) as error:
         warnings.warn(
             f"decoded data could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to a folder "
@@ -103,6 +99,3 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)

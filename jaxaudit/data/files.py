@@ -40,7 +40,7 @@ def load_path(
     | `.npz` | inputs and labels under usual names (`named_arrays`), optionally `class_names` |
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv` | see `tables.load_table` |
+    | `.csv` | see `csv_table.load_csv` |
     | `.mat` or folder of train_32x32.mat, ... | SVHN, see `matlab.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `idx.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
@@ -78,11 +78,11 @@ def load_path(
         return _from_npy(path, given, max_bytes)
     if path.is_file() and suffix == ".csv":
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.tables import load_table
+        from jaxaudit.data.tables.csv_table import load_csv
 
         choose_splits([None], split, path.name)
         encoded = None if given is None else encode_labels(given, None, str(labels_path))
-        return load_table(path, label_column, encoded)
+        return load_csv(path, label_column, encoded)
     if labels_path is not None:
         raise InputError(f"{path}: has labels of its own; give no labels file for it.")
     if path.is_file() and suffix == ".mat":
@@ -224,7 +224,7 @@ def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
             raise InputError(f"{path}: holds several arrays ({', '.join(archive.names[:10])}); call the labels y.")
         return archive.read(found[0])
     if path.suffix.lower() == ".csv":
-        from jaxaudit.data.tables.tables import read_label_column
+        from jaxaudit.data.tables.csv_table import read_label_column
 
         return read_label_column(path)
     raise InputError(f"{path}: labels are read from .npy, .npz or .csv.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from jaxaudit.data.regular_files import open_regular, refuse_irregular
 from jaxaudit.errors import InputError
 
 
@@ -37,8 +38,8 @@ def entries(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: cannot be listed ({error.strerror}); is it a folder that you may read?") from error
 
 
-def open_regular(path: Path) -> BufferedReader:
-    """A regular file, opened to read its bytes.
+def open_data(path: Path) -> BufferedReader:
+    """A regular file of somebody's data, opened to read its bytes: `open_regular` with words for who named it.
 
     Guarantees: a pipe, a device or a socket in a stranger's folder is neither waited for nor opened, not even where it
     takes the file's place meanwhile.
@@ -47,19 +48,9 @@ def open_regular(path: Path) -> BufferedReader:
         InputError: when there is no such file, it is of another kind, or may not be read.
     """
     try:
-        _refuse_irregular(path, path.stat())
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        try:
-            _refuse_irregular(path, os.fstat(descriptor))
-            return os.fdopen(descriptor, "rb")
-        except BaseException:
-            os.close(descriptor)
-            raise
+        return open_regular(path)
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise InputError(f"{path}: cannot be read ({reason}); is the path right, and may you read it?") from error
+        raise _unreadable(path, error) from error
 
 
 def file_size(file: BufferedReader) -> int:
@@ -86,11 +77,13 @@ def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
             if stat.S_ISDIR(status.st_mode) and not path.is_symlink():
                 waiting.append(path)
             else:
-                _refuse_irregular(path, status)
+                try:
+                    refuse_irregular(status, path)
+                except OSError as error:
+                    raise _unreadable(path, error) from error
                 yield path, status
 
 
-def _refuse_irregular(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        what = "a folder or a link to one" if stat.S_ISDIR(status.st_mode) else "no regular file (a pipe or a device)"
-        raise InputError(f"{path}: is {what}; only files are read as data.")
+def _unreadable(path: Path, error: OSError | ValueError) -> InputError:
+    reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    return InputError(f"{path}: cannot be read ({reason}); is the path right, and may you read it?")

@@ -1,20 +1,23 @@
 """Training many models at once."""
 
-from jaxaudit.ensemble.checkpoint import kept_models, kept_width
-from jaxaudit.ensemble.fit import Progress, fit_many, measure_width
+from jaxaudit.ensemble.checkpoint import kept_models, kept_models_per_batch
+from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Progress
+from jaxaudit.ensemble.fit import fit_many, measure_models_per_batch
 from jaxaudit.ensemble.predict import log_probs_many
 from jaxaudit.ensemble.speed import Speed, measure_speed
 from jaxaudit.ensemble.training_state import KeptState, kept_states
 
 __all__ = [
+    "DEFAULT_EXECUTION",
+    "Execution",
     "KeptState",
     "Progress",
     "Speed",
     "fit_many",
     "kept_models",
+    "kept_models_per_batch",
     "kept_states",
-    "kept_width",
     "log_probs_many",
+    "measure_models_per_batch",
     "measure_speed",
-    "measure_width",
 ]

@@ -9,8 +9,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.ensemble.devices import place_models, place_pool
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import chunk_bits
+from jaxaudit.learners.batch_order import own_batches, pool_batches
 from jaxaudit.learners.learner import SteppedLearner
-from jaxaudit.learners.walk import own_batches, pool_batches
 
 TABLE_ENTRIES = 1 << 22  # the most index entries of one block: 32 MB with their weights
 
@@ -23,9 +23,9 @@ class Block(NamedTuple):
     steps: int
 
 
-def _block_length(learner: SteppedLearner, steps: int, width: int) -> int:
+def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
     """Steps a block: a whole epoch, rounded up to a power of two, where the table stays small."""
-    bound = max(1, TABLE_ENTRIES // (width * learner.batch_size))
+    bound = max(1, TABLE_ENTRIES // (models * learner.batch_size))
     return 1 << min(max(steps - 1, 0).bit_length(), bound.bit_length() - 1)
 
 
@@ -37,14 +37,14 @@ def epoch_blocks(
     epoch: int,
 ) -> Iterator[Block]:
     """The blocks of one epoch for the models with these keys and membership rows."""
-    width, batch = len(rows), learner.batch_size
-    length = _block_length(learner, group.steps, width)
+    models, batch = len(rows), learner.batch_size
+    length = _block_length(learner, group.steps, models)
     indices, weights = (_pool_epoch if group.pool else _own_epoch)(group, keys, rows, epoch, batch)
     for start in range(0, group.steps, length):
         stop = min(start + length, group.steps)
         block = Block(
             np.zeros((length, *indices.shape[1:]), np.int32),
-            np.zeros((length, width, batch), np.float32),
+            np.zeros((length, models, batch), np.float32),
             stop - start,
         )
         block.indices[: stop - start] = indices[start:stop]

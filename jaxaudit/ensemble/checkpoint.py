@@ -1,6 +1,6 @@
 """Finished chunks of `fit_many` on disk, so that a training that was stopped goes on after the last of them.
 
-    checkpoints/<digest of a call>/<width>-<digest of a chunk's rows>.npz
+    checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.npz
 
 A call is known by its keys, its membership, its pool and the devices it runs on. Its learner and what is made of the
 parameters are functions, which have no digest: a caller that changes them takes another directory. A file is a digest
@@ -8,9 +8,7 @@ and the .npz archive that it is of, so that one with a bit flipped is never take
 """
 
 import hashlib
-import os
 import sys
-import tempfile
 import warnings
 from collections import Counter
 from contextlib import suppress
@@ -22,13 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.data.regular_files import open_regular
+from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
 
 PLAIN = "biufc"
 """The kinds of number that a .npz file gives back as they were."""
 DIGEST_BYTES = 16
-DRAFT = ".writing-"
 
 
 def call_directory(checkpoints: Path, keys: Key[Array, " models"], *arrays: Array | np.ndarray) -> Path:
@@ -50,21 +47,21 @@ def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def kept_width(
+def kept_models_per_batch(
     keys: Key[Array, " models"],
     membership: Bool[np.ndarray, "models examples"],
     inputs: Float[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
-    """The width at which chunks of these models were trained that `checkpoints` holds; None where it holds none."""
-    return width_of(call_directory(checkpoints, keys, np.asarray(membership), inputs, labels))
+    """How many of these models were trained side by side in the chunks that `checkpoints` holds, if any."""
+    return models_per_batch_of(call_directory(checkpoints, keys, np.asarray(membership), inputs, labels))
 
 
-def width_of(directory: Path) -> int | None:
-    """The width of a call's chunks, finished or not, the most frequent should there be several; None without chunks."""
-    widths = [path.name.partition("-")[0] for path in directory.glob("*-*")]
-    counts = Counter(int(width) for width in widths if width.isdecimal() and int(width))
+def models_per_batch_of(directory: Path) -> int | None:
+    """How many models a call's chunks have, finished or not: the most frequent number; None without chunks."""
+    numbers = [path.name.partition("-")[0] for path in directory.glob("*-*")]
+    counts = Counter(int(number) for number in numbers if number.isdecimal() and int(number))
     return counts.most_common(1)[0][0] if counts else None
 
 
@@ -73,9 +70,12 @@ def kept_models(checkpoints: Path) -> int:
     return sum(len(_rows(path)) for path in checkpoints.glob("*/*-*.npz"))
 
 
-def chunk_path(directory: Path, width: int, rows: Int[np.ndarray, " rows"]) -> Path:
+def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " rows"]) -> Path:
     """The file of the chunk with these rows in a call's folder."""
-    return directory / f"{width}-{hashlib.blake2b(rows.astype('<i8').tobytes(), digest_size=16).hexdigest()}.npz"
+    return (
+        directory
+        / f"{models_per_batch}-{hashlib.blake2b(rows.astype('<i8').tobytes(), digest_size=16).hexdigest()}.npz"
+    )
 
 
 def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> bool:
@@ -109,20 +109,15 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
 
     A disk that cannot be written costs a RuntimeWarning, not the training: then False.
     """
-    draft: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _drop_drafts(path)
-        handle, draft = tempfile.mkstemp(prefix=f"{DRAFT}{path.name}-", dir=path.parent)
-        with os.fdopen(handle, "w+b") as file:
+        with whole_file(path, label=f"{path.name}-") as file:
             file.write(bytes(DIGEST_BYTES))
             np.savez(file, allow_pickle=False, **arrays)
             digest = _digest_of_rest(file)
             file.seek(0)
             file.write(digest)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
     except OSError as error:
         warnings.warn(
             f"trained models cannot be kept in {path.parent} ({error.strerror}): training goes on, but a run that is "
@@ -131,9 +126,6 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
             stacklevel=3,
         )
         return False
-    finally:
-        if draft is not None:
-            Path(draft).unlink(missing_ok=True)
     return True
 
 
@@ -196,15 +188,15 @@ def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:
             kind = f"{type(tree).__module__}:{type(tree).__qualname__}"
             if _named_tuple(kind) is not type(tree):
                 raise InputError(
-                    f"`then` returned a {type(tree).__name__}, which cannot be found again as {kind}; with "
+                    f"`summarize` returned a {type(tree).__name__}, which cannot be found again as {kind}; with "
                     "`checkpoints` define it at the top of its module, or return a plain tuple."
                 )
     for leaf in leaves:
         if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in PLAIN:
             what = leaf.dtype.name if isinstance(leaf, np.ndarray) else type(leaf).__name__
             raise InputError(
-                f"`then` returned {what} where only an array of plain numbers can be kept in `checkpoints`; return an "
-                "array or a tuple of arrays."
+                f"`summarize` returned {what} where only an array of plain numbers can be kept in `checkpoints`; "
+                "return an array or a tuple of arrays."
             )
     return kind, leaves
 

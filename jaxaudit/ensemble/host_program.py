@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Key
 
 from jaxaudit.ensemble.batches import blocks_after
+from jaxaudit.ensemble.concurrency import Interrupted
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk
-from jaxaudit.ensemble.streams import Interrupted
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.learners.learner import SteppedLearner, TrainState
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Int
 
+from jaxaudit.learners.batch_order import takes_pool_order
 from jaxaudit.learners.learner import SteppedLearner
-from jaxaudit.learners.walk import walks_pool
 
 
 @dataclass(frozen=True)
@@ -14,10 +14,10 @@ class Group:
     """Rows that can share a chunk.
 
     Attributes:
-        rows: row numbers of the membership, longest walks first.
-        pool: whether they take the pool walk (else each its own).
+        rows: row numbers of the membership, most steps first.
+        pool: whether they take their minibatches in the pool order (else each in its own).
         shared: whether they also share one key, hence every minibatch: then records are gathered once for all.
-        walked: steps of one epoch of each row.
+        steps_of_rows: steps of one epoch of each row.
         uneven: whether some step of some row may have only weights of 0 and must change nothing. Another program, whose
             sums can be rounded differently; so it is a row's own number that decides, never its neighbours'.
     """
@@ -25,19 +25,19 @@ class Group:
     rows: Int[np.ndarray, " rows"]
     pool: bool
     shared: bool
-    walked: Int[np.ndarray, " rows"]
+    steps_of_rows: Int[np.ndarray, " rows"]
     uneven: bool
 
     @property
     def steps(self) -> int:
         """Steps of one epoch, the most of any row."""
-        return int(self.walked[0])
+        return int(self.steps_of_rows[0])
 
-    def chunks(self, width: int, devices: int = 1) -> "list[Group]":
+    def chunks(self, models_per_batch: int, devices: int = 1) -> "list[Group]":
         """The rows in order, in chunks of one size: see `chunk_places`."""
         return [
-            replace(self, rows=self.rows[places], walked=self.walked[places])
-            for places in chunk_places(len(self.rows), width, devices)
+            replace(self, rows=self.rows[places], steps_of_rows=self.steps_of_rows[places])
+            for places in chunk_places(len(self.rows), models_per_batch, devices)
         ]
 
 
@@ -47,17 +47,17 @@ def plan(
     learner: SteppedLearner,
     members_only: bool = False,
 ) -> list[Group]:
-    """Groups that cover every row once: of the pool walk, without and with empty steps, and of a walk of their own.
+    """Groups that cover every row once: in the pool order, without and with empty steps, and in an order of their own.
 
     Args:
         key_words: the rows' keys, as numbers.
         membership: who is trained on what.
         learner: for its batch size, and whether records touch one another.
-        members_only: give every row a walk of its own.
+        members_only: give every row an order of its own.
     """
     examples, batch = membership.shape[1], learner.batch_size
     members = membership.sum(axis=1)
-    pool = walks_pool(members, examples, learner.batch_coupled or members_only)
+    pool = takes_pool_order(members, examples, learner.batch_coupled or members_only)
     steps = -(-examples // batch)
     # A step is empty only where the left-out records of a row could fill a whole minibatch.
     gaps = examples - members >= min(examples - (steps - 1) * batch, batch)
@@ -69,14 +69,14 @@ def plan(
             groups.append(Group(rows, True, shared, np.full(len(rows), steps), uneven))
     rows = np.flatnonzero(~pool)
     if len(rows):
-        walked = -(-members[rows] // batch)
-        order = np.argsort(-walked, kind="stable")
-        groups.append(Group(rows[order], False, False, walked[order], True))
+        steps_of_rows = -(-members[rows] // batch)
+        order = np.argsort(-steps_of_rows, kind="stable")
+        groups.append(Group(rows[order], False, False, steps_of_rows[order], True))
     return groups
 
 
-def chunk_places(count: int, width: int, devices: int = 1) -> list[Int[np.ndarray, " width"]]:
-    """The places 0 to count - 1 in chunks of `width`, made a multiple of `devices` (hence at least that).
+def chunk_places(count: int, models_per_batch: int, devices: int = 1) -> list[Int[np.ndarray, " models"]]:
+    """The places 0 to count - 1 in chunks of `models_per_batch`, made a multiple of `devices` (hence at least that).
 
     All are of the same size, whatever the count, because models of chunks of another size are rounded differently: the
     last is filled up by repeating the last place. At one size a model's result has the same bits whatever its
@@ -85,6 +85,6 @@ def chunk_places(count: int, width: int, devices: int = 1) -> list[Int[np.ndarra
     >>> [list(map(int, places)) for places in chunk_places(5, 3)]
     [[0, 1, 2], [3, 4, 4]]
     """
-    size = max(devices, width // devices * devices)
+    size = max(devices, models_per_batch // devices * devices)
     filled = np.minimum(np.arange(-(-count // size) * size), count - 1)
     return list(filled.reshape(-1, size))

@@ -21,7 +21,7 @@ def log_probs_many(
 
     Args:
         learner: the learner the models were trained with.
-        params: their parameters, with a leading `models` axis, as `fit_many` passes them to `then`.
+        params: their parameters, with a leading `models` axis, as `fit_many` passes them to `summarize`.
         inputs: records; evaluated about 1,024 model-records at a time, so that device memory grows with neither.
     """
     models = len(jax.tree.leaves(params)[0])

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from jaxaudit.learners.batch_order import epoch_bits, init_key
 from jaxaudit.learners.learner import SteppedLearner
-from jaxaudit.learners.walk import epoch_bits, init_key
 from jaxaudit.models import RUN_ONCE
 
 DISPATCH = Lock()

@@ -9,19 +9,19 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.devices import place_pool
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
+from jaxaudit.ensemble.models_per_batch import choose_models_per_batch, probe_models_per_batch
 from jaxaudit.ensemble.plan import Group, plan
 from jaxaudit.ensemble.predict import log_probs_many
 from jaxaudit.ensemble.program import init_chunk
-from jaxaudit.ensemble.streams import streams
 from jaxaudit.ensemble.training_state import StateKeeper
-from jaxaudit.ensemble.width import choose_width, probe_width
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import everyone
 
 MODELS = 64
-"""As many models as a plan has, more or less: the width is chosen for them."""
+"""As many models as a plan has, more or less: how many are trained side by side is chosen for them."""
 RECORDS = 4096
 """The most records that measuring trains on and asks about."""
 HOST_STEPS, HOST_SECONDS = 24, 4.0
@@ -31,13 +31,13 @@ class Speed(NamedTuple):
     """How long models take, as many trained at the same time as training has.
 
     Attributes:
-        width: models a chunk.
+        models_per_batch: models trained side by side.
         step: seconds a model-step.
         record: seconds to ask one model about one record.
         state_bytes: of one model's training state.
     """
 
-    width: int
+    models_per_batch: int
     step: float
     record: float
     state_bytes: int
@@ -48,7 +48,7 @@ def measure_speed(
     inputs: Float[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: SteppedLearner,
-    width: int | None = None,
+    models_per_batch: int | None = None,
 ) -> Speed:
     """Trains some models for some steps, the first of which, that compile, are not counted.
 
@@ -56,7 +56,8 @@ def measure_speed(
         key: random key.
         inputs: records such as will be trained on; `labels` their classes.
         learner: design and recipe.
-        width: models a chunk, where that is decided; else it is chosen by measurement (`choose_width`).
+        models_per_batch: models trained side by side, where that is decided; else it is chosen by measurement
+            (`choose_models_per_batch`).
     """
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     keys = jax.random.split(key, MODELS)
@@ -64,24 +65,24 @@ def measure_speed(
     pool = place_pool(inputs), place_pool(labels)
     groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
     if steps_from_host(learner):
-        width, step = 1, _host_step(learner, keys, membership, pool, groups[0])
-    elif width is None:
-        choice = choose_width(learner, keys, membership, pool, groups)
-        width, step = choice.width, choice.seconds.get(choice.width)
+        models_per_batch, step = 1, _host_step(learner, keys, membership, pool, groups[0])
+    elif models_per_batch is None:
+        choice = choose_models_per_batch(learner, keys, membership, pool, groups)
+        models_per_batch, step = choice.models_per_batch, choice.seconds.get(choice.models_per_batch)
     else:
         step = None
     if step is None:
-        step = probe_width(learner, keys, membership, pool, groups[0], width)
+        step = probe_models_per_batch(learner, keys, membership, pool, groups[0], models_per_batch)
     state = jax.eval_shape(lambda key: learner.init(key), keys[0])
     # Extended types such as keys have no plain size; their few bytes do not matter.
     state_bytes = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
-    return Speed(width, step, _record(learner, keys[:width], inputs), state_bytes)
+    return Speed(models_per_batch, step, _record(learner, keys[:models_per_batch], inputs), state_bytes)
 
 
 def _host_step(
     learner: SteppedLearner, keys: Array, membership: np.ndarray, pool: tuple[Array, Array], group: Group
 ) -> float:
-    """Seconds a model-step where the host drives: the median step of one model for every stream."""
+    """Seconds a model-step where the host drives: the median step of as many models as are trained at a time."""
 
     def train(chunk: Group) -> float:
         times, started = list[float](), time.perf_counter()
@@ -97,8 +98,8 @@ def _host_step(
             train_from_host(learner, chunk, keys[chunk.rows], membership[chunk.rows], pool, advance, keeper)
         return float(np.median(np.diff(times[1:]))) if len(times) > 2 else (times[-1] - started) / len(times)
 
-    with ThreadPoolExecutor(streams()) as threads:
-        return max(threads.map(train, group.chunks(1)[: streams()])) / streams()
+    with ThreadPoolExecutor(concurrent_chunks()) as threads:
+        return max(threads.map(train, group.chunks(1)[: concurrent_chunks()])) / concurrent_chunks()
 
 
 class _Enough(Exception):

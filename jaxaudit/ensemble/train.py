@@ -11,27 +11,22 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxaudit.ensemble.batches import blocks_after, place_block
+from jaxaudit.ensemble.concurrency import Interrupted, Stop, ahead, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.devices import place_models
+from jaxaudit.ensemble.execution import Progress
 from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
+from jaxaudit.ensemble.models_per_batch import choose_models_per_batch
 from jaxaudit.ensemble.plan import Group, chunk_places
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.results import Results
-from jaxaudit.ensemble.streams import Interrupted, Stop, ahead, run_at_once, streams
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
-from jaxaudit.ensemble.width import choose_width
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 
-WHOLE_FIT_WIDTH = 16
+WHOLE_FITS_PER_BATCH = 16
 FIRST_STEPS = 8
 """Steps that a chunk takes in its first call of the compiled program; then up to twice as many in each."""
 CALL_SECONDS = 5.0
 """What a call may take: between calls progress is told, a stop is seen, and the training state is kept."""
-
-Progress = Callable[[int, int], None]
-"""`progress(done, total)`: model-steps finished, of all (whole models, for a learner without steps).
-
-Copies that fill a last chunk up count like models.
-"""
 
 
 def train_stepped(
@@ -40,21 +35,24 @@ def train_stepped(
     pool: tuple[Array, Array],
     learner: SteppedLearner,
     groups: list[Group],
-    width: int | None,
+    models_per_batch: int | None,
     progress: Progress,
     results: Results,
 ) -> None:
     """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`."""
     from_host = steps_from_host(learner)
-    wide = 1 if from_host else width or choose_width(learner, keys, membership, pool, groups).width
-    chunks = [chunk for group in groups for chunk in group.chunks(wide, len(jax.local_devices()))]
+    if from_host:
+        size = 1
+    else:
+        size = models_per_batch or choose_models_per_batch(learner, keys, membership, pool, groups).models_per_batch
+    chunks = [chunk for group in groups for chunk in group.chunks(size, len(jax.local_devices()))]
     total = sum(learner.epochs * chunk.steps * len(chunk.rows) for chunk in chunks)
     progress(0, total)
     counted = _Counted(progress, total)
     train = train_from_host if from_host else _train_chunk
     missing: list[Group] = []
     for chunk in chunks:
-        if results.restore(wide, chunk.rows):
+        if results.restore(size, chunk.rows):
             counted.advance(learner.epochs * chunk.steps * len(chunk.rows))
         else:
             missing.append(chunk)
@@ -65,11 +63,11 @@ def train_stepped(
             counted.advance(model_steps)
 
         rows = chunk.rows
-        keeper = results.under_way(wide, rows, chunk.steps, learner.epochs)
+        keeper = results.under_way(size, rows, chunk.steps, learner.epochs)
         # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
         return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance, keeper))
 
-    run_at_once(missing, train_one, lambda chunk, params: results.add(wide, chunk.rows, params), streams())
+    run_at_once(missing, train_one, lambda chunk, params: results.add(size, chunk.rows, params), concurrent_chunks())
 
 
 class _Counted:
@@ -130,18 +128,18 @@ def train_whole(
     membership: np.ndarray,
     pool: tuple[Array, Array],
     learner: Learner,
-    width: int | None,
+    models_per_batch: int | None,
     progress: Progress,
     results: Results,
 ) -> None:
     """Trains every row of `membership` by the learner's own `fit`, in chunks."""
     done, total = 0, len(membership)
     progress(done, total)
-    wide = width or WHOLE_FIT_WIDTH
-    for rows in chunk_places(total, wide, len(jax.local_devices())):
-        if not results.restore(wide, rows):
+    size = models_per_batch or WHOLE_FITS_PER_BATCH
+    for rows in chunk_places(total, size, len(jax.local_devices())):
+        if not results.restore(size, rows):
             weights = place_models(membership[rows].astype(np.float32))
-            results.add(wide, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
+            results.add(size, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
         done += len(np.unique(rows))
         progress(done, total)
 

@@ -1,6 +1,6 @@
 """The training state of a chunk under way, kept on disk so that a kill costs minutes and not the chunk.
 
-    checkpoints/<digest of a call>/<width>-<digest of a chunk's rows>.state
+    checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.state
 
 A chunk has one such file, its newest, which goes once the chunk is finished. Not an Orbax checkpoint, which is a folder
 of a dozen files that cannot be replaced at once, and gives back other numbers where a bit of it was flipped.
@@ -69,7 +69,7 @@ class StateKeeper:
         epochs: of the training.
     """
 
-    def __init__(self, path: Path | None, rows: Int[np.ndarray, " width"], steps: int, epochs: int) -> None:
+    def __init__(self, path: Path | None, rows: Int[np.ndarray, " models"], steps: int, epochs: int) -> None:
         self.path, self.rows, self.steps, self.epochs = path, rows, steps, epochs
         self.wait, self.since = keep_seconds(), time.monotonic()
 
@@ -84,7 +84,7 @@ class StateKeeper:
         if kept.keys() != ours.keys() or not all(np.array_equal(kept[name], ours[name]) for name in ("rows", "types")):
             return UnderWay(states, 0)
         leaves = [_like(kept[str(index)], leaf) for index, leaf in enumerate(like)]
-        return UnderWay(structure.unflatten(leaves), int(kept["walk"][0]))
+        return UnderWay(structure.unflatten(leaves), int(kept["position"][0]))
 
     def passing(self, now: UnderWay) -> None:
         """Keeps the state if it is time to."""
@@ -110,8 +110,8 @@ class StateKeeper:
         self.wait = min(max(keep_seconds(), (self.since - began) / WRITING_SHARE), MOST_SECONDS)
 
     def _facts(self, leaves: list[Any], taken: int) -> dict[str, np.ndarray]:
-        walk, types = [taken, self.steps, self.epochs], [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
-        return {"rows": self.rows, "walk": np.array(walk), "types": np.array(types, str)}
+        position, types = [taken, self.steps, self.epochs], [f"{leaf.dtype}{leaf.shape}" for leaf in leaves]
+        return {"rows": self.rows, "position": np.array(position), "types": np.array(types, str)}
 
 
 def kept_states(checkpoints: Path) -> list[KeptState]:
@@ -119,8 +119,8 @@ def kept_states(checkpoints: Path) -> list[KeptState]:
     found = []
     for path in sorted(checkpoints.glob(f"*/*-*{STATE}")):
         kept = read_arrays(path)
-        if kept is not None and kept.keys() >= {"rows", "walk"}:
-            taken, steps, epochs = kept["walk"].tolist()
+        if kept is not None and kept.keys() >= {"rows", "position"}:
+            taken, steps, epochs = kept["position"].tolist()
             found.append(KeptState(len(np.unique(kept["rows"])), min(taken // max(steps, 1) + 1, epochs), epochs))
     return found
 

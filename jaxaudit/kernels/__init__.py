@@ -1,6 +1,5 @@
-"""Pure array functions, batched and exact: the numbers every audit is made of."""
+"""Pure array functions, batched and exact: the numbers every audit is made of; `__init__.pyi` lists them."""
 
-from jaxaudit.kernels.kolmogorov_smirnov import KSGap, ks_distance, ks_gap
-from jaxaudit.kernels.ks_bootstrap import bootstrap_ks, bootstrap_ks_paired
+import lazy_loader
 
-__all__ = ["KSGap", "bootstrap_ks", "bootstrap_ks_paired", "ks_distance", "ks_gap"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -79,13 +79,13 @@ class TrainState(NamedTuple):
 
 @runtime_checkable
 class SteppedLearner(Learner, Protocol):
-    """A learner that trains by walking minibatches, so that many models can take each step together.
+    """A learner that trains minibatch by minibatch, so that many models can take each step together.
 
     One training run is `state = init(key)`, then `state = step(state, inputs, labels, weights)` for every minibatch
-    of `epochs` walks through the members, then `finish(state)`. A step whose weights are all 0 must not be taken.
+    of `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must not be taken.
 
     Attributes:
-        epochs: walks through the members.
+        epochs: passes through the members.
         batch_size: records a step.
         batch_coupled: whether a record of weight 0 in a minibatch would still touch the result (batch
             normalisation): then only members are ever put into its minibatches.

@@ -94,7 +94,7 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
 
         sum over members of -log p(label | record)  +  l2 / 2 * (sum of squared weights)
 
-    Records are `binary` or `coded` numbers, in [0, 1] or so. The penalty is scikit-learn's: l2 = 1 / C, its default
+    Records are `one_hot` or `ordinal` numbers, in [0, 1] or so. The penalty is scikit-learn's: l2 = 1 / C, its default
     C = 1, on the *sum* over members (so it weighs less, the more records there are), and not on intercepts. Two classes
     have one row of weights, the log-odds of class 1 (scikit-learn's convention); of more, every class has a row, which
     makes them sum to zero. The optimum is unique, and reached in float64 from any start: optimised in float32 it was up

@@ -170,7 +170,7 @@ def naive_bayes(
 ) -> NaiveBayes:
     """The learner that counts: p(class | record) ~ p(class) * product over columns of p(value | class).
 
-    Records are `coded`: one input a column, the category's index (0, 1, ...) of a categorical column, the number of a
+    Records are `ordinal`: one input a column, the category's index (0, 1, ...) of a categorical column, the number of a
     numeric one. With n members, n_c of them in class c:
 
         p(c)             n_c / n

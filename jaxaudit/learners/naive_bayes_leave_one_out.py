@@ -272,6 +272,6 @@ def _codes(values: np.ndarray, column: int, count: int) -> Int[np.ndarray, " n"]
         bad = values[~(fits & (codes == values))][0]
         raise InputError(
             f"column {column} holds {bad:g}, which is none of its {count} categories 0 to {count - 1}: are the inputs "
-            "coded, one category index a column?"
+            "ordinal, one category index a column?"
         )
     return codes

@@ -157,7 +157,7 @@ def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 0.01
 
         p(y|x) = (members of class y among the k nearest + smoothing) / (k + smoothing * classes)
 
-    Distances are Euclidean on inputs in [0, 1], as `binary(table)` makes them: a category that differs adds 2 to the
+    Distances are Euclidean on inputs in [0, 1], as `one_hot(table)` makes them: a category that differs adds 2 to the
     squared distance (1 in a column of two categories, which is one input), a number the square of its difference. Of
     records at the same distance the one that comes first in the pool is nearer.
 
@@ -217,5 +217,5 @@ def _check_range(rows: np.ndarray) -> None:
     if outside.any():
         raise InputError(
             f"inputs must lie in [0, 1], but {int(outside.sum())} of {rows.shape[1]} do not (the first is number "
-            f"{int(np.flatnonzero(outside)[0])}): pass binary(table), which scales numbers."
+            f"{int(np.flatnonzero(outside)[0])}): pass one_hot(table), which scales numbers."
         )

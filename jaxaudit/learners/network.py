@@ -106,7 +106,7 @@ def network(
         input_shape: the shape of one record.
         classes: the number of classes.
         optimizer: an Optax transformation, for example `optax.adam(1e-3, b1=0.5)`.
-        epochs: walks through the training set.
+        epochs: passes through the training set.
         batch_size: records a step; the last step of an epoch takes what is left.
 
     Raises:

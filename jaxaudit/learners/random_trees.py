@@ -120,7 +120,7 @@ class RandomTrees:
             InputError: where labels, records, columns or categories do not exist.
         """
         check_left_out(inputs, labels, records, self.classes)
-        _check_coded(inputs, self.category_counts)
+        _check_ordinal(inputs, self.category_counts)
         leaves = self._leaves(key, inputs)
         cells = 2**self.depth * self.classes
         counts = np.stack([np.bincount(tree * self.classes + labels, minlength=cells) for tree in leaves])
@@ -180,7 +180,7 @@ def random_trees(
     the other's probability from 1/3 to 1/2. See `jaxaudit.metrics.stability`.
 
     Args:
-        category_counts: how many categories each column of the `coded` inputs has; 0 for a number in [0, 1].
+        category_counts: how many categories each column of the `ordinal` inputs has; 0 for a number in [0, 1].
         classes: the number of classes.
         trees: how many trees; Fan et al. find 10 to 30 enough.
         depth: splits from root to leaf; Fan et al. advise half the number of columns. Memory is
@@ -216,11 +216,11 @@ def random_trees(
     return RandomTrees(tuple(category_counts), classes, trees, depth, float(smoothing), aggregate)
 
 
-def _check_coded(inputs: np.ndarray, category_counts: tuple[int, ...]) -> None:
+def _check_ordinal(inputs: np.ndarray, category_counts: tuple[int, ...]) -> None:
     if inputs.shape[1] != len(category_counts):
         raise InputError(
             f"inputs have {inputs.shape[1]} columns but there are {len(category_counts)} category counts; were the "
-            "binary inputs passed instead of the coded ones?"
+            "one-hot inputs passed instead of the ordinal ones?"
         )
     for column, count in enumerate(category_counts):
         values = inputs[:, column]
@@ -228,6 +228,6 @@ def _check_coded(inputs: np.ndarray, category_counts: tuple[int, ...]) -> None:
         if not allowed.all():
             expected = f"a category from 0 to {count - 1}" if count else "a number in [0, 1]"
             raise InputError(
-                f"column {column} holds {values[~allowed][0]:g}, which is not {expected}: pass coded(table), which "
+                f"column {column} holds {values[~allowed][0]:g}, which is not {expected}: pass ordinal(table), which "
                 "numbers categories and scales numbers."
             )

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from jaxaudit.learners.batch_order import epoch_bits, init_key, traced_batches
 from jaxaudit.learners.learner import SteppedLearner, TrainState
-from jaxaudit.learners.walk import epoch_bits, init_key, traced_batches
 
 
 def train_by_steps(
@@ -15,7 +15,7 @@ def train_by_steps(
     labels: Int[Array, " n"],
     weights: Float[Array, " n"],
 ) -> TrainState:
-    """The training state after all epochs, in the walk that the key and the members alone decide; can be traced."""
+    """The training state after all epochs, in the batch order that key and members alone decide; can be traced."""
 
     def epoch(index: Array, state: TrainState) -> TrainState:
         bits = epoch_bits(key, index, len(labels))

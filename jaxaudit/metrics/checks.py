@@ -26,6 +26,9 @@ CALIBRATION_LIKE_QUERY = "calibration like query"
 CLASS_COVERAGE = "class coverage"
 POSITIVE_CONTROL = "positive control"
 TARGET_OUTPUTS = "target outputs"
+DISTANCES_APART = "noise floor"
+QUERY_SIZE = "query size"
+TIED_CONFIDENCES = "tied confidences"
 HOLDOUT_LIKE_QUERY = "holdout like query"
 HOLDOUT_MODELS = "holdout test's models"
 SHADOW_MODELS = "shadow test's models"
@@ -111,7 +114,7 @@ def distances_apart(
     """rho's denominator is well above the distance between two query models that differ by their seed alone."""
     if not len(floor):
         return Check(
-            "noise floor",
+            DISTANCES_APART,
             False,
             float("nan"),
             maximum,
@@ -128,7 +131,7 @@ def distances_apart(
         "; the calibration set is too much like the query set, or seeds matter too much, for a ratio to mean anything: "
         "train to convergence or use another calibration set"
     )
-    return Check("noise floor", passed, share, maximum, True, message + ("" if passed else advice))
+    return Check(DISTANCES_APART, passed, share, maximum, True, message + ("" if passed else advice))
 
 
 def query_size(
@@ -145,7 +148,7 @@ def query_size(
     passed = share <= maximum
     message = f"with {records} query records distances under {critical:.3f} can be chance"
     advice = f", and the one measured is {least:.3f}; more query records are needed"
-    return Check("query size", passed, share, maximum, True, message + ("" if passed else advice))
+    return Check(QUERY_SIZE, passed, share, maximum, True, message + ("" if passed else advice))
 
 
 def tied_confidences(
@@ -162,7 +165,7 @@ def tied_confidences(
     message = f"in one model {worst:.1%} of the query confidences are one and the same value"
     finer = "give logits or more decimals, or " if printed else ""
     advice = f"; the distance sees only the rest: {finer}train for fewer epochs"
-    return Check("tied confidences", passed, worst, maximum, False, message + ("" if passed else advice))
+    return Check(TIED_CONFIDENCES, passed, worst, maximum, False, message + ("" if passed else advice))
 
 
 def class_coverage(

@@ -47,7 +47,7 @@ def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
     return named | {name: np.asarray(leaf) for name, leaf in _named(state)}
 
 
-def fit_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
+def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
     """The module `net` with these weights in place of its own.
 
     Names may be those of `name_weights`, with `.` for `/`, with or without an outer `params` on those below it, and

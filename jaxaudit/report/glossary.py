@@ -1,6 +1,7 @@
 """What the words on a page mean, and whose they are."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017", "Shokri et al. 2017"
 CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
@@ -70,15 +71,6 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         LONG,
     ),
     "membership attack": ("A guess, from what a classifier says of a record, whether it was trained on it.", SHOKRI),
-    "untargeted attack": ("One attack network for all records, trained on shadow models.", SHOKRI),
-    "distance attack": (
-        "Says in where the outputs are nearer to those of models with the record than of models without it.",
-        LONG,
-    ),
-    "frequency attack": (
-        "Says in where outputs like these are more frequent among models with the record than without it.",
-        LONG,
-    ),
     "accuracy of an attack": ("The share of its guesses that are right; 0.5 is what a coin gets.", LONG),
     "ROC and AUC": (
         "The share of members found at each share of others accused; the area below it is 0.5 for a coin, 1 for "
@@ -114,9 +106,22 @@ GLOSSARY: dict[str, tuple[str, str]] = {
 }
 
 
-def chosen(terms: Iterable[str]) -> tuple[tuple[str, str, str], ...]:
-    """Term, meaning and source of these, in the order of the alphabet."""
-    return tuple((term, *GLOSSARY[term]) for term in sorted(set(terms), key=str.lower))
+class Term(NamedTuple):
+    """A word, what it means, and whose it is."""
+
+    term: str
+    meaning: str
+    source: str
+
+
+def terms(*names: str) -> tuple[Term, ...]:
+    """These words of the glossary."""
+    return tuple(Term(name, *GLOSSARY[name]) for name in names)
+
+
+def sorted_terms(found: Iterable[Term]) -> tuple[Term, ...]:
+    """Each once, in the order of the alphabet."""
+    return tuple(sorted(dict.fromkeys(found), key=lambda each: each.term.lower()))
 
 
 def papers(sources: Iterable[str]) -> tuple[str, ...]:

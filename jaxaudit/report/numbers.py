@@ -1,8 +1,8 @@
 """Numbers and texts of a result as a person reads them."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from decimal import Decimal
+from typing import Any, Protocol
 
 from jaxaudit.errors import visible
 
@@ -42,29 +42,27 @@ def share(value: float) -> str:
     return "under 0.1%" if value < 0.001 else f"{100 * value:.3g}%"
 
 
-def span(estimate: Mapping[str, Any], digits: int = 2) -> str:
-    """An interval as `low to high`; empty where there is none.
+class _Interval(Protocol):
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
 
-    >>> span({"low": 0.5, "high": 0.75}), span({"low": None, "high": 1.0})
-    ('0.50 to 0.75', '')
+
+def span(estimate: _Interval, digits: int = 2) -> str:
+    """The interval of a number as `low to high`; empty where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
+
+
+def percent(value: float) -> str:
+    """A confidence level with all of its decimals, as they were given: 0.9999999 is not 100%.
+
+    >>> percent(0.95), percent(0.9999999)
+    ('95%', '99.99999%')
     """
-    low, high = estimate["low"], estimate["high"]
-    return "" if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
-
-
-def nats(value: float | str | None) -> float:
-    """A number as JSON holds it, as a float: `infinity` and null are infinite and NaN."""
-    if value is None:
-        return math.nan
-    return math.inf if value == "infinity" else float(value)
-
-
-def level_of(provenance: Mapping[str, Any], usual: float = 0.95) -> str:
-    """The confidence level that the intervals of a run have, in percent."""
-    level = provenance["options"].get("level", usual)
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        return "given"
-    return f"{100 * level:.10g}%"
+    return f"{(100 * Decimal(str(value))).normalize():f}%"
 
 
 def text(value: Any) -> str:

@@ -1,22 +1,34 @@
-"""What a page says, before it is HTML: plain text, tables, and charts with what there is to see in them."""
+"""What is said of a run, before it is a terminal's text or HTML: plain text, tables, and charts.
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+Both are made of the same `Part`. They lay out; they decide nothing.
+"""
 
-from matplotlib.figure import Figure
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-Tone = Literal["good", "bad", "open"]
-State = Literal["passed", "warning", "failed"]
+from jaxaudit.audits.finding import Checked, Finding, Tone, in_order
+from jaxaudit.report.glossary import Term
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Said = TypeVar("Said")
+Where = Literal["both", "page", "terminal"]
 
 
-class Cells(NamedTuple):
+@dataclass(frozen=True)
+class Cells:
     """A table.
 
     Attributes:
         title: what it is of.
         columns: their names; those of numbers are in `numbers` too, and set to the right.
-        rows: texts, as many as there are columns.
-        folded: whether it is closed until asked for.
+        rows: texts, as many as there are columns. A cell may have several lines.
+        numbers: see `columns`.
+        folded: whether the page closes it until asked for.
+        tones: which cell texts are good, bad or open news.
+        on: where it is shown.
     """
 
     title: str
@@ -24,6 +36,8 @@ class Cells(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[str, ...] = ()
     folded: bool = False
+    tones: Mapping[str, Tone] = field(default_factory=dict)
+    on: Where = "page"
 
 
 class Picture(NamedTuple):
@@ -42,51 +56,30 @@ class Picture(NamedTuple):
     title: str
     seen: str
     caption: str
-    draw: Callable[[], Figure]
+    draw: "Callable[[], Figure]"
     numbers: Cells
-
-
-class Confidence(NamedTuple):
-    """How far to trust an answer, in a word, and why."""
-
-    word: Literal["none", "weak", "fair", "strong"]
-    why: str
 
 
 class Answer(NamedTuple):
     """One answer.
 
     Attributes:
-        about: whom or what it is about.
-        verdict: in a word or two.
-        tone: of the verdict.
-        sentence: the verdict as a sentence.
-        measure: what the number is called.
+        about: whom or what it is about; empty where the question says so.
+        finding: what was decided.
+        measure: what its main number is called.
         number: as shown.
         interval: as shown, with its level; empty where there is none.
-        confidence: it deserves.
         facts: name and value of what else belongs beside it.
         alone: the verdict where nothing else of this stands beside it; empty where it is the same.
     """
 
     about: str
-    verdict: str
-    tone: Tone
-    sentence: str
+    finding: Finding
     measure: str
     number: str
     interval: str
-    confidence: Confidence
     facts: tuple[tuple[str, str], ...] = ()
     alone: str = ""
-
-
-class Checked(NamedTuple):
-    """One thing that could have made the answer wrong."""
-
-    name: str
-    state: State
-    words: str
 
 
 class Repeat(NamedTuple):
@@ -100,19 +93,55 @@ class Repeat(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What the page says of one run."""
+    """What is said of one run.
+
+    Attributes:
+        name: the run's.
+        kind: the command.
+        question: what was asked.
+        intro: what was done, for who has not read the papers.
+        answers: one a target, classifier or method.
+        tables: its tables; each says where it is shown.
+        pictures: makes its charts, which a terminal does not ask for.
+        legend: how to read the terminal's tables.
+        repeat: how the run is made again.
+        terms: of the glossary.
+    """
 
     name: str
     kind: str
     question: str
     intro: str
     answers: tuple[Answer, ...]
-    checks: tuple[Checked, ...]
-    pictures: tuple[Picture, ...]
-    details: tuple[Cells, ...]
-    notes: tuple[str, ...]
+    tables: tuple[Cells, ...]
+    pictures: Callable[[], tuple[Picture, ...]]
+    legend: tuple[str, ...]
     repeat: Repeat
-    terms: tuple[str, ...]
+    terms: tuple[Term, ...]
+
+    @property
+    def checks(self) -> tuple[Checked, ...]:
+        """Every check of the answers once, with the names of those it is about where these are not all."""
+        return in_order(
+            Checked(each.name + _of(whose, self.answers), each.state, each.message, each.affects)
+            for each, whose in _shared((answer, answer.finding.checks) for answer in self.answers)
+        )
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """The limitations of the answers, each once."""
+        return tuple(dict.fromkeys(each for answer in self.answers for each in answer.finding.caveats))
+
+    @property
+    def would_change(self) -> tuple[str, ...]:
+        """What would change the answers, each once."""
+        return tuple(dict.fromkeys(each for answer in self.answers for each in answer.finding.would_change))
+
+    @property
+    def confidences(self) -> tuple[str, ...]:
+        """How far to trust the answers, a line for those that have the same reasons."""
+        shared = _shared((answer, (answer.finding.confidence,)) for answer in self.answers)
+        return tuple(f"{each.word}{_of(whose, self.answers)}. {each.why}" for each, whose in shared)
 
 
 class Page(NamedTuple):
@@ -123,7 +152,7 @@ class Page(NamedTuple):
         parts: a run each.
         together: what several runs have in common, in one table.
         pictures: several runs in one chart.
-        terms: term, meaning and source.
+        terms: of all parts.
         papers: the sources in full.
     """
 
@@ -131,5 +160,18 @@ class Page(NamedTuple):
     parts: tuple[Part, ...]
     together: Cells | None
     pictures: tuple[Picture, ...]
-    terms: tuple[tuple[str, str, str], ...]
+    terms: tuple[Term, ...]
     papers: tuple[str, ...]
+
+
+def _shared(said: Iterable[tuple[Answer, Sequence[Said]]]) -> list[tuple[Said, list[Answer]]]:
+    """What was said of each answer, each once, with the answers it was said of."""
+    found: dict[Said, list[Answer]] = {}
+    for answer, each in said:
+        for one in each:
+            found.setdefault(one, []).append(answer)
+    return list(found.items())
+
+
+def _of(whose: Sequence[Answer], answers: Sequence[Answer]) -> str:
+    return "" if len(whose) == len(answers) else f" ({', '.join(answer.about for answer in whose)})"

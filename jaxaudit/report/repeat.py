@@ -1,46 +1,38 @@
 """How a run is repeated: the same words for every kind of run."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jaxaudit.errors import visible
 from jaxaudit.report.numbers import text
 from jaxaudit.report.page import Cells, Repeat
+from jaxaudit.report.record import Provenance
 
 
-def repeat(provenance: Mapping[str, Any]) -> Repeat:
+def repeat(provenance: Provenance) -> Repeat:
     """Command, seed, versions, and the content of the data."""
     facts = [
-        ("Seed", str(provenance["seed"])),
-        ("Started", f"{visible(provenance['started'])} and took {provenance['seconds']:,.0f} seconds"),
+        ("Seed", str(provenance.seed)),
+        ("Started", f"{visible(provenance.started)} and took {provenance.seconds:,.0f} seconds"),
         ("Device", _device(provenance)),
-        ("Program", f"jaxaudit {visible(provenance['jaxaudit'])}, Python {text(provenance.get('python'))}"),
+        ("Program", f"jaxaudit {visible(provenance.jaxaudit)}, Python {text(provenance.python)}"),
     ]
-    hashes = {"weights_hash": "Weights", "reference_hashes": "Weights beside", "model_hash": "Source of the model"}
-    for name, said in hashes.items():
-        if provenance.get(name):
-            facts.append((said, text(provenance[name])))
-    if provenance.get("environment"):
-        facts.append(("Environment", text(provenance["environment"])))
-    versions = sorted(provenance["versions"].items())
-    options = sorted(provenance["options"].items())
+    hashes = (
+        ("Weights", provenance.weights_hash),
+        ("Reference weights", provenance.reference_hashes),
+        ("Source of the model", provenance.model_hash),
+        ("Environment", provenance.environment),
+    )
+    facts += [(name, text(value)) for name, value in hashes if value]
+    versions = tuple((visible(name), visible(value)) for name, value in sorted(provenance.versions.items()))
+    options = tuple((visible(name), text(value)) for name, value in sorted(provenance.options.items()))
     return Repeat(
-        tuple(_pieces(provenance["command"])),
+        tuple(_pieces(provenance.command)),
         tuple(facts),
         Cells("Data", ("part", "what", "value"), tuple(_data(provenance))),
-        Cells(
-            "Versions of what it used",
-            ("library", "version"),
-            tuple((visible(a), visible(b)) for a, b in versions),
-            folded=True,
-        ),
-        Cells(
-            "Every option as it was settled",
-            ("option", "value"),
-            tuple((visible(str(a)), text(b)) for a, b in options),
-            folded=True,
-        ),
+        Cells("Library versions", ("library", "version"), versions, folded=True),
+        Cells("All options of the run", ("option", "value"), options, folded=True),
     )
 
 
@@ -58,25 +50,24 @@ def _pieces(words: Sequence[str]) -> list[str]:
     return [visible(shlex.join(piece)) for piece in pieces]
 
 
-def _device(provenance: Mapping[str, Any]) -> str:
-    count, cores = provenance.get("devices", 1), provenance.get("cores")
-    said = visible(provenance["device"]) + (f", {text(count)} devices" if count != 1 else "")
-    return said + (f", {text(cores)} cores" if cores else "")
+def _device(provenance: Provenance) -> str:
+    devices = f", {text(provenance.devices)} devices" if provenance.devices != 1 else ""
+    return f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"
 
 
-def _data(provenance: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
     """A row a fact of each data set; the command's facts may be of one set or of several by role."""
     rows = []
-    sets = {role: each for role, each in provenance["data"].items() if each is not None}
+    sets = {role: each for role, each in provenance.data.items() if each is not None}
     if all(isinstance(each, dict | list) for each in sets.values()):
         for role, each in sets.items():
             for part in each if isinstance(each, list) else [each]:
                 rows += _facts(role, part)
     else:
         rows += _facts("table", sets)
-    for role in ("targets", "holdout_targets"):
-        for target in provenance.get(role) or ():
-            rows += _facts(role, target)
+    for role, files in (("targets", provenance.targets), ("holdout targets", provenance.holdout_targets)):
+        for file in files or ():
+            rows += _facts(role, file)
     return rows
 
 

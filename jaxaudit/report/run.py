@@ -1,14 +1,17 @@
-"""One finished run as a report takes it: the result as JSON holds it, and the arrays its pictures need."""
+"""One finished run as a report takes it: the result as JSON holds it, and the arrays its charts need."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from jaxaudit.errors import visible
+from jaxaudit.report.record import Record
+
+Result = TypeVar("Result", bound=Record, covariant=True)
 
 
-class Run(NamedTuple):
+class Run(NamedTuple, Generic[Result]):
     """One finished run.
 
     Attributes:
@@ -20,10 +23,10 @@ class Run(NamedTuple):
 
     name: str
     kind: str
-    result: Mapping[str, Any]
+    result: Result
     arrays: Mapping[str, np.ndarray]
 
 
-def named(run: Run) -> str:
+def named(run: Run[Record]) -> str:
     """Its name, safe to show."""
     return visible(run.name)

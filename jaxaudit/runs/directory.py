@@ -19,13 +19,18 @@ import numpy as np
 
 from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import InputError
-from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, refuse_in_use, remove_empty
+from jaxaudit.runs.lock import refuse_in_use
+from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remove_empty
 
 RESULT, TABLE = "result.json", "table.txt"
 OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz"}
 """What commands put beside it, and"""
 WEIGHTS = ".safetensors"
 """how the names of weights there end."""
+
+
+Writer = Callable[[IO[bytes]], None]
+"""Writes the content of a file into it, open."""
 
 
 def claim(directory: Path) -> None:

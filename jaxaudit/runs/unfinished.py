@@ -2,7 +2,7 @@
 
 unfinished/identity.json    what the run is (see `identity`)
 unfinished/chunks/          finished chunks (see `fit_many`)
-unfinished/lock             locked while a process works here; the kernel lets go of it when that process dies
+unfinished/lock, owner      locked while a process works here (see `lock`)
 
 All of it is its owner's alone: it says whose records are at risk. No link in it is followed.
 """
@@ -11,25 +11,22 @@ import json
 import os
 import shutil
 import stat
-import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+
+from filelock import BaseFileLock
 
 from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.runs.identity import Identity, differences
+from jaxaudit.runs.lock import LOCK, OWNER, InUseError, hold, refuse_in_use, sign
 
 NAME = "unfinished"
-IDENTITY, CHUNKS, LOCK = "identity.json", "chunks", "lock"
+IDENTITY, CHUNKS = "identity.json", "chunks"
 LARGEST_IDENTITY = 1 << 20
 LEFTOVER_SECONDS = 30 * 24 * 3600
-PATIENCE = 0.2
-
-
-class InUseError(InputError):
-    """Another process is at work here."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +35,14 @@ class Unfinished:
 
     Attributes:
         directory: the folder.
+        made: the folders that were made for it, innermost first.
+        lock: what keeps other processes out; None on a file system without locks, where nothing does.
         checkpoints: where `fit_many` keeps its chunks.
     """
 
     directory: Path
     made: tuple[Path, ...]
-    lock: IO[str] | None
+    lock: BaseFileLock | None
 
     @property
     def checkpoints(self) -> Path:
@@ -52,13 +51,18 @@ class Unfinished:
     def keep(self) -> None:
         """Leaves the work to the next run."""
         if self.lock is not None:
-            self.lock.close()
+            self.lock.release()
 
     def remove(self) -> None:
         """Removes the work, and the folders that were made for it where nothing else is in them."""
         shutil.rmtree(self.directory, ignore_errors=True)
         remove_empty(self.made)
         self.keep()
+        if os.name == "nt":  # where a file that is open stays
+            with suppress(OSError):
+                (self.directory / LOCK).unlink()
+                self.directory.rmdir()
+                remove_empty(self.made)
 
 
 def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
@@ -71,7 +75,7 @@ def open_unfinished(directory: Path, identity: Identity) -> Unfinished:
     """
     made = make_directories(directory)
     try:
-        work = Unfinished(directory, made, _locked(directory))
+        work = Unfinished(directory, made, _held(directory))
         try:
             _take(work, identity)
         except BaseException:
@@ -114,21 +118,7 @@ def _is_ours(path: Path) -> bool:
     mode = path.lstat().st_mode
     if path.name == CHUNKS:
         return stat.S_ISDIR(mode)
-    return (path.name in (IDENTITY, LOCK) or path.name.startswith(DRAFT)) and stat.S_ISREG(mode)
-
-
-def refuse_in_use(directory: Path) -> None:
-    """Refuses unfinished work that another process is at.
-
-    Raises:
-        InUseError: where one is.
-    """
-    try:
-        file = _open_lock(directory, "r+")
-    except OSError:
-        return
-    with file:
-        _lock(file, directory)
+    return (path.name in (IDENTITY, LOCK, OWNER) or path.name.startswith(DRAFT)) and stat.S_ISREG(mode)
 
 
 def drop_leftovers(parent: Path) -> None:
@@ -143,63 +133,13 @@ def drop_leftovers(parent: Path) -> None:
             continue
 
 
-def _locked(directory: Path) -> IO[str] | None:
-    """The lock of `directory`, held; None where there are no locks."""
-    while True:
-        file = _open_lock(directory, "a+")
-        try:
-            held = _lock(file, directory)
-        except BaseException:
-            file.close()
-            raise
-        if held and _is_file(file, directory / LOCK):
-            return file
-        file.close()
-        if not held:
-            return None
-        # Its last owner finished, and removed it between our opening and locking it.
-        make_directories(directory)
-
-
-def _open_lock(directory: Path, mode: str) -> IO[str]:
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return open(
-        directory / LOCK, mode, encoding="utf-8", opener=lambda name, usual: os.open(name, usual | flags, 0o600)
-    )
-
-
-def _lock(file: IO[str], directory: Path) -> bool:
-    """Whether the file is now locked by us; False where the file system, or the platform, has no locks."""
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
-    deadline = time.monotonic() + PATIENCE
+def _held(directory: Path) -> BaseFileLock | None:
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            # Another process may be looking, which takes it no time.
-            if time.monotonic() > deadline:
-                raise InUseError(_in_use(file, directory)) from None
-            time.sleep(PATIENCE / 10)
-        except OSError:
-            return False
-
-
-def _in_use(file: IO[str], directory: Path) -> str:
-    file.seek(0)
-    owner = file.read(20).strip()
-    who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
-    return f"--out {directory.parent} is in use by {who}; wait for it to end, or name another directory."
-
-
-def _is_file(file: IO[str], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except OSError:
-        return False
+            return hold(directory)
+        except FileNotFoundError:
+            # Its last owner finished, and removed the folder meanwhile.
+            make_directories(directory)
 
 
 def _take(work: Unfinished, identity: Identity) -> None:
@@ -227,6 +167,4 @@ def _take(work: Unfinished, identity: Identity) -> None:
             "on, name another directory, or delete it to start anew (nothing was changed)."
         )
     if work.lock is not None:
-        work.lock.truncate(0)
-        work.lock.write(f"{os.getpid()}\n")
-        work.lock.flush()
+        sign(work.directory)

@@ -10,7 +10,6 @@ holds a record of the set, and b(-1) = 0, summation by parts gives
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble import Progress, fit_many
-from jaxaudit.ensemble.results import Then
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
+from jaxaudit.ensemble.results import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import TrainState
@@ -63,10 +62,8 @@ def train_and_record(
     labels: Int[Array | np.ndarray, " n"],
     learner: SteppedLearner,
     *,
-    width: int | None = None,
-    then: Then | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
+    summarize: Summarize | None = None,
 ) -> Any:
     """Trains models on all records, and for each set the same models less every update a record of it had a part in.
 
@@ -78,7 +75,7 @@ def train_and_record(
         forget: the sets that are to be forgotten, the same for every model.
         inputs: the training set, `labels` their classes, from 0.
         learner: trains step by step. Parameters are taken back; what else it keeps (running statistics) is not.
-        width: as for `fit_many`, and so are `progress`, `checkpoints` and `then`, which is given a `Recorded`.
+        execution: as for `fit_many`, and so is `summarize`, which is given a `Recorded`.
 
     Raises:
         InputError: the learner keeps running statistics of minibatches, there are more sets than bits to mark them
@@ -98,8 +95,8 @@ def train_and_record(
     bits = (forget.T.astype(np.int64) << np.arange(sets)).sum(axis=1)
     marked = ((np.asarray(labels, np.int64) << sets) | bits).astype(np.int32)
     everyone = np.ones((len(keys), len(marked)), bool)
-    how: dict[str, Any] = {"width": width, "then": then, "progress": progress, "checkpoints": checkpoints}
-    return fit_many(keys, everyone, inputs, marked, Recording(learner, sets), **how)
+    recording = Recording(learner, sets)
+    return fit_many(keys, everyone, inputs, marked, recording, execution=execution, summarize=summarize)
 
 
 class Running(NamedTuple):

@@ -1,13 +1,12 @@
 """Retraining: what a model would be that never saw the records to forget."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble import Progress, fit_many
-from jaxaudit.ensemble.results import Then
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
+from jaxaudit.ensemble.results import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 
@@ -19,17 +18,15 @@ def retrain(
     labels: Int[Array | np.ndarray, " n"],
     learner: Learner,
     *,
-    width: int | None = None,
-    then: Then | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
+    summarize: Summarize | None = None,
 ) -> Any:
     """Models trained from scratch on everything but the records to forget (Becker & Liebig 2022, section 2.1).
 
     A model starts from the very weights that its original started from, which follow from its key. Where at most a
-    tenth of the records are forgotten it also walks the original's minibatches, less the forgotten records: what is
+    tenth of the records are forgotten it also takes the original's minibatches, less the forgotten records: what is
     left of a minibatch is averaged, and there are as many steps. (The authors draw new, full minibatches of the
-    remaining records.) Otherwise it walks minibatches of its own.
+    remaining records.) Otherwise it takes minibatches of its own.
 
     A row that forgets nothing gives the original again, bit for bit where both are rows of one call.
 
@@ -38,10 +35,10 @@ def retrain(
         forget: the records each model must never have seen.
         inputs: the whole training set, `labels` their classes.
         learner: what the originals were trained with: same network, optimiser, epochs, batch size.
-        width: as for `fit_many`, and so are `then`, `progress` and `checkpoints`.
+        execution: as for `fit_many`, and so is `summarize`.
 
     Returns:
-        What `then` makes of the parameters, by default the parameters, with a leading `models` axis.
+        What `summarize` makes of the parameters, by default the parameters, with a leading `models` axis.
 
     Raises:
         InputError: where a row forgets everything, and what `fit_many` raises.
@@ -51,5 +48,4 @@ def retrain(
             f"row {int(forget.all(axis=1).argmax())} forgets all {forget.shape[1]} records: nothing is left to train "
             "on. Does it name what to keep instead?"
         )
-    how: dict[str, Any] = {"width": width, "then": then, "progress": progress, "checkpoints": checkpoints}
-    return fit_many(keys, ~forget, inputs, labels, learner, **how)
+    return fit_many(keys, ~forget, inputs, labels, learner, execution=execution, summarize=summarize)

@@ -12,9 +12,10 @@ import pytest
 
 from jaxaudit.attacks import learned
 from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
-from jaxaudit.learners.walk import epoch_bits, init_key, own_batches
+from jaxaudit.learners.batch_order import epoch_bits, init_key, own_batches
 
 CLASSES = 3
 EPOCHS = 20
@@ -119,7 +120,10 @@ def test_as_good_as_the_toolbox_itself():
 def test_neither_width_nor_neighbours_matter():
     outputs, labels, member = attack_data(4, 3, 90)
     keys = jax.random.split(jax.random.key(9), 3)
-    wide, narrow = (fit_learned(keys, outputs, labels, member, CLASSES, epochs=3, width=w) for w in (2, 1))
+    wide, narrow = (
+        fit_learned(keys, outputs, labels, member, CLASSES, epochs=3, execution=Execution(models_per_batch=w))
+        for w in (2, 1)
+    )
     for mine, theirs in zip(jax.tree.leaves(wide.params), jax.tree.leaves(narrow.params), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=3e-5)
     alone = fit_learned(keys[1:2], outputs[1:2], labels, member[1:2], CLASSES, epochs=3)
@@ -160,7 +164,15 @@ def test_progress_counts_models():
     outputs, labels, member = attack_data(4, 3, 40)
     seen = []
     keys = jax.random.split(jax.random.key(1), 3)
-    fit_learned(keys, outputs, labels, member, CLASSES, epochs=1, width=2, progress=lambda *now: seen.append(now))
+    fit_learned(
+        keys,
+        outputs,
+        labels,
+        member,
+        CLASSES,
+        epochs=1,
+        execution=Execution(models_per_batch=2, progress=lambda *now: seen.append(now)),
+    )
     assert sorted(seen)[-1] == (3, 3)
 
 
@@ -173,14 +185,14 @@ def test_a_stopped_training_goes_on_from_the_epoch_it_was_in(tmp_path: Path, mon
         if next(epochs) == stop_at[0]:
             raise KeyboardInterrupt
 
-    def fit(checkpoints: Path | None, stop: int, width: int | None = 2) -> Any:
+    def fit(checkpoints: Path | None, stop: int, models_per_batch: int | None = 2) -> Any:
         nonlocal epochs
         epochs, stop_at[0] = iter(range(1000)), stop
         keys = jax.random.split(jax.random.key(1), 3)
-        how: dict[str, Any] = {"epochs": 5, "width": width, "checkpoints": checkpoints}
-        return fit_learned(keys, outputs, labels, member, CLASSES, **how)
+        execution = Execution(models_per_batch, checkpoints=checkpoints)
+        return fit_learned(keys, outputs, labels, member, CLASSES, epochs=5, execution=execution)
 
-    monkeypatch.setattr("jaxaudit.attacks.learned.streams", lambda: 1)  # a chunk at a time, on any machine
+    monkeypatch.setattr("jaxaudit.attacks.learned.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     monkeypatch.setattr(learned.Stop, "check", check)
     expected = fit(None, 999)
     for stop in (3, 4):
@@ -188,7 +200,7 @@ def test_a_stopped_training_goes_on_from_the_epoch_it_was_in(tmp_path: Path, mon
             fit(tmp_path, stop)
     assert sorted(path.suffix for path in tmp_path.glob("*/*")) == [".npz", ".state"]
     # Of ten epochs three are left; the width is that of what was kept.
-    result = fit(tmp_path, 3, width=None)
+    result = fit(tmp_path, 3, models_per_batch=None)
     assert next(epochs) == 3
     for mine, theirs in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(mine, theirs)

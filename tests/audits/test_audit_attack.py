@@ -13,13 +13,14 @@ from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.audits.attack.plan import Attacks, draw, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit, caveats
-from jaxaudit.audits.attack.shadows import Stages, draw_pairs, groups_of, pair_outputs, shadow_models
+from jaxaudit.audits.attack.shadows import draw_pairs, groups_of, pair_outputs, shadow_models
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import fit_many, kept_models, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
+from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
-from jaxaudit.learners.walk import walks_pool
+from jaxaudit.learners.batch_order import takes_pool_order
 from jaxaudit.metrics.attack import strongest_attack
 from jaxaudit.metrics.pdtp import pdtp
 
@@ -32,7 +33,7 @@ SMALL: dict[str, Any] = {
     "shadows": 2,
     "untargeted_shadows": 3,
     "measured": 2,
-    "width": 4,
+    "execution": Execution(4),
 }
 
 
@@ -183,9 +184,13 @@ def test_the_measured_model_is_the_attacked_one(candidates: Examples):
     row = draw(KEY, candidates, 1, 4).membership[:1]
     members = np.flatnonzero(row[0])
     keys = jax.random.split(KEY, 1)
-    params = fit_many(keys, row, candidates.inputs, candidates.labels, learner(), width=1)
+    params = fit_many(
+        keys, row, candidates.inputs, candidates.labels, learner(), execution=Execution(models_per_batch=1)
+    )
     attacked = log_probs_many(learner(), params, candidates.inputs[members])[0]
-    left = leave_out(keys[0], candidates.take(members), learner(), np.arange(len(members)), width=4)
+    left = leave_out(
+        keys[0], candidates.take(members), learner(), np.arange(len(members)), execution=Execution(models_per_batch=4)
+    )
     np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
 
 
@@ -203,15 +208,13 @@ def test_targets_are_grouped_so_that_all_their_shadows_walk_the_pool(targets, si
     for pairs in draw_pairs(KEY, np.arange(targets), size, 2 * size, 2):
         members = pairs.membership.sum(axis=1)
         assert len(pairs.pool) == size + lengths[0]
-        assert size < 20 or walks_pool(members, len(pairs.pool), False).all()
+        assert size < 20 or takes_pool_order(members, len(pairs.pool), False).all()
 
 
 def test_shadows_are_asked_for_their_own_target(candidates: Examples):
     """Against models that were trained on the records of each set themselves, one by one."""
     one, targets = NearestCentroid(), np.array([3, 4, 17, 40, 58])
-    how: dict[str, Any] = {"width": 3, "checkpoints": None}
-    stages = Stages(None, 1)
-    found = pair_outputs(KEY, candidates, one, targets, 30, 3, stages, **how)
+    found = pair_outputs(KEY, candidates, one, targets, 30, 3, Execution(3))
     assert found.with_target.shape == found.without_target.shape == (3, 5, CLASSES)
     fit, said = jax.jit(one.fit), jax.jit(one.log_probs)
 
@@ -249,8 +252,11 @@ def test_fresh_shadows_are_drawn_in_every_iteration(candidates: Examples):
         "untargeted_shadows": 9,
         "measured": 1,
     }
-    models = models_to_train(drawn, NearestCentroid(), **plan, fresh_shadows=True, width=fresh.width)
-    assert set(seen) == {1000 * models}
+    models = models_to_train(
+        drawn, NearestCentroid(), **plan, fresh_shadows=True, models_per_batch=fresh.models_per_batch
+    )
+    assert models.total == models.attacked + 3 * models.shadows[0] + sum(models.left_out)
+    assert set(seen) == {WHOLE}
 
 
 # Stopping.
@@ -262,14 +268,14 @@ def test_a_stopped_audit_goes_on(audit: AttackAudit, candidates: Examples, tmp_p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        audit_attack(KEY, candidates, learner(), **SMALL, progress=stop, checkpoints=tmp_path)
+        audit_attack(KEY, candidates, learner(), **{**SMALL, "execution": Execution(4, stop, tmp_path)})
     drawn = draw(KEY, candidates, 3, 8)
-    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadows", "untargeted_shadows", "measured", "width")}
-    models = models_to_train(drawn, learner(), attacks=Attacks(), fresh_shadows=False, **plan)
+    plan: dict[str, Any] = {name: SMALL[name] for name in ("shadows", "untargeted_shadows", "measured")}
+    models = models_to_train(drawn, learner(), attacks=Attacks(), fresh_shadows=False, models_per_batch=4, **plan).total
     assert 6 < kept_models(tmp_path) < models
     # Another width is asked for: what is kept decides, and the answer says so.
-    again = audit_attack(KEY, candidates, learner(), **{**SMALL, "width": 7}, checkpoints=tmp_path)
-    assert again.width == 4
+    again = audit_attack(KEY, candidates, learner(), **{**SMALL, "execution": Execution(7, checkpoints=tmp_path)})
+    assert again.models_per_batch == 4
     assert kept_models(tmp_path) == models
     for one, other in zip(audit.attacks, again.attacks, strict=True):
         np.testing.assert_array_equal(one.scores, other.scores)
@@ -279,7 +285,8 @@ def test_a_stopped_audit_goes_on(audit: AttackAudit, candidates: Examples, tmp_p
 
 def test_progress_ends_at_its_total(candidates: Examples):
     seen: list[tuple[int, int]] = []
-    audit_attack(KEY, candidates, learner(), **SMALL, progress=lambda done, total: seen.append((done, total)))
+    execution = Execution(4, lambda done, total: seen.append((done, total)))
+    audit_attack(KEY, candidates, learner(), **{**SMALL, "execution": execution})
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
 

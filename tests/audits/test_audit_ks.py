@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.ensemble import kept_models
+from jaxaudit.ensemble import Execution, kept_models
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
@@ -52,7 +52,15 @@ def audit(query, calibration, learner):
     used = SimulatedTarget("used", (Part(query, 1.0),))
     mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
     never = SimulatedTarget("never", (Part(calibration, 0.5),))
-    return audit_ks(KEY, query, calibration, learner, simulated=[used, mixed, never], replicates=3, width=2)
+    return audit_ks(
+        KEY,
+        query,
+        calibration,
+        learner,
+        simulated=[used, mixed, never],
+        replicates=3,
+        execution=Execution(models_per_batch=2),
+    )
 
 
 def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
@@ -72,7 +80,7 @@ def test_every_model_is_reported(audit):
     assert audit.query_confidences.shape == audit.calibration_confidences.shape == (3, 240)
     assert audit.control_confidences.shape == (1, 240)
     assert audit.noise_floor.shape == (3,)
-    assert audit.width == 2
+    assert audit.models_per_batch == 2
     assert all(len(target.controls) == 1 and target.confidences.shape == (1, 240) for target in audit.targets)
 
 
@@ -80,7 +88,7 @@ def test_same_key_same_numbers_other_key_other_numbers(audit, query, calibration
     used = SimulatedTarget("used", (Part(query, 1.0),))
     mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
     never = SimulatedTarget("never", (Part(calibration, 0.5),))
-    arguments = {"simulated": [used, mixed, never], "replicates": 3, "width": 2}
+    arguments = {"simulated": [used, mixed, never], "replicates": 3, "execution": Execution(2)}
     again = audit_ks(KEY, query, calibration, learner, **arguments)
     for one, other in zip(audit.targets, again.targets, strict=True):
         np.testing.assert_array_equal(one.rho.values, other.rho.values)
@@ -107,7 +115,16 @@ def of_files(query, calibration, learner):
     exact = np.exp(np.asarray(learner.log_probs(trained, jax.numpy.asarray(query.inputs))))
     printed = np.round(exact, 2)
     files = [as_outputs(exact), as_outputs(printed, decimals=2), as_outputs(printed)]
-    return audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, controls=0, width=2)
+    return audit_ks(
+        KEY,
+        query,
+        calibration,
+        learner,
+        outputs=files,
+        replicates=3,
+        controls=0,
+        execution=Execution(models_per_batch=2),
+    )
 
 
 def test_a_file_is_judged_the_same_when_printed_with_two_decimals(of_files):
@@ -139,7 +156,7 @@ def test_a_missing_control_guards_forgotten_alone(of_files):
 
 def test_shuffled_rows_are_inconclusive_until_allowed(query, calibration, learner):
     shuffled = np.random.default_rng(5).permutation(model_outputs(query, 1.0))
-    arguments = {"outputs": [as_outputs(shuffled)], "replicates": 2, "width": 2}
+    arguments = {"outputs": [as_outputs(shuffled)], "replicates": 2, "execution": Execution(2)}
     answer = audit_ks(KEY, query, calibration, learner, **arguments).targets[0]
     assert answer.verdict == "inconclusive"
     assert "target outputs: out.csv gets" in answer.because or not all(check.passed for check in answer.checks[:-1])
@@ -157,7 +174,7 @@ def test_badly_trained_shadows_leave_no_verdict(query, calibration, learner):
         simulated=[SimulatedTarget("used", (Part(query, 1.0),))],
         replicates=2,
         min_accuracy=0.999,
-        width=2,
+        execution=Execution(models_per_batch=2),
     ).targets[0]
     assert answer.verdict == "inconclusive"
     assert answer.because.startswith("shadow accuracy: the least accurate shadow model gets")
@@ -236,7 +253,7 @@ def test_a_target_of_nothing_is_refused(query, calibration):
 
 
 def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     used = SimulatedTarget("used", (Part(query, 1.0),))
     mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
     never = SimulatedTarget("never", (Part(calibration, 0.5),))
@@ -245,13 +262,22 @@ def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path, m
         if done > 0.6 * total:
             raise KeyboardInterrupt
 
-    arguments = {"simulated": [used, mixed, never], "replicates": 3, "checkpoints": tmp_path}
+    arguments = {"simulated": [used, mixed, never], "replicates": 3}
     with pytest.raises(KeyboardInterrupt):
-        audit_ks(KEY, query, calibration, learner, width=2, progress=stop, **arguments)
+        audit_ks(
+            KEY,
+            query,
+            calibration,
+            learner,
+            execution=Execution(models_per_batch=2, progress=stop, checkpoints=tmp_path),
+            **arguments,
+        )
     assert 0 < kept_models(tmp_path) < 10
     # Another width, or none, is asked for: what is kept decides, and the answer says so.
-    again = audit_ks(KEY, query, calibration, learner, width=5, **arguments)
-    assert again.width == 2
+    again = audit_ks(
+        KEY, query, calibration, learner, execution=Execution(models_per_batch=5, checkpoints=tmp_path), **arguments
+    )
+    assert again.models_per_batch == 2
     assert kept_models(tmp_path) == 10
     for one, other in zip(audit.targets, again.targets, strict=True):
         np.testing.assert_array_equal(one.rho.values, other.rho.values)

@@ -15,6 +15,7 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.pool import Part, SimulatedTarget
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.ensemble import Execution
 from jaxaudit.learners import network
 from jaxaudit.models import MLP
 
@@ -44,7 +45,7 @@ BASE: dict[str, Any] = {
     "replicates": 2,
     "controls": 1,
     "shadows": Shadows(),
-    "width": 3,
+    "execution": Execution(3),
 }
 HELD = {"holdout": HOLDOUT, "holdout_outputs": [outputs(6, HOLDOUT)]}
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from jaxaudit.audits.ks.judge import compared_with
 from support.outputs_files import write_outputs
 from support.references import ks_by_scipy
 
 from jaxaudit.audits.ks.evidence import ShadowOutputs, of_files
-from jaxaudit.audits.ks.judge import compared_with
 from jaxaudit.audits.ks.models import Trained
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.metrics.ema import Signals

@@ -1,13 +1,11 @@
 """The tests of use and EMA in the `ks` audit, on clouds that a network learns by heart."""
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import numpy as np
-import optax
 import pytest
-from support.cli_runs import records
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples
 
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import ShadowOutputs, of_files
@@ -15,22 +13,13 @@ from jaxaudit.audits.ks.models import Shadows
 from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.metrics.usage import Effect, conclude
-from jaxaudit.models import MLP
 
 KEY = jax.random.key(5)
-NAMES = ("a", "b", "c")
-LEARNER = network(partial(MLP, hidden=(32,)), (12,), 3, optimizer=optax.adam(0.02, b1=0.5), epochs=25, batch_size=50)
-
-
-def examples(seed: int, shift: float, name: str) -> Examples:
-    return Examples(*records(seed, shift), NAMES, name)
-
-
-QUERY, HOLDOUT, CALIBRATION = examples(2, 0.0, "query"), examples(5, 0.0, "holdout"), examples(3, 0.5, "calibration")
 
 
 def outputs_of(learner: NetworkLearner, trained_on: list[Examples], asked: Examples, name: str) -> Outputs:
@@ -60,7 +49,7 @@ def audit():
         replicates=2,
         shadows=Shadows(never=19, half=2, fully=19, mixed=19),
         ema=True,
-        width=16,
+        execution=Execution(models_per_batch=16),
     )
 
 
@@ -95,7 +84,7 @@ def test_a_holdout_from_elsewhere_is_noticed(audit):
         replicates=1,
         controls=0,
         shadows=Shadows(mixed=19),
-        width=16,
+        execution=Execution(models_per_batch=16),
     ).targets[0]
     assert elsewhere.verdict == "inconclusive"
     assert elsewhere.because.startswith("holdout like query: query set and holdout were not dealt at random")
@@ -115,7 +104,7 @@ def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
         replicates=1,
         controls=0,
         shadows=Shadows(mixed=19),
-        width=16,
+        execution=Execution(models_per_batch=16),
     ).targets[0]
     (fit,) = (check for check in unfit.checks if check.name == HOLDOUT_MODELS)
     assert not fit.passed

@@ -12,11 +12,10 @@ from support.tiny_learners import learner, records, small_mlp
 
 from jaxaudit.audits import left_out
 from jaxaudit.audits.left_out import leave_out, uses_key
-from jaxaudit.audits.pdtp import audit as pdtp
 from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
 from jaxaudit.audits.pdtp.bound import dtp_bounds
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import (
     Learner,
@@ -76,7 +75,9 @@ def test_it_is_the_definition():
 
 def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
     chosen = np.array([4, 0, 17])
-    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, width=3)
+    answer = audit_pdtp(
+        KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, execution=Execution(models_per_batch=3)
+    )
     one = jax.random.split(stream(KEY, "measure"), 1)[0]
     fit = jax.jit(NETWORK.fit)
     inputs, labels = jnp.asarray(INPUTS), jnp.asarray(LABELS)
@@ -99,7 +100,7 @@ def test_where_nothing_is_removed_nothing_differs():
     def then(params, models):
         return log_probs_many(NETWORK, params, INPUTS)
 
-    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, width=4, then=then)
+    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, execution=Execution(models_per_batch=4), summarize=then)
     same = outputs[[1, 2, 3, 4, 5, 6, 8, 9, 10, 11]]
     assert (same == same[0]).all()
     assert (outputs[0] != same[0]).any()
@@ -107,9 +108,9 @@ def test_where_nothing_is_removed_nothing_differs():
 
 @pytest.mark.parametrize("width", [1, 5, 23])
 def test_neither_width_nor_slabs_matter(width, monkeypatch):
-    expected = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), width=3)
+    expected = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(models_per_batch=3))
     monkeypatch.setattr(left_out, "MEMBERSHIP_BYTES", 6 * 23)
-    answer = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), width=width)
+    answer = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(models_per_batch=width))
     for part, other in zip(expected, answer, strict=True):
         np.testing.assert_allclose(part, other, atol=1e-4)
 
@@ -141,7 +142,16 @@ def test_whether_a_learner_uses_its_key():
 
 
 def test_measurements_are_averaged_and_differ_by_the_key():
-    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=np.arange(3), measurements=3, bins=0, seeds=2, width=3)
+    answer = audit_pdtp(
+        KEY,
+        EXAMPLES,
+        NETWORK,
+        records=np.arange(3),
+        measurements=3,
+        bins=0,
+        seeds=2,
+        execution=Execution(models_per_batch=3),
+    )
     assert answer.measurements.shape == (3, 3)
     np.testing.assert_allclose(answer.values, answer.measurements.mean(axis=0))
     assert (answer.measurements[0] != answer.measurements[1]).all()
@@ -196,13 +206,13 @@ def test_a_stopped_audit_goes_on(tmp_path):
         if done > 0.6 * total:
             raise Stop
 
-    call: dict[str, Any] = {"width": 3, "seeds": 3}
-    expected = audit_pdtp(KEY, EXAMPLES, NETWORK, **call)
+    call: dict[str, Any] = {"seeds": 3}
+    expected = audit_pdtp(KEY, EXAMPLES, NETWORK, execution=Execution(3), **call)
     with pytest.raises(Stop):
-        audit_pdtp(KEY, EXAMPLES, NETWORK, **call, progress=stop, checkpoints=tmp_path)
+        audit_pdtp(KEY, EXAMPLES, NETWORK, **call, execution=Execution(3, stop, tmp_path))
     kept = len(list(tmp_path.glob("*/*.npz")))
     assert kept > 0
-    again = audit_pdtp(KEY, EXAMPLES, NETWORK, **call, checkpoints=tmp_path)
+    again = audit_pdtp(KEY, EXAMPLES, NETWORK, **call, execution=Execution(3, checkpoints=tmp_path))
     for part, other in zip(expected[:4], again[:4], strict=True):
         np.testing.assert_array_equal(part, other)
 
@@ -210,7 +220,12 @@ def test_a_stopped_audit_goes_on(tmp_path):
 def test_progress_rises_to_its_total():
     seen = []
     audit_pdtp(
-        KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, width=3, progress=lambda done, total: seen.append(done / total)
+        KEY,
+        EXAMPLES,
+        NETWORK,
+        measurements=2,
+        seeds=2,
+        execution=Execution(models_per_batch=3, progress=lambda done, total: seen.append(done / total)),
     )
     assert seen == sorted(seen)
     assert seen[-1] == 1
@@ -286,14 +301,3 @@ def test_bounds_where_they_are_proven_and_none_elsewhere():
 def test_removing_none_or_nearly_all_is_refused(steps):
     with pytest.raises(InputError, match=f"{steps} records cannot be removed one at a time from 23"):
         reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
-
-
-def test_progress_of_pieces_is_one_count():
-    seen = []
-    steps = pdtp._Steps(lambda done, total: seen.append((done, total)), 2)
-    first, second = steps.part(0), steps.part(1)
-    assert first is not None
-    assert second is not None
-    first(5, 10)
-    second(10, 10)
-    assert seen == [(500_000, 2_000_000), (2_000_000, 2_000_000)]

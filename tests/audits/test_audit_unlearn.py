@@ -16,10 +16,10 @@ from jaxaudit.audits.unlearn import audit as unlearn
 from jaxaudit.audits.unlearn.audit import audit_unlearn
 from jaxaudit.audits.unlearn.result import COMPARED, UnlearnAudit
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
-from jaxaudit.learners.walk import init_key
+from jaxaudit.learners.batch_order import init_key
 from jaxaudit.metrics.retrained_band import Place
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import forget_by_noise, golatkar
@@ -43,9 +43,9 @@ def zeroed(key, log_probs, params, inputs, labels, forget):
 
 
 METHODS = {"fisher": partial(forget_by_noise, noise=golatkar), "untouched": untouched, "zeroed": zeroed}
-CALL: dict[str, Any] = {"seeds": SEEDS, "attack_epochs": 2, "width": 3}
+CALL: dict[str, Any] = {"seeds": SEEDS, "attack_epochs": 2, "execution": Execution(3)}
 DIVERGING = network(small_mlp, (4,), len(NAMES), optimizer=optax.scale(np.nan), epochs=1, batch_size=20)
-FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "width": 2}
+FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "execution": Execution(2)}
 
 
 @pytest.fixture(scope="module")
@@ -187,16 +187,15 @@ def test_a_stopped_audit_goes_on(audit, tmp_path):
         if done > 0.97 * total:
             raise Stop
 
+    call = {**CALL, "execution": Execution(3, stop, tmp_path)}
     with pytest.raises(Stop):
-        audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET, methods=METHODS, **CALL, progress=stop, checkpoints=tmp_path)
+        audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET, methods=METHODS, **call)
     assert list(tmp_path.glob("judged/*.npz"))
     seen: list[float] = []
     again = audit_unlearn(
         *(KEY, TRAIN, TEST, NETWORK, FORGET),
         methods=METHODS,
-        **CALL,
-        checkpoints=tmp_path,
-        progress=lambda done, total: seen.append(done / total),
+        **{**CALL, "execution": Execution(3, lambda done, total: seen.append(done / total), tmp_path)},
     )
     for mine, theirs in zip(audit.methods, again.methods, strict=True):
         np.testing.assert_array_equal(flat(mine.params), flat(theirs.params))
@@ -216,7 +215,7 @@ def test_random_layers_and_short_numbers_are_kept_on_disk_as_they_are(tmp_path, 
     call: dict[str, Any] = {**FEW, "amnesiac": True, "methods": {"untouched": untouched}}
     learned = learner(module, (4,), "sgd", epochs=1, batch_size=20)
     first, again, free = (
-        audit_unlearn(KEY, TRAIN, TEST, learned, FORGET[:1], **call, checkpoints=place)
+        audit_unlearn(KEY, TRAIN, TEST, learned, FORGET[:1], **{**call, "execution": Execution(2, checkpoints=place)})
         for place in (tmp_path, tmp_path, None)
     )
     for mine, kept, unkept in zip(first.methods, again.methods, free.methods, strict=True):

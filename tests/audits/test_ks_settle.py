@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from jaxaudit.audits.ks.settle import rests_on, settle
 
 from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.settle import rests_on, settle
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, Thresholds

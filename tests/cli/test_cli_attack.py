@@ -12,6 +12,7 @@ import jax
 import jsonschema
 import numpy as np
 import pytest
+from jaxaudit.report.attack.table import attack_table
 from rich.console import Console
 from support.cli_runs import Done, content
 from support.cli_runs import jaxaudit as command
@@ -23,7 +24,6 @@ from jaxaudit.cli.attack.run import parse_attacks
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy
 from jaxaudit.report.attack.record import attack_json, attack_schema
-from jaxaudit.report.attack.table import attack_table
 
 PEOPLE = ("--csv", "people.csv", "--label", "income")
 SMALL = ("--iterations", "2", "--targets", "5", "--shadows", "2", "--untargeted-shadows", "2", "--measured", "1")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.cli_runs import LEARNS, QUICK, RECORDS, SETS, Done, content, jaxaudit, process, records
 
-from jaxaudit.ensemble.width import WidthChoice
+from jaxaudit.ensemble.models_per_batch import BatchChoice
 from jaxaudit.errors import InputError
 from jaxaudit.report.ks.record import ks_schema
 
@@ -139,8 +139,8 @@ def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.Mo
 def test_the_same_command_repeats_itself_with_its_measured_width(sets: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
     words = [word for word in QUICK if word not in ("--width", "9")]
-    measured = iter([WidthChoice(9, {})])
-    monkeypatch.setattr("jaxaudit.audits.ks.models.measure_width", lambda *_: next(measured))
+    measured = iter([BatchChoice(9, {})])
+    monkeypatch.setattr("jaxaudit.audits.ks.models.measure_models_per_batch", lambda *_: next(measured))
     first = jaxaudit("ks", *words, "--json").result
     second = jaxaudit("ks", *words, "--json", "--seed", "8").result
     assert first["provenance"]["options"]["width"] == second["provenance"]["options"]["width"] == 9
@@ -220,6 +220,7 @@ def test_one_replicate_is_a_number_without_an_interval(sets: Path):
     assert "none inconclusive not forgotten" in " ".join(table.out.split())
 
 
+@pytest.mark.slow
 def test_as_a_process(sets: Path):
     done = process("ks", *QUICK, "--json", "--out", "run", cwd=sets)
     assert done.code == 0

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jaxaudit.cli.repeat import command_line, plain
+from jaxaudit.cli.widths import recall_width, remember_width
 
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli import progress, widths
 from jaxaudit.cli.ks.inputs import default_targets, match, name_apart, simulate
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.repeat import command_line, plain
-from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.words import check_shares, parse_image_size, parse_target_data
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import load_outputs

@@ -7,7 +7,7 @@ import jax
 import jsonschema
 import pytest
 from support.cli_runs import RECORDS, SETS, jaxaudit
-from test_audit_ks_usage import CALIBRATION, LEARNER, QUERY
+from support.clouds import CALIBRATION, LEARNER, QUERY
 
 from jaxaudit.audits.power.audit import audit_power
 from jaxaudit.errors import InputError

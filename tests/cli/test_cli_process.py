@@ -17,6 +17,8 @@ from jaxaudit.cli.pdtp import run as pdtp_run
 from jaxaudit.runs.directory import write
 from jaxaudit.version import __version__
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
 SIMULATED = "No --target was given: three targets of known truth are simulated instead.\n"
 ENDLESS = (*QUICK, "--epochs", "1000000", "--out", "run")

@@ -16,8 +16,10 @@ import pytest
 from support.cli_runs import LEARNS, QUICK, content, jaxaudit, records
 
 from jaxaudit.ensemble import kept_models
-from jaxaudit.ensemble.width import WidthChoice
+from jaxaudit.ensemble.models_per_batch import BatchChoice
 from jaxaudit.runs import identity
+
+pytestmark = pytest.mark.slow
 
 SLOW = (*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--width", "1", "--json")
 """26 chunks of one model: more than are ever trained at the same time."""
@@ -141,14 +143,14 @@ def stopping(share: float) -> Callable[[str, str], object]:
 
 def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """At the width it had measured, also where another run of the same kind has measured another one meanwhile."""
-    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     cache = sets / "cache"
     monkeypatch.setenv("JAXAUDIT_CACHE", str(cache))
     words = [word for word in QUICK if word not in ("--width", "9")]
     whole = jaxaudit("ks", *words, "--seed", "2", "--width", "2", "--json").result
     assert list(cache.glob("unfinished/*")) == []
     with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.audits.ks.models.measure_width", lambda *_: WidthChoice(2, {}))
+        patch.setattr("jaxaudit.audits.ks.models.measure_models_per_batch", lambda *_: BatchChoice(2, {}))
         patch.setattr("jaxaudit.cli.ks.run.progress_on_stderr", stopping(0.6))
         stopped = jaxaudit("ks", *words, "--seed", "2", "--json")
     assert stopped.code == 130

@@ -35,7 +35,7 @@ def train(checkpoints: Path | None, models: int) -> None:
 def begin_to_train(checkpoints: Path | None, models: int, taken: int) -> None:
     """What is kept of a chunk after so many steps, of 10 an epoch and 15 epochs."""
     assert checkpoints is not None
-    arrays = {"rows": np.arange(models), "walk": np.array([taken, 10, 15])}
+    arrays = {"rows": np.arange(models), "position": np.array([taken, 10, 15])}
     write_arrays(checkpoints / "call" / f"{models}-{taken}.state", arrays)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from jaxaudit.data.formats.csv_format import Asked, CsvFormat
 from jaxaudit.data.sets.people import read_people
-from jaxaudit.data.tables.tables import load_table, read_label_column, read_table
+from jaxaudit.data.tables.csv_table import load_csv, read_csv, read_label_column
 from jaxaudit.errors import InputError
 
 
@@ -32,7 +32,7 @@ USUAL = [["âge", "city", "y"], ["1", "Zürich", "n"], ["2", "Bern", "p"]]
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"])
 def test_delimiters_and_encodings_are_found(write, delimiter, encoding):
     text = "\r\n".join(delimiter.join(line) for line in USUAL) + "\r\n"
-    table = read_table(write(text, encoding), header=False)
+    table = read_csv(write(text, encoding), header=False)
     assert cells(table) == USUAL
     assert table.format.delimiter == delimiter
     unusual = (encoding not in ("utf-8", "utf-8-sig")) + (delimiter != ",")
@@ -57,20 +57,20 @@ def test_delimiters_and_encodings_are_found(write, delimiter, encoding):
     ],
 )
 def test_what_stands_between_cells_and_in_numbers(write, content, delimiter, decimal):
-    found = read_table(write(content)).format
+    found = read_csv(write(content)).format
     assert (found.delimiter, found.decimal) == (delimiter, decimal)
 
 
 def test_a_ragged_line_is_held_against_most_others(write):
     with pytest.raises(InputError, match="Row #2: Expected 3 columns, got 2"):
-        read_table(write("a;b;c\n1;2\n1;2;3\n1;2;3\n"))
+        read_csv(write("a;b;c\n1;2\n1;2;3\n1;2;3\n"))
 
 
 def test_decimal_commas_are_numbers(write):
-    table = read_table(write("a;b\n 1,5;x\n-2,5e1;y\n3;z\n"))
+    table = read_csv(write("a;b\n 1,5;x\n-2,5e1;y\n3;z\n"))
     assert table.numbers(0).tolist() == [1.5, -25, 3]
     # Where the comma is the decimal sign, nobody knows what a point is.
-    table = read_table(write("a;y\n1,5;n\n1.234;p\n"), asked=Asked(decimal=","))
+    table = read_csv(write("a;y\n1,5;n\n1.234;p\n"), asked=Asked(decimal=","))
     with pytest.raises(InputError, match="row 2, column 'a' holds text"):
         table.numbers(0)
     people = read_people(write("a;y\n" + "".join(f"{i},5;{'np'[i % 2]}\n" for i in range(12))))
@@ -78,19 +78,19 @@ def test_decimal_commas_are_numbers(write):
     assert people.notes == ("it is read as semicolons between cells, decimal commas",)
     few = read_people(write("a;y\n10,5;n\n9,5;p\n"))
     assert few.columns[0].categories == ("9,5", "10,5")
-    assert load_table(write("a;label\n1,5;x\n2;y\n")).inputs.tolist() == [[1.5], [2]]
+    assert load_csv(write("a;label\n1,5;x\n2;y\n")).inputs.tolist() == [[1.5], [2]]
 
 
 def test_what_was_asked_for_counts(write):
     path = write("a;b\n1,5;2\n")
-    assert cells(read_table(path, header=False, asked=Asked(delimiter=":"))) == [["a;b"], ["1,5;2"]]
-    assert read_table(path, asked=Asked(decimal=".")).format == CsvFormat("utf-8", ";", ".")
+    assert cells(read_csv(path, header=False, asked=Asked(delimiter=":"))) == [["a;b"], ["1,5;2"]]
+    assert read_csv(path, asked=Asked(decimal=".")).format == CsvFormat("utf-8", ";", ".")
     path = write("a,b\nž,2\n", "iso8859-2")
-    assert cells(read_table(path, asked=Asked(encoding="iso8859-2")))[0][0] == "ž"
+    assert cells(read_csv(path, asked=Asked(encoding="iso8859-2")))[0][0] == "ž"
     path = write("a,b\nx,2\n", "utf-16-le")
     with pytest.raises(InputError, match=r"zero bytes.*utf-16-le"):
-        read_table(path)
-    assert cells(read_table(path, asked=Asked(encoding="utf-16-le"))) == [["x", "2"]]
+        read_csv(path)
+    assert cells(read_csv(path, asked=Asked(encoding="utf-16-le"))) == [["x", "2"]]
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_what_was_asked_for_counts(write):
 )
 def test_what_cannot_be_asked_for(write, asked):
     with pytest.raises(InputError):
-        read_table(write("a,b\n1,é\n1,"), asked=asked)
+        read_csv(write("a,b\n1,é\n1,"), asked=asked)
 
 
 READERS = [
-    read_table,
-    load_table,
+    read_csv,
+    load_csv,
     read_label_column,
     read_people,
-    lambda path: read_table(path, header=False),
+    lambda path: read_csv(path, header=False),
 ]
 
 
@@ -154,14 +154,14 @@ def test_many_columns_take_time_in_proportion(write):
     count = 30_000
     path = write(",".join(f"c{i}" for i in range(count)) + "\n" + (",".join("1" * count) + "\n") * 2)
     start = time.process_time()
-    assert load_table(path).inputs.shape == (2, count - 1)
+    assert load_csv(path).inputs.shape == (2, count - 1)
     assert time.process_time() - start < 5
 
 
 def test_what_is_no_plain_file(tmp_path):
     os.mkfifo(tmp_path / "fifo.csv")
     for path in (tmp_path / "fifo.csv", tmp_path, tmp_path / "none.csv", tmp_path / "a\0.csv", tmp_path / ("x" * 5000)):
-        for reader in (read_table, read_people):
+        for reader in (read_csv, read_people):
             with pytest.raises(InputError):
                 reader(path)
 
@@ -169,7 +169,7 @@ def test_what_is_no_plain_file(tmp_path):
 def test_a_path_that_is_no_utf8(tmp_path):
     path = tmp_path / os.fsdecode(b"caf\xe9.csv")
     path.write_text("a,label\n1,x\n2,y\n")
-    assert load_table(path).inputs.tolist() == [[1], [2]]
+    assert load_csv(path).inputs.tolist() == [[1], [2]]
     assert len(read_people(path)) == 2
 
 

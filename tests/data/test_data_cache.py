@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxaudit.data import cache as cache_module
 from jaxaudit.data.cache import NOWHERE, cache_dir, cache_path, cached_arrays
 
 
@@ -92,33 +93,30 @@ def test_nothing_is_pickled_and_nothing_half_written_stays(cache):
     assert list(cache.iterdir()) == []
 
 
-def test_where_the_cache_is(monkeypatch):
+def test_where_the_cache_is(tmp_path, monkeypatch):
     monkeypatch.delenv("JAXAUDIT_CACHE", raising=False)
-    monkeypatch.setattr(Path, "home", lambda: Path("home"))
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", "xdg")
-    assert cache_dir() == Path("xdg/jaxaudit")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_dir() == Path("home/.cache/jaxaudit")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_dir() == Path("home/Library/Caches/jaxaudit")
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", "local")
-    assert cache_dir() == Path("local/jaxaudit/Cache")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert cache_dir() == tmp_path / ".cache/jaxaudit"
+    assert cache_dir().is_relative_to(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_dir() == tmp_path / "xdg/jaxaudit"
     monkeypatch.setenv("JAXAUDIT_CACHE", "mine")
     assert cache_dir() == Path("mine")
 
 
-@pytest.fixture
-def homeless(tmp_path, monkeypatch) -> Path:
+@pytest.fixture(params=["~/.cache/jaxaudit", RuntimeError("Could not determine home directory.")])
+def homeless(tmp_path, monkeypatch, request) -> Path:
     """A container whose user is a bare number; the folder of temporary files."""
 
-    def unknown() -> Path:
-        raise RuntimeError("Could not determine home directory.")
+    def unknown(*_: object, **__: object) -> str:
+        if isinstance(request.param, Exception):
+            raise request.param
+        return request.param
 
-    for variable in ("JAXAUDIT_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.delenv("JAXAUDIT_CACHE", raising=False)
+    monkeypatch.setattr(cache_module, "user_cache_dir", unknown)
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     return tmp_path
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.tables.tables import load_table, read_label_column
+from jaxaudit.data.tables.csv_table import load_csv, read_label_column
 from jaxaudit.errors import InputError
 
 
@@ -37,7 +37,7 @@ def write(tmp_path):
     ],
 )
 def test_tables(write, content, inputs, names):
-    examples = load_table(write(content))
+    examples = load_csv(write(content))
     assert examples.inputs.dtype == np.float32
     assert examples.inputs.tolist() == inputs
     assert examples.class_names == tuple(names)
@@ -49,27 +49,27 @@ def test_types_may_change_far_down(write):
     # Past a megabyte, where a reader that guesses types from the start of the file has long decided.
     lines = [f"{i % 7},{i % 2}" for i in range(400_000)]
     lines[-1] = "0.5,1"
-    examples = load_table(write("a,label\n" + "\n".join(lines) + "\n"))
+    examples = load_csv(write("a,label\n" + "\n".join(lines) + "\n"))
     assert len(examples) == 400_000
     assert examples.inputs[-1, 0] == 0.5
 
 
 def test_a_blank_first_line(write):
     with pytest.raises(InputError, match=r"a\.csv: its first line is blank; delete it"):
-        load_table(write("\na,label\n1,x\n3,y\n"))
+        load_csv(write("\na,label\n1,x\n3,y\n"))
     with pytest.raises(InputError, match=r"a\.csv: its first line is blank; delete it"):
         read_label_column(write("\nx\ny\n"))
 
 
 def test_chosen_label_column_and_labels_from_elsewhere(write):
     path = write("a,label,b\n1,2,x\n3,4,y\n")
-    assert load_table(path, "b").inputs.tolist() == [[1, 2], [3, 4]]
+    assert load_csv(path, "b").inputs.tolist() == [[1, 2], [3, 4]]
     path = write("a,b\n1,2\n3,4\n")
-    examples = load_table(path, labels=encode_labels(np.array([1, 0]), None, "y"))
+    examples = load_csv(path, labels=encode_labels(np.array([1, 0]), None, "y"))
     assert examples.inputs.tolist() == [[1, 2], [3, 4]]
     assert examples.labels.tolist() == [1, 0]
     with pytest.raises(InputError, match="2 rows but 3 labels"):
-        load_table(path, labels=encode_labels(np.array([1, 0, 1]), None, "y"))
+        load_csv(path, labels=encode_labels(np.array([1, 0, 1]), None, "y"))
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,19 @@ def test_chosen_label_column_and_labels_from_elsewhere(write):
 )
 def test_refused(write, content, message):
     with pytest.raises(InputError, match=message):
-        load_table(write(content))
+        load_csv(write(content))
 
 
 def test_unclear_label_column(write):
     with pytest.raises(InputError, match="there is no column called 'b'; the columns are a, label"):
-        load_table(write("a,label\n1,2\n"), "b")
+        load_csv(write("a,label\n1,2\n"), "b")
     with pytest.raises(InputError, match="there are several columns called 'a'"):
-        load_table(write("a,a\n1,2\n"), "a")
+        load_csv(write("a,a\n1,2\n"), "a")
 
 
 def test_missing(tmp_path):
     with pytest.raises(InputError, match="cannot be read as CSV"):
-        load_table(tmp_path / "none.csv")
+        load_csv(tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize("content", ["x\ny\n", "label\nx\ny\n", "id,label\n0,x\n1,y\n"])

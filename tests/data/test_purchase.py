@@ -9,7 +9,7 @@ import pytest
 
 from jaxaudit.data.sets import purchase as module
 from jaxaudit.data.sets.purchase import cluster, purchase, read_transactions
-from jaxaudit.data.tables.table import binary
+from jaxaudit.data.tables.table import one_hot
 from jaxaudit.errors import InputError
 
 HEADER = "id,chain,dept,category,company,brand,date,productsize,productmeasure,purchasequantity,purchaseamount"
@@ -53,7 +53,7 @@ def test_records_are_those_of_a_loop(tmp_path, monkeypatch, name):
     assert [column.name for column in table.columns] == [f"category {number}" for number in categories]
     assert {column.categories for column in table.columns} == {("no", "yes")}
     assert table.class_names == ("cluster 1", "cluster 2", "cluster 3")
-    assert binary(table).inputs.tolist() == rows
+    assert one_hot(table).inputs.tolist() == rows
 
 
 def test_the_order_of_lines_and_the_size_of_blocks_do_not_matter(tmp_path):

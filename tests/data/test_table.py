@@ -14,13 +14,13 @@ from jaxaudit.data.tables.table import (
     MISSING,
     Column,
     Table,
-    binary,
     candidate_indices,
     candidates,
     category_counts,
-    coded,
     duplicates,
     join_tables,
+    one_hot,
+    ordinal,
 )
 from jaxaudit.errors import InputError
 
@@ -127,27 +127,27 @@ def test_the_hash_is_that_of_the_data(monkeypatch):
 def test_hand_case():
     assert category_counts(make()) == (0, 2, 4)
     age = [np.float32(10.5 / 21.5), 1, 0]
-    assert coded(make()).inputs.tolist() == [[age[0], 1, 0], [1, 0, 3], [0, 1, 2]]
+    assert ordinal(make()).inputs.tolist() == [[age[0], 1, 0], [1, 0, 3], [0, 1, 2]]
     expected = [[age[0], 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1], [0, 1, 0, 0, 1, 0]]
-    assert binary(make()).inputs.tolist() == expected
-    assert binary(make(), pair_as_one=False).inputs.tolist() == [[row[0], 1 - row[1], *row[1:]] for row in expected]
-    for examples in (coded(make()), binary(make())):
+    assert one_hot(make()).inputs.tolist() == expected
+    assert one_hot(make(), pair_as_one=False).inputs.tolist() == [[row[0], 1 - row[1], *row[1:]] for row in expected]
+    for examples in (ordinal(make()), one_hot(make())):
         assert examples.inputs.dtype == np.float32
         assert (examples.labels.tolist(), examples.class_names, examples.name) == ([0, 1, 1], ("no", "yes"), "people")
 
 
 def test_constant_columns_are_zero():
     table = of_kinds([[7, 0], [7, 0]], (0, 1))
-    assert coded(table).inputs.tolist() == binary(table).inputs.tolist() == [[0, 0], [0, 0]]
-    assert binary(table, pair_as_one=False).inputs.tolist() == [[0, 1], [0, 1]]
+    assert ordinal(table).inputs.tolist() == one_hot(table).inputs.tolist() == [[0, 0], [0, 0]]
+    assert one_hot(table, pair_as_one=False).inputs.tolist() == [[0, 1], [0, 1]]
 
 
 def test_the_scale_is_that_of_the_table_given():
-    assert coded(make()).inputs[:, 0].max() == 1
-    assert coded(make().take(np.array([0, 2]))).inputs[:, 0].tolist() == [1, 0]
+    assert ordinal(make()).inputs[:, 0].max() == 1
+    assert ordinal(make().take(np.array([0, 2]))).inputs[:, 0].tolist() == [1, 0]
     # The range itself may be too large for a float.
     wide = of_kinds([[-1.5e308], [0], [1.5e308]], [0])
-    assert coded(wide).inputs[:, 0].tolist() == [0, 0.5, 1]
+    assert ordinal(wide).inputs[:, 0].tolist() == [0, 0.5, 1]
 
 
 @st.composite
@@ -189,16 +189,16 @@ def forms_by_loop(table, pair_as_one):
 def test_forms_are_those_of_a_loop(parts, pair_as_one):
     table = of_kinds(*parts)
     inputs, codes = forms_by_loop(table, pair_as_one)
-    assert np.array_equal(binary(table, pair_as_one=pair_as_one).inputs, inputs)
-    assert np.array_equal(coded(table).inputs, codes)
+    assert np.array_equal(one_hot(table, pair_as_one=pair_as_one).inputs, inputs)
+    assert np.array_equal(ordinal(table).inputs, codes)
 
 
 def test_too_wide_a_form_is_refused():
     table = of_kinds([[0, 4], [1, 0]], (3, 5))
-    assert binary(table, max_bytes=64).inputs.shape == (2, 8)
+    assert one_hot(table, max_bytes=64).inputs.shape == (2, 8)
     message = r"2 records of 8 inputs take 0.0 GiB, more than the 0.0 GiB .*most categories \('c1' has 5\)"
     with pytest.raises(InputError, match=message):
-        binary(table, max_bytes=63)
+        one_hot(table, max_bytes=63)
 
 
 def duplicates_by_counting(inputs, labels):

@@ -16,7 +16,7 @@ from jaxaudit.data.sets.census import MARITAL, RACES, census
 from jaxaudit.data.sets.embedded_tables import breast_cancer, wine
 from jaxaudit.data.sets.location import location
 from jaxaudit.data.tables.resolve import load_table
-from jaxaudit.data.tables.table import MISSING, Table, binary, category_counts
+from jaxaudit.data.tables.table import MISSING, Table, category_counts, one_hot
 from jaxaudit.errors import InputError
 
 FIRST = (
@@ -45,7 +45,7 @@ def test_adult_train(tmp_path):
     assert (table.labels.tolist(), table.class_names) == ([0, 1], ("<=50K", ">50K"))
     assert category_counts(table) == (0, 9, 16, 0, 7, 15, 6, 5, 2, 0, 0, 0, 42)
     # 5 numbers, 1 input for the two sexes, 100 for the other categories.
-    assert binary(table).inputs.shape == (2, 106)
+    assert one_hot(table).inputs.shape == (2, 106)
 
 
 def test_adult_test_has_a_comment_and_full_stops(tmp_path):
@@ -102,7 +102,7 @@ def test_location(tmp_path):
         (f"place {place}", ("no", "yes")) for place in (1, 2, 3)
     ]
     assert (table.labels.tolist(), table.class_names) == ([0, 1, 0], ("2", "10"))
-    assert binary(table).inputs.tolist() == table.values.tolist()
+    assert one_hot(table).inputs.tolist() == table.values.tolist()
     assert os.listdir(tmp_path) == ["a.tgz"]
 
 

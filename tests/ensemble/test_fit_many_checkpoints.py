@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.tiny_learners import Convolved, NearestCentroid, flat_rows, learner, records, small_mlp
 
-from jaxaudit.ensemble import fit_many, kept_models, kept_width
+from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
 from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_arrays
 from jaxaudit.errors import InputError
 from jaxaudit.membership import leave_one_out
@@ -50,8 +50,9 @@ class Count:
         return every[:, 0] > 0, every.astype(np.float32)
 
 
-def fit(one: Any, then: Any, checkpoints: Path | None, width: int | None = 3, keys: Any = KEYS, **more: Any) -> Any:
-    return fit_many(keys, ROWS, INPUTS, LABELS, one, width=width, then=then, checkpoints=checkpoints, **more)
+def fit(one: Any, then: Any, checkpoints: Path | None, models_per_batch: int | None = 3, progress: Any = None) -> Any:
+    execution = Execution(models_per_batch, progress, checkpoints)
+    return fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=execution, summarize=then)
 
 
 def files(checkpoints: Path) -> list[Path]:
@@ -99,7 +100,7 @@ def test_a_finished_call_trains_nothing(one: Any, tmp_path: Path):
 
 def test_stopped_within_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """By an error from `progress`, as Ctrl-C comes: what is finished is kept, and nothing else."""
-    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     expected = fit(MLP, Count(), None)
 
     def stop(done: int, total: int) -> None:
@@ -119,12 +120,14 @@ def test_models_driven_from_the_host(tmp_path: Path):
     one, rows = learner(Convolved, (5, 5, 1)), leave_one_out(np.arange(3), 21)
 
     def call(then: Any, checkpoints: Path | None) -> Any:
-        return fit_many(KEYS[:3], rows, images, labels, one, then=then, checkpoints=checkpoints)
+        return fit_many(
+            KEYS[:3], rows, images, labels, one, summarize=then, execution=Execution(checkpoints=checkpoints)
+        )
 
     expected, again = call(Count(), None), Count()
     with pytest.raises(Stop):
         call(Count(stop=3), tmp_path)
-    assert kept_width(KEYS[:3], rows, images, labels, tmp_path) == 1
+    assert kept_models_per_batch(KEYS[:3], rows, images, labels, tmp_path) == 1
     assert same(call(again, tmp_path), expected)
     assert again.calls == 1
 
@@ -192,7 +195,9 @@ def test_chunks_of_other_calls_are_never_taken(tmp_path: Path):
     fit(CENTROIDS, Count(), tmp_path)
     for name, call in calls.items():
         count = Count()
-        fit_many(*call, learner=CENTROIDS, width=3, then=count, checkpoints=tmp_path)
+        fit_many(
+            *call, learner=CENTROIDS, execution=Execution(models_per_batch=3, checkpoints=tmp_path), summarize=count
+        )
         assert count.calls == CHUNKS, name
     assert len(os.listdir(tmp_path)) == 1 + len(calls)
     assert kept_models(tmp_path) == MODELS * (1 + len(calls))
@@ -201,16 +206,16 @@ def test_chunks_of_other_calls_are_never_taken(tmp_path: Path):
 def test_the_width_of_what_is_kept_is_used(tmp_path: Path):
     """Chunks of another width would be other chunks: what was trained would be lost."""
     call = (KEYS, ROWS, INPUTS, LABELS)
-    assert kept_width(*call, tmp_path) is None
+    assert kept_models_per_batch(*call, tmp_path) is None
     with pytest.raises(Stop):
-        fit(MLP, Count(stop=3), tmp_path, width=3)
-    assert kept_width(*call, tmp_path) == 3
-    assert kept_width(KEYS[::-1], *call[1:], tmp_path) is None
+        fit(MLP, Count(stop=3), tmp_path, models_per_batch=3)
+    assert kept_models_per_batch(*call, tmp_path) == 3
+    assert kept_models_per_batch(KEYS[::-1], *call[1:], tmp_path) is None
     assert kept_models(tmp_path) == 6
-    for width in (None, 2):
+    for number in (None, 2):
         count = Count()
-        fit(MLP, count, tmp_path, width=width)
-        assert count.calls == (2 if width is None else 0)
+        fit(MLP, count, tmp_path, models_per_batch=number)
+        assert count.calls == (2 if number is None else 0)
 
 
 def test_a_named_tuple_comes_back_as_itself(tmp_path: Path):
@@ -236,13 +241,16 @@ class Inner:
     [
         (
             lambda p, _: {"all": np.asarray(p)},
-            r"^`then` returned dict where only an array of plain numbers can be kept",
+            r"^`summarize` returned dict where only an array of plain numbers can be kept",
         ),
-        (lambda p, _: (np.asarray(p), [np.asarray(p)]), "^`then` returned list where only an array"),
-        (lambda p, _: jax.numpy.asarray(p, "bfloat16"), "^`then` returned bfloat16 where only an array"),
-        (lambda p, _: jax.random.split(jax.random.key(1), len(p)), "^`then` returned .*Array.* where only an array"),
-        (lambda p, _: np.array(["a"] * len(p)), "^`then` returned str.* where only an array"),
-        (lambda p, _: Inner.Hidden(np.asarray(p)), "^`then` returned a Hidden, which cannot be found again as "),
+        (lambda p, _: (np.asarray(p), [np.asarray(p)]), "^`summarize` returned list where only an array"),
+        (lambda p, _: jax.numpy.asarray(p, "bfloat16"), "^`summarize` returned bfloat16 where only an array"),
+        (
+            lambda p, _: jax.random.split(jax.random.key(1), len(p)),
+            "^`summarize` returned .*Array.* where only an array",
+        ),
+        (lambda p, _: np.array(["a"] * len(p)), "^`summarize` returned str.* where only an array"),
+        (lambda p, _: Inner.Hidden(np.asarray(p)), "^`summarize` returned a Hidden, which cannot be found again as "),
     ],
 )
 def test_what_cannot_be_kept_is_refused(then: Any, message: str, tmp_path: Path):

@@ -28,9 +28,9 @@ from support.tiny_learners import (
     small_mlp,
 )
 
-from jaxaudit.ensemble import fit_many
+from jaxaudit.ensemble import Execution, fit_many
+from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.host_program import _optimizer_reads_params, steps_from_host
-from jaxaudit.ensemble.streams import streams
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.membership import bernoulli_halves, everyone, leave_one_out
 from jaxaudit.models import MLP
@@ -67,7 +67,14 @@ def test_one_trace_a_shape():
     made = learner(small_mlp)
     one = Counted(made.net, made.optimizer, 3, made.batch_size, made.convolves)
     for models in (4, 40, 3):
-        fit_many(jax.random.split(jax.random.key(1), models), half_rows(models), INPUTS, LABELS, one, width=4)
+        fit_many(
+            jax.random.split(jax.random.key(1), models),
+            half_rows(models),
+            INPUTS,
+            LABELS,
+            one,
+            execution=Execution(models_per_batch=4),
+        )
         # 3 epochs and 10 chunks of 4 models; then one of 3, filled up.
         assert one.traces == [(4, 4)]
 
@@ -89,15 +96,17 @@ def test_memory_is_bounded_by_the_chunk():
         before, sampled = live_bytes(), []
         fit_many(
             *(keys, rows, INPUTS, LABELS, one),
-            width=width,
-            then=lambda params, rows: np.asarray(jax.tree.leaves(params)[0])[:, :1],
-            progress=lambda done, total, sampled=sampled, before=before: sampled.append(live_bytes() - before),
+            execution=Execution(
+                models_per_batch=width,
+                progress=lambda done, total, sampled=sampled, before=before: sampled.append(live_bytes() - before),
+            ),
+            summarize=lambda params, rows: np.asarray(jax.tree.leaves(params)[0])[:, :1],
         )
         assert len(sampled) > models // width
         peaks[models] = max(sampled)
     # The pool; for every stream one training state a model, and tables of 4 steps (in use, waiting, in the making).
     tables = 3 * 4 * width * 8 * (4 + 4)
-    bound = INPUTS.nbytes + LABELS.nbytes + streams() * (width * state + tables + 1024)
+    bound = INPUTS.nbytes + LABELS.nbytes + concurrent_chunks() * (width * state + tables + 1024)
     assert peaks[8] <= bound
     assert peaks[64] <= bound
     assert bound < 32 * state  # of 64 models
@@ -131,16 +140,20 @@ def device_keys() -> Any:
     return jax.random.split(jax.random.key(5), len(device_rows()))
 
 
+@pytest.mark.slow
 def test_several_devices_give_the_same_models(on_four_devices):
     _, models = on_four_devices
     for name, one in (("steps", learner(small_mlp)), ("whole", NearestCentroid())):
-        here = flat_rows(fit_many(device_keys(), device_rows(), INPUTS, LABELS, one, width=3), 6)
+        here = flat_rows(
+            fit_many(device_keys(), device_rows(), INPUTS, LABELS, one, execution=Execution(models_per_batch=3)), 6
+        )
         for width in (1, None):
             np.testing.assert_allclose(models[f"{name} {width}"], here, **CLOSE)
         if name == "steps":
             np.testing.assert_allclose(models["one"], here[:1], **CLOSE)
 
 
+@pytest.mark.slow
 def test_several_devices_each_hold_their_share(on_four_devices):
     report, _ = on_four_devices
     assert report["devices"] == 4
@@ -165,7 +178,9 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
     shared = keys[jnp.array([0, 0, 0, 0, 4, 5])]
     calls = []
     for chosen in (keys, shared):
-        models = fit_many(chosen, rows, IMAGES, IMAGE_LABELS, one, progress=lambda *call: calls.append(call))
+        models = fit_many(
+            chosen, rows, IMAGES, IMAGE_LABELS, one, execution=Execution(progress=lambda *call: calls.append(call))
+        )
         for model, (key, row) in enumerate(zip(chosen, rows, strict=True)):
             alone = flat(compiled_fit(one)(key, IMAGES, IMAGE_LABELS, row.astype(np.float32)))
             np.testing.assert_allclose(flat(jax.tree.map(lambda x, m=model: x[m], models)), alone, **CLOSE)

@@ -17,7 +17,7 @@ from support.tiny_learners import (
     small_mlp,
 )
 
-from jaxaudit.ensemble import fit_many, kept_models, kept_states, kept_width, train
+from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch, kept_states, train
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
 from jaxaudit.ensemble.training_state import MOST_SECONDS, KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
@@ -66,8 +66,8 @@ def flat(params: Any, rows: np.ndarray) -> np.ndarray:
 
 def fit(one: Any, checkpoints: Path | None, progress: Watched | None = None) -> np.ndarray:
     pool = records(EXAMPLES, *((5, 5, 1) if one.convolves else (4,)))
-    how: dict[str, Any] = {"width": 3, "then": flat, "progress": progress or Watched(), "checkpoints": checkpoints}
-    return fit_many(KEYS, ROWS, *pool, one, **how)
+    execution = Execution(3, progress or Watched(), checkpoints)
+    return fit_many(KEYS, ROWS, *pool, one, execution=execution, summarize=flat)
 
 
 def states(checkpoints: Path) -> list[Path]:
@@ -99,7 +99,7 @@ def test_a_call_killed_within_its_chunks_goes_on(one: Any, tmp_path: Path):
 def test_an_interrupt_keeps_the_very_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "1000")
     monkeypatch.setattr("jaxaudit.ensemble.training_state.WORTH_SECONDS", 0)
-    monkeypatch.setattr("jaxaudit.ensemble.train.streams", lambda: 1)  # a chunk at a time, on any machine
+    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
     stopped, last = killed(LEARNERS[name], tmp_path, 0.5, KeyboardInterrupt), Watched()
     assert fit(LEARNERS[name], tmp_path, last).tobytes() == fit(LEARNERS[name], None).tobytes()
     assert stopped[-1] in last.calls[:3]
@@ -123,15 +123,22 @@ def test_a_state_tells_where_it_goes_on_and_at_which_width(tmp_path: Path):
     (path,) = states(tmp_path)
     kept = read_arrays(path)
     assert kept is not None
-    taken, steps, epochs = kept["walk"]
+    taken, steps, epochs = kept["position"]
     assert (steps, epochs) == (11, EPOCHS)
     assert kept_states(tmp_path) == [KeptState(MODELS, taken // 11 + 1, EPOCHS)]
     assert kept_models(tmp_path) == 0
     pool = records(EXAMPLES, 4)
-    assert kept_width(KEYS, ROWS, *pool, tmp_path) == 3
+    assert kept_models_per_batch(KEYS, ROWS, *pool, tmp_path) == 3
     # The width of what is kept is used, or it would be lost.
     last = Watched()
-    fit_many(KEYS, ROWS, *pool, NETWORK, width=1, then=flat, progress=last, checkpoints=tmp_path)
+    fit_many(
+        KEYS,
+        ROWS,
+        *pool,
+        NETWORK,
+        execution=Execution(models_per_batch=1, progress=last, checkpoints=tmp_path),
+        summarize=flat,
+    )
     assert last.calls[1] == 3 * taken
 
 

@@ -103,9 +103,9 @@ def network() -> Any:
 
 def read_and_fit(folder: Path, choose: random.Random) -> object:
     """The weights put into the network they are of."""
-    from jaxaudit.models.restore import fit_weights
+    from jaxaudit.models.restore import load_weights
 
-    return fit_weights(network(), read_weights(only(folder, "w")), "w", "the network")
+    return load_weights(network(), read_weights(only(folder, "w")), "w", "the network")
 
 
 def name_of_set(folder: Path) -> None:

@@ -11,10 +11,10 @@ from pyarrow import parquet
 from support.report_runs import RUNS, pdtp_run, save
 
 from fuzz.readers import Reader, only
-from jaxaudit.ensemble.checkpoint import kept_models, read_chunk, width_of, write_chunk
-from jaxaudit.report.html.file import claim_report, write_report
+from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
 from jaxaudit.report.html.render import report_html
-from jaxaudit.runs.directory import claim
+from jaxaudit.runs.directory import claim, is_of_a_run
+from jaxaudit.runs.report_file import claim_report, write_report
 from jaxaudit.runs.saved import read_run
 from jaxaudit.runs.unfinished import is_unfinished, open_unfinished
 
@@ -59,7 +59,7 @@ def chunk(folder: Path) -> None:
 def read_kept(folder: Path, choose: random.Random) -> object:
     """What is kept: a damaged chunk is as good as none, and never an error."""
     for place in sorted(folder.iterdir()):
-        width_of(place)
+        models_per_batch_of(place)
         for path in sorted(place.glob("*")):
             found = read_chunk(path, MEMBERS)
             if found is not None and (type(found) is not tuple or [len(leaf) for leaf in found] != [4, 4]):
@@ -72,7 +72,7 @@ def unfinished(folder: Path) -> None:
     work = open_unfinished(folder / "out" / "unfinished", SELF)
     chunk(work.checkpoints)
     work.keep()
-    (folder / "out" / "unfinished" / "lock").write_text("4194303\n")
+    (folder / "out" / "unfinished" / "owner").write_text("4194303\n")
 
 
 def go_on(folder: Path, choose: random.Random) -> object:
@@ -80,7 +80,7 @@ def go_on(folder: Path, choose: random.Random) -> object:
     place = only(folder, "out")
     claim(place)
     is_unfinished(place / "unfinished")
-    # The process that writes itself into the lock has the same number of digits in few runs only.
+    # The process that signs beside the lock has the same number of digits in few runs only.
     work = open_unfinished(place / "unfinished", SELF)
     try:
         return kept_models(work.checkpoints)
@@ -96,7 +96,7 @@ def report_place(folder: Path) -> None:
 def write_again(folder: Path, choose: random.Random) -> object:
     """Writes the report over what lies there."""
     place = only(folder, "report")
-    claim_report(place, choose.choice((None, folder / "out")))
+    claim_report(place, choose.choice((None, (folder / "out", is_of_a_run))))
     return write_report(place, [RUNS["efficacy"]()])
 
 

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import jaxaudit
 from fuzz.planted import PLANTED
+
+pytestmark = pytest.mark.slow
 
 CASES = 300
 TESTS = Path(__file__).parent.parent

@@ -269,6 +269,7 @@ print(json.dumps([len(jax.devices()), len(seen), squared_grad_norms(log_prob, pa
 """
 
 
+@pytest.mark.slow
 def test_several_devices_share_every_chunk():
     run = subprocess.run(
         [sys.executable, "-c", SPREAD],

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.references import softmax, softmax_regression_by_loop, walk_by_loop
+from support.references import batches_by_loop, softmax, softmax_regression_by_loop
 from support.tiny_learners import (
     CLASSES,
     OPTIMIZERS,
@@ -124,7 +124,7 @@ def test_fit_is_a_plain_loop_over_the_members(members, optimizer):
     member = np.zeros(23, bool)
     member[np.random.default_rng(members).permutation(23)[:members]] = True
     start = dense(jax.jit(one.init)(jax.random.fold_in(KEY, 0)).params)
-    batches = walk_by_loop(KEY, member, epochs=2, batch_size=4)
+    batches = batches_by_loop(KEY, member, epochs=2, batch_size=4)
     expected = softmax_regression_by_loop(batches, *start, INPUTS, LABELS, OPTIMIZERS[optimizer])
     for ours, theirs in zip(dense(fitted(one, KEY, member).params), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, **CLOSE)

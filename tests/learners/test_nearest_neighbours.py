@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
 from jaxaudit import membership
-from jaxaudit.ensemble import fit_many
+from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LeavesOneOut, nearest_neighbours
 from jaxaudit.learners.left_out import check_left_out
@@ -137,7 +137,15 @@ def refits(learner, inputs, labels):
     rows = np.concatenate([membership.everyone(count), membership.leave_one_out(np.arange(count), count)])
     keys = jnp.stack([KEY] * len(rows))
     say = jax.jit(jax.vmap(learner.log_probs, in_axes=(0, None)))
-    told = fit_many(keys, rows, inputs, labels, learner, width=len(rows), then=lambda models, _: say(models, inputs))
+    told = fit_many(
+        keys,
+        rows,
+        inputs,
+        labels,
+        learner,
+        execution=Execution(models_per_batch=len(rows)),
+        summarize=lambda models, _: say(models, inputs),
+    )
     return told[0], told[1:][np.arange(count), np.arange(count)]
 
 

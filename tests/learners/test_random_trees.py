@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxaudit import membership
-from jaxaudit.ensemble import fit_many
+from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import (
     LeavesOneOut,
@@ -188,7 +188,13 @@ def refits(learner, inputs, labels):
     keys = jnp.stack([KEY] * len(rows))
     say = jax.jit(jax.vmap(learner.log_probs, in_axes=(0, None)))
     said = fit_many(
-        keys, rows, inputs, labels, learner, width=len(rows), then=lambda forests, rows: say(forests, inputs)
+        keys,
+        rows,
+        inputs,
+        labels,
+        learner,
+        execution=Execution(models_per_batch=len(rows)),
+        summarize=lambda forests, rows: say(forests, inputs),
     )
     return said[0], said[1:][np.arange(count), np.arange(count)]
 
@@ -285,13 +291,13 @@ def test_impossible_forests_are_refused(counts, classes, options, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"inputs": INPUTS[:, :4]}, "^inputs have 4 columns but there are 5 category counts; were the binary inputs"),
+        ({"inputs": INPUTS[:, :4]}, "^inputs have 4 columns but there are 5 category counts; were the one-hot inputs"),
         (
             {"inputs": INPUTS + np.eye(5)[1] * 3},
-            "^column 1 holds [345], which is not a category from 0 to 2: pass coded",
+            "^column 1 holds [345], which is not a category from 0 to 2: pass ordinal",
         ),
         ({"inputs": INPUTS + np.eye(5)[3] / 2}, r"^column 3 holds [01]\.5, which is not a category from 0 to 1"),
-        ({"inputs": INPUTS * [1, 1, 9, 1, 1]}, r"^column 2 holds \S+, which is not a number in \[0, 1\]: pass coded"),
+        ({"inputs": INPUTS * [1, 1, 9, 1, 1]}, r"^column 2 holds \S+, which is not a number in \[0, 1\]: pass ordinal"),
         ({"inputs": INPUTS * [1, 1, np.nan, 1, 1]}, r"^column 2 holds nan, which is not a number in \[0, 1\]"),
         ({"labels": LABELS + 1}, "^label 3 does not exist: labels count from 0 and there are 3"),
         ({"labels": LABELS - 1}, "^label -1 does not exist"),

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from jaxaudit.audits.ks.judge import decide
 from scipy import stats
 
-from jaxaudit.audits.ks.judge import decide
 from jaxaudit.metrics.checks import (
     HOLDOUT_MODELS,
     POSITIVE_CONTROL,

@@ -15,7 +15,7 @@ from support.pure_modules import images as host_images
 from jaxaudit.data.weights.weights import read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import PureModule, pure_module
-from jaxaudit.models.restore import fit_weights, name_weights
+from jaxaudit.models.restore import load_weights, name_weights
 
 
 def images(*shape: int) -> jax.Array:
@@ -55,7 +55,7 @@ def trained(factory) -> tuple[PureModule, dict[str, np.ndarray], np.ndarray]:
 
 def answer(factory, weights: dict[str, np.ndarray]) -> np.ndarray:
     net = trained(factory)[0]
-    restored = fit_weights(net, weights, "w.safetensors", "Net")
+    restored = load_weights(net, weights, "w.safetensors", "Net")
     return np.asarray(net.apply(restored.params, restored.state, images(6, 4), False)[0])
 
 
@@ -143,16 +143,16 @@ def test_a_linen_module_without_its_batch_statistics():
 def test_other_float_types_are_converted_and_said(dtype):
     net, weights, _ = trained(Net)
     other = {name: values.astype(dtype) for name, values in weights.items()}
-    restored = fit_weights(net, other, "w", "Net")
+    restored = load_weights(net, other, "w", "Net")
     assert restored.notes == (f"w: converted from {np.dtype(dtype)} to float32",)
     back = name_weights(restored.params, restored.state)
     assert all(np.array_equal(back[name], other[name].astype(np.float32)) for name in weights)
-    assert fit_weights(net, weights, "w", "Net").notes == ()
+    assert load_weights(net, weights, "w", "Net").notes == ()
 
 
 def test_restoring_does_not_touch_the_structure():
     net, weights, _ = trained(Net)
-    restored = fit_weights(net, weights, "w", "Net")
+    restored = load_weights(net, weights, "w", "Net")
     assert jax.tree.structure((restored.params, restored.state)) == jax.tree.structure(net.init(KEY))
 
 
@@ -172,7 +172,7 @@ def test_weights_of_pytorch_are_recognised_and_the_way_that_is_named_leads_there
     }
     message = r"as PyTorch names them \(fc1.weight, bn.weight.*wants layers/0/bias \(5,\).*transposed.*--target"
     with pytest.raises(InputError, match=message):
-        fit_weights(trained(Net)[0], theirs, "w.safetensors", "Net")
+        load_weights(trained(Net)[0], theirs, "w.safetensors", "Net")
     places = {"fc1": "layers/0", "bn": "norm", "fc2": "layers/1"}
     words = {"running_mean": "mean", "running_var": "var", "bias": "bias"}
     ours = {}
@@ -193,4 +193,4 @@ def test_a_module_that_says_weight_itself_is_not_taken_for_pytorchs():
             return inputs @ self.weight
 
     net = pure_module(Own, (4,), 3)
-    assert fit_weights(net, {"weight": np.ones((4, 3), np.float32)}, "w", "Own").notes == ()
+    assert load_weights(net, {"weight": np.ones((4, 3), np.float32)}, "w", "Own").notes == ()

@@ -9,6 +9,8 @@ from support.report_runs import HOSTILE, RUNS
 
 from jaxaudit.report.html.render import report_html
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = find()
 needs_browser = pytest.mark.skipif(
     PROGRAM is None, reason="Chromium is not installed (Debian: apt-get install chromium)"

@@ -31,8 +31,9 @@ from jaxaudit.plots.export import VARIABLES
 from jaxaudit.report.build import MOST_RUNS, build
 from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.html import render
-from jaxaudit.report.html.file import claim_report, write_report
 from jaxaudit.report.html.render import pictures, report_html, write_pictures
+from jaxaudit.runs.directory import is_of_a_run
+from jaxaudit.runs.report_file import claim_report, write_report
 from jaxaudit.runs.saved import read_run
 
 
@@ -231,7 +232,7 @@ def test_where_a_report_cannot_be(tmp_path):
         claim_report(tmp_path)
     with pytest.raises(InputError, match="there is no directory"):
         claim_report(tmp_path / "none" / "report.html")
-    claim_report(tmp_path / "run" / "report.html", out=tmp_path / "run")
+    claim_report(tmp_path / "run" / "report.html", (tmp_path / "run", is_of_a_run))
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     with pytest.raises(InputError, match="is not writable; name another place"):
@@ -273,8 +274,8 @@ def test_only_a_report_may_stand_where_it_goes(tmp_path):
 def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
     (tmp_path / "a").mkdir()
     with pytest.raises(InputError, match="would take one place"):
-        claim_report(tmp_path / report, tmp_path / out)
-    claim_report(tmp_path / "page.html", tmp_path / "run")
+        claim_report(tmp_path / report, (tmp_path / out, is_of_a_run))
+    claim_report(tmp_path / "page.html", (tmp_path / "run", is_of_a_run))
 
 
 def test_charts_are_whole_or_not_there(tmp_path, monkeypatch: pytest.MonkeyPatch):

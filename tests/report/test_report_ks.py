@@ -6,6 +6,7 @@ from io import StringIO
 import jsonschema
 import numpy as np
 import pytest
+from jaxaudit.report.ks.table import ks_table
 from rich.console import Console
 
 from jaxaudit.audits.ks.result import KSAudit, TargetResult, Truth
@@ -13,7 +14,6 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, Verdict
 from jaxaudit.report.ks.record import ks_json, ks_schema
-from jaxaudit.report.ks.table import ks_table
 
 FINE = Check("query size", True, 0.1, 0.5, True, "enough")
 FAILED = Check("noise floor", False, 0.9, 0.5, True, "seeds matter too much")

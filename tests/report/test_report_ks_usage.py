@@ -7,16 +7,16 @@ from io import StringIO
 import jsonschema
 import numpy as np
 import pytest
+from jaxaudit.audits.ks.settle import settle
+from jaxaudit.report.ks.table import ks_table
 from rich.console import Console
 
 from jaxaudit.audits.ks.result import KSAudit, TargetResult, Truth
-from jaxaudit.audits.ks.settle import settle
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, Thresholds
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.ks.record import ks_json, ks_schema
-from jaxaudit.report.ks.table import ks_table
 
 ONES = np.ones((1, 4), np.float32)
 USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, ())

@@ -51,7 +51,7 @@ def audit(original: Mapping[str, float], method: Mapping[str, float], seeds: int
         nonmembers=2,
         members_share=0.5,
         level=0.95,
-        width=None,
+        models_per_batch=None,
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 from jaxaudit.errors import InputError
 from jaxaudit.runs import directory as run_directory
 from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
-from jaxaudit.runs.unfinished import open_unfinished, refuse_in_use
+from jaxaudit.runs.lock import refuse_in_use
+from jaxaudit.runs.unfinished import open_unfinished
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 FILES = {"confidences.npz": arrays(ARRAYS)}
@@ -31,7 +32,7 @@ def test_whose_records_are_at_risk_is_for_the_owner_alone(tmp_path: Path):
         work = open_unfinished(tmp_path / "a/run/unfinished", IDENTITY)
         work.keep()
         modes = {path.name: path.stat().st_mode & 0o777 for path in work.directory.iterdir()}
-        assert modes == {"identity.json": 0o600, "lock": 0o600}
+        assert modes == {"identity.json": 0o600, "lock": 0o600, "owner": 0o600}
         write(tmp_path / "a/run", {}, FILES, "a table")
     finally:
         os.umask(before)
@@ -180,7 +181,7 @@ def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path)
         claim(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["lock", "identity.json", ".writing-result.json", "chunks"])
+@pytest.mark.parametrize("name", ["lock", "owner", "identity.json", ".writing-result.json", "chunks"])
 def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
     mine = tmp_path / "mine"
     mine.write_text("mine")
@@ -191,8 +192,8 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
         claim(tmp_path / "run")
     if name == "chunks":
         return
-    # As where it was put there afterwards.
-    with pytest.raises((InputError, OSError)) if "writing" not in name else nullcontext():
+    # As where it was put there afterwards. A link in place of `owner` is replaced.
+    with pytest.raises((InputError, OSError)) if name in ("lock", "identity.json") else nullcontext():
         open_unfinished(place, IDENTITY).keep()
     refuse_in_use(place)
     assert mine.read_text() == "mine"

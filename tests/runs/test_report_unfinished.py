@@ -1,18 +1,23 @@
 """Unfinished work: whose it is, who is at it, and what becomes of it."""
 
+import errno
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from jaxaudit.errors import InputError
 from jaxaudit.runs import identity as identities
-from jaxaudit.runs import unfinished
 from jaxaudit.runs.identity import differences, identity_hash, machine_facts, run_identity, sources_hash
-from jaxaudit.runs.unfinished import InUseError, drop_leftovers, is_unfinished, open_unfinished, refuse_in_use
+from jaxaudit.runs.lock import InUseError, refuse_in_use
+from jaxaudit.runs.unfinished import drop_leftovers, is_unfinished, open_unfinished
 
 SELF = run_identity("ks", {"epochs": 15, "target": ["a.npy"], "width": None}, {"query": "blake2b:1"}, {"model": None})
 
@@ -110,7 +115,7 @@ def test_work_without_an_identity_is_begun_anew(tmp_path: Path):
     (tmp_path / "unfinished/chunks").mkdir(parents=True)
     (tmp_path / "unfinished/chunks/one").touch()
     open_unfinished(tmp_path / "unfinished", SELF).keep()
-    assert sorted(os.listdir(tmp_path / "unfinished")) == ["identity.json", "lock"]
+    assert sorted(os.listdir(tmp_path / "unfinished")) == ["identity.json", "lock", "owner"]
 
 
 def test_only_one_at_a_time(tmp_path: Path):
@@ -120,7 +125,7 @@ def test_only_one_at_a_time(tmp_path: Path):
             InUseError, match=rf"run is in use by another process \(pid {os.getpid()}\); wait for it to end"
         ):
             attempt()
-    (work.directory / "lock").write_text("")
+    (work.directory / "owner").write_text("")
     with pytest.raises(InUseError, match=r"run is in use by another process; wait for it to end, or name another"):
         refuse_in_use(work.directory)
     work.keep()
@@ -129,29 +134,61 @@ def test_only_one_at_a_time(tmp_path: Path):
     refuse_in_use(work.directory)
 
 
+@pytest.mark.slow
+def test_a_process_that_is_killed_lets_go(tmp_path: Path):
+    holder = "from pathlib import Path; from jaxaudit.runs.lock import hold, sign; import sys, time; "
+    holder += "place = Path(sys.argv[1]); lock = hold(place); sign(place); print(flush=True); time.sleep(300)"
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    work.keep()
+    with subprocess.Popen([sys.executable, "-c", holder, str(work.directory)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == b"\n"
+            with pytest.raises(InUseError, match=rf"in use by another process \(pid {process.pid}\)"):
+                open_unfinished(work.directory, SELF)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    open_unfinished(work.directory, SELF).remove()
+    assert os.listdir(tmp_path / "run") == []
+
+
 def test_work_removed_while_another_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The lock of a file that is gone locks nothing: the other makes a new one."""
     work = open_unfinished(tmp_path / "run/unfinished", SELF)
-    lock = unfinished._lock
+    acquire = FileLock.acquire
 
-    def late(*arguments: Any) -> bool:
-        monkeypatch.setattr(unfinished, "_lock", lock)
+    def late(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(FileLock, "acquire", acquire)
         work.remove()
-        return lock(*arguments)
+        return acquire(*arguments, **options)
 
-    monkeypatch.setattr(unfinished, "_lock", late)
+    monkeypatch.setattr(FileLock, "acquire", late)
     other = open_unfinished(tmp_path / "run/unfinished", SELF)
     with pytest.raises(InUseError):
         refuse_in_use(tmp_path / "run/unfinished")
     other.remove()
 
 
-def test_a_file_system_without_locks_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(unfinished, "_lock", lambda *_: False)
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int):
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
     work = open_unfinished(tmp_path / "run/unfinished", SELF)
     assert work.lock is None
+    refuse_in_use(work.directory)
     work.remove()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_channel_in_place_of_the_lock_is_not_waited_for(tmp_path: Path):
+    (tmp_path / "unfinished").mkdir()
+    os.mkfifo(tmp_path / "unfinished/lock")
+    with pytest.raises(OSError, match="it is no file"):
+        open_unfinished(tmp_path / "unfinished", SELF)
+    refuse_in_use(tmp_path / "unfinished")
+    assert not is_unfinished(tmp_path / "unfinished")
 
 
 def test_leftovers_of_a_month_are_dropped(tmp_path: Path):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxaudit.ensemble import fit_many
+from jaxaudit.ensemble import Execution, fit_many
 from support.tiny_learners import NearestCentroid, flat_rows, records, small_mlp
 from support.tiny_learners import learner as make
 
@@ -26,8 +26,10 @@ def main(path: str) -> None:
     models = {}
     for name, learner in (("steps", make(small_mlp)), ("whole", NearestCentroid())):
         for width in (1, None):
-            models[f"{name} {width}"] = fit_many(keys, rows, inputs, labels, learner, width=width, then=then)
-    models["one"] = fit_many(keys[:1], rows[:1], inputs, labels, make(small_mlp), then=then)
+            models[f"{name} {width}"] = fit_many(
+                keys, rows, inputs, labels, learner, execution=Execution(models_per_batch=width), summarize=then
+            )
+    models["one"] = fit_many(keys[:1], rows[:1], inputs, labels, make(small_mlp), summarize=then)
     np.savez(path.replace("rows", "models"), **models)
     json.dump({"devices": len(jax.local_devices()), "chunks": seen}, sys.stdout)
 

@@ -37,7 +37,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def walk_by_loop(
+def batches_by_loop(
     key: Any, member: np.ndarray, epochs: int, batch_size: int, batch_coupled: bool = False
 ) -> Iterator[list[int]]:
     """The members of every minibatch a model takes, written from the description of the two walks."""

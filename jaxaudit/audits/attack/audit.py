@@ -1,38 +1,28 @@
 """The `attack` audit, end to end: the membership-attack protocol of Long, Bindschaedler & Gunter (2017)."""
 
-from functools import lru_cache, partial
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
-from jaxaudit.attacks import (
-    attack_network,
-    distance_scores,
-    fit_untargeted,
-    frequency_scores,
-    untargeted_scores,
-)
+from jaxaudit.attacks import ATTACKS, Asked, Attack, PooledShadows
 from jaxaudit.audits.attack.plan import (
-    ALL,
-    Attacks,
     Drawn,
+    attack_models_per_batch,
     check_options,
     draw,
-    left_out_models,
-    left_out_width,
+    left_out_models_per_batch,
     models_to_train,
-    settle_attack_width,
-    shadow_draws,
 )
 from jaxaudit.audits.attack.result import AttackAudit, AttackResult
-from jaxaudit.audits.attack.shadows import Stages, outputs_on, pair_outputs
+from jaxaudit.audits.attack.shadows import outputs_on, pair_outputs
 from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Progress, fit_many, kept_width, log_probs_many
-from jaxaudit.learners import Learner, NetworkLearner
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, kept_models_per_batch, log_probs_many
+from jaxaudit.learners import Learner
 from jaxaudit.membership import subsets
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy
 from jaxaudit.metrics.pdtp import BINS, pdtp
@@ -44,18 +34,16 @@ def audit_attack(
     examples: Examples,
     learner: Learner,
     *,
-    attacks: Attacks = ALL,
+    attacks: Sequence[Attack] = ATTACKS,
     iterations: int = 100,
     targets: int = 100,
-    shadows: int = 5,
-    untargeted_shadows: int = 20,
+    shadow_pairs: int = 5,
+    pooled_shadows: int = 20,
     measured: int = 10,
     fresh_shadows: bool = False,
     bins: int = BINS,
     level: float = 0.95,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> AttackAudit:
     """How often is an attacker right about who was in the training set? Long et al. (2017), sections 5.3 and 5.4.
 
@@ -82,79 +70,81 @@ def audit_attack(
         key: random key; everything follows from it.
         examples: the candidate set D, an even number of records; the paper has 2,000.
         learner: A, the attacked models' design and recipe, which the attacker knows.
-        attacks: which attacks to make.
+        attacks: which attacks to make; anybody's, see `jaxaudit.attacks.Attack`.
         iterations: random splits, 100 in the paper.
         targets: records to attack, 100 in the paper.
-        shadows: pairs of shadow models a target, with it and without it, for the targeted attacks.
-        untargeted_shadows: shadow models for the untargeted attack.
+        shadow_pairs: pairs of shadow models a target, with it and without it, for attacks that learn from pairs.
+        pooled_shadows: shadow models of random halves, for attacks that learn from all candidates.
         measured: iterations in which PDTP is measured, the first so many; all where there are no more.
         fresh_shadows: see above.
         bins: equal bins outputs are put into before anyone sees them; 0 takes them as they are, 1 is refused.
         level: confidence level of the bootstrap intervals, which draw whole targets.
-        width: models trained side by side (chosen by measurement when None).
-        progress: called as training goes on.
-        checkpoints: a directory to keep finished chunks in, which a later call with the same arguments takes up; see
-            `fit_many`. The same `learner` is the caller's word.
+        execution: how models are trained, who is told, and where finished chunks are kept, which a later call with the
+            same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
 
     Raises:
         InputError: the number of candidates is odd, there is but one class, there are more targets than candidates,
             a number is out of range, or a learner diverges.
     """
-    check_options(attacks, iterations, shadows, untargeted_shadows, measured, bins, level)
+    check_options(attacks, iterations, shadow_pairs, pooled_shadows, measured, bins, level)
     drawn = draw(key, examples, iterations, targets)
     half, measured = len(examples) // 2, min(measured, iterations)
     keys = jax.random.split(stream(key, "train"), len(drawn.membership))
-    if checkpoints is not None:
-        width = kept_width(keys, drawn.membership, examples.inputs, examples.labels, checkpoints) or width
-    width = width or settle_attack_width(key, examples, learner, targets)
+    pool = examples.inputs, examples.labels
+    models_per_batch = execution.models_per_batch
+    if execution.checkpoints is not None:
+        kept = kept_models_per_batch(keys, drawn.membership, *pool, execution.checkpoints)
+        models_per_batch = kept or models_per_batch
+    models_per_batch = models_per_batch or attack_models_per_batch(key, examples, learner, targets)
     models = models_to_train(
         drawn,
         learner,
         attacks=attacks,
-        shadows=shadows,
-        untargeted_shadows=untargeted_shadows,
+        shadow_pairs=shadow_pairs,
+        pooled_shadows=pooled_shadows,
         measured=measured,
         fresh_shadows=fresh_shadows,
-        width=width,
+        models_per_batch=models_per_batch,
     )
-    stages = Stages(progress, models)
-    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
-    attacked = fit_many(
-        *(keys, drawn.membership, examples.inputs, examples.labels, learner),
-        then=partial(_attacked, learner, examples, drawn),
-        progress=stages.next(len(keys)),
-        **how,
+    of_attacked, of_pooled, of_left_out, *of_pairs = execution.at(models_per_batch).split(
+        models.attacked, models.pooled, sum(models.left_out), *models.paired
     )
+    say = partial(_attacked, learner, examples, drawn)
+    attacked = fit_many(keys, drawn.membership, *pool, learner, execution=of_attacked, summarize=say)
     outputs, train_accuracy, test_accuracy = attacked
-    scores: dict[str, np.ndarray] = {}
-    if attacks.untargeted:
-        one = stream(key, "untargeted")
-        scores["untargeted"] = _untargeted(
-            one, examples, learner, drawn.targets, outputs, untargeted_shadows, bins, stages, how
-        )
-    parts = []
-    for index in range(shadow_draws(attacks, iterations, fresh_shadows)):
+    inputs = _scaled(examples)
+    asked = Asked(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins)
+    parts: dict[str, list[np.ndarray]] = {attack.name: [] for attack in attacks}
+    if models.pooled:
+        pooled = _pooled(stream(key, "untargeted"), examples, inputs, learner, pooled_shadows, of_pooled)
+        for attack in attacks:
+            if attack.shadows == "pooled":
+                parts[attack.name].append(attack.scores(stream(key, attack.name), asked, pooled, None))
+    for index, of_draw in enumerate(of_pairs):
         own = stream(key, "shadows", index)
-        said = pair_outputs(own, examples, learner, drawn.targets, half, shadows, stages, **how)
+        pairs = pair_outputs(own, examples, learner, drawn.targets, half, shadow_pairs, of_draw)
         rows = outputs[2 * index : 2 * index + 2] if fresh_shadows else outputs
-        parts.append([(distance_scores(q, *said, bins=bins), _frequency(attacks, q, said, bins)) for q in rows])
-    for place, name in enumerate(("distance", "frequency")):
-        if getattr(attacks, name):
-            scores[name] = np.stack([pair[place] for part in parts for pair in part])
-    measurements = _measure(keys, examples, learner, drawn, measured, bins, stages, how)
+        for attack in attacks:
+            if attack.shadows == "paired":
+                said = attack.scores(stream(own, attack.name), asked._replace(outputs=rows), pairs, None)
+                parts[attack.name].append(said)
+    size = left_out_models_per_batch(targets, models_per_batch)
+    measurements = _measure(keys, examples, learner, drawn, models.left_out, bins, size, of_left_out)
     truth = drawn.membership[:, drawn.targets]
     judge = partial(_judge, stream(key, "intervals"), truth, measurements.mean(axis=0), level)
     return AttackAudit(
         targets=drawn.targets,
         truth=truth,
-        attacks=tuple(judge(name, of_one) for name, of_one in scores.items()),
+        attacks=tuple(judge(attack, np.concatenate(parts[attack.name])) for attack in attacks),
         measurements=measurements,
         train_accuracy=float(np.mean(train_accuracy)),
         test_accuracy=float(np.mean(test_accuracy)),
+        guess_accuracy=float(np.bincount(examples.labels).max() / len(examples)),
+        level=level,
         candidates=len(examples),
         bins=bins,
-        shadows=shadows,
-        width=width,
+        shadow_pairs=shadow_pairs,
+        models_per_batch=models_per_batch,
     )
 
 
@@ -168,36 +158,26 @@ def _attacked(
     return said[:, drawn.targets], (hits & own).sum(axis=1) / half, (hits & ~own).sum(axis=1) / half
 
 
-def _untargeted(
+def _pooled(
     key: Key[Array, ""],
     examples: Examples,
+    inputs: Float[np.ndarray, "candidates features"],
     learner: Learner,
-    targets: Int[np.ndarray, " targets"],
-    outputs: Float[np.ndarray, "models targets classes"],
     shadows: int,
-    bins: int,
-    stages: Stages,
-    how: dict[str, Any],
-) -> Float[np.ndarray, "models targets"]:
+    execution: Execution,
+) -> PooledShadows:
+    """Shadow models of random halves, and what they say of every candidate."""
     candidates = len(examples)
     membership = subsets(generator_of(stream(key, "draw")), shadows, candidates // 2, candidates)
     keys = jax.random.split(stream(key, "train"), shadows)
-    said = outputs_on(keys, membership, examples, learner, stages.next(shadows), **how)
-    inputs = examples.inputs.reshape(candidates, -1).astype(np.float32)
-    # Indices of categories would drown the outputs.
-    inputs = inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
-    own = _attack_network(inputs.shape[1] + 2 * outputs.shape[2])
-    attack = fit_untargeted(
-        stream(key, "learn"), own, inputs, examples.labels, said, membership, bins=bins, progress=stages.next(0)
-    )
-    asked = inputs[targets], examples.labels[targets]
-    return np.stack([untargeted_scores(attack, *asked, model) for model in outputs])
+    said = outputs_on(keys, membership, examples, learner, execution)
+    return PooledShadows(said, membership, inputs, examples.labels)
 
 
-@lru_cache(maxsize=8)
-def _attack_network(features: int) -> NetworkLearner:
-    """Made once, because each that is made is compiled anew."""
-    return attack_network(features)
+def _scaled(examples: Examples) -> Float[np.ndarray, "candidates features"]:
+    """Inputs divided by their largest absolute values: indices of categories would drown the outputs."""
+    inputs = examples.inputs.reshape(len(examples), -1).astype(np.float32)
+    return inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
 
 
 def _measure(
@@ -205,31 +185,27 @@ def _measure(
     examples: Examples,
     learner: Learner,
     drawn: Drawn,
-    measured: int,
+    models: tuple[int, ...],
     bins: int,
-    stages: Stages,
-    how: dict[str, Any],
+    size: int,
+    execution: Execution,
 ) -> Float[np.ndarray, "measured targets"]:
-    """PDTP of every target in the half that holds it."""
+    """PDTP of every target in the half that holds it, by so many models for each half, `size` side by side."""
     targets = len(drawn.targets)
-    how = {**how, "width": left_out_width(targets, how["width"])}
-    values = np.full((measured, targets), np.nan)
-    for model in range(2 * measured):
+    values = np.full((len(models) // 2, targets), np.nan)
+    # Where nothing is refitted no half counts for more than another.
+    parts = execution.at(size).split(*(models if any(models) else [1.0] * len(models)))
+    for model, part in enumerate(parts):
         members = np.flatnonzero(drawn.membership[model])
         held = np.flatnonzero(np.isin(drawn.targets, members))
         if not len(held):
             continue
         records = np.searchsorted(members, drawn.targets[held])
         # Whole chunks, whatever the half: the same programs serve them all.
-        records = np.concatenate([records, np.repeat(records[-1:], -len(records) % how["width"])])
-        report = stages.next(left_out_models(len(held), targets, learner, how["width"]))
-        left = leave_out(keys[model], examples.take(members), learner, records, progress=report, **how)
+        records = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
+        left = leave_out(keys[model], examples.take(members), learner, records, execution=part)
         values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=bins).values[: len(held)]
     return values
-
-
-def _frequency(attacks: Attacks, q: np.ndarray, said: Any, bins: int) -> np.ndarray | None:
-    return frequency_scores(q, *said, bins=bins) if attacks.frequency else None
 
 
 def _judge(
@@ -237,11 +213,12 @@ def _judge(
     truth: Bool[np.ndarray, "models targets"],
     mean_pdtp: Float[np.ndarray, " targets"],
     level: float,
-    name: str,
+    attack: Attack,
     scores: Float[np.ndarray, "models targets"],
 ) -> AttackResult:
     models, targets = truth.shape
     flat = scores.ravel(), truth.ravel(), np.tile(np.arange(targets), models)
     accuracy = per_target_accuracy(*flat, targets)
     metrics = attack_metrics(key, *flat, level=level)
-    return AttackResult(name, metrics, accuracy, correlation(accuracy, mean_pdtp), scores)
+    related = correlation(accuracy, mean_pdtp)
+    return AttackResult(attack.name, metrics, accuracy, related, scores, attack.meaning, attack.source)

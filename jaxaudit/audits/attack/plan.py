@@ -1,12 +1,14 @@
 """What the `attack` audit will do: its options checked, its targets and splits drawn, its models counted."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
+from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.shadows import groups_of, shadow_models
-from jaxaudit.audits.left_out import models_trained, settle_width
+from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
@@ -14,16 +16,6 @@ from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.membership import halves
 from jaxaudit.randomness import generator_of, stream
 
-
-class Attacks(NamedTuple):
-    """Which attacks to make; see `jaxaudit.attacks`. Distance and frequency use the same shadow models."""
-
-    untargeted: bool = True
-    distance: bool = True
-    frequency: bool = True
-
-
-ALL = Attacks()
 MOST = 1_000_000
 """Of anything that is counted: no machine gets through more, and their keys and rows alone fill its memory."""
 
@@ -68,77 +60,107 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
     return Drawn(chosen, np.concatenate([halves(generator, candidates) for _ in range(iterations)]))
 
 
-def shadow_draws(attacks: Attacks, iterations: int, fresh_shadows: bool) -> int:
-    """How many times the shadow models of the targeted attacks are drawn: not at all where there is no such attack."""
-    if not (attacks.distance or attacks.frequency):
+def shadow_draws(attacks: Sequence[Attack], iterations: int, fresh_shadows: bool) -> int:
+    """How many times paired shadow models are drawn: not at all where no attack learns from them."""
+    if not any(attack.shadows == "paired" for attack in attacks):
         return 0
     return iterations if fresh_shadows else 1
+
+
+class ModelsToTrain(NamedTuple):
+    """How many models the audit trains, attack networks apart.
+
+    Attributes:
+        attacked: the models that are attacked.
+        pooled: shadow models trained on random halves.
+        paired: shadow models trained with and without targets, for each time that they are drawn.
+        left_out: models for the PDTP of the targets in each measured half.
+    """
+
+    attacked: int
+    pooled: int
+    paired: tuple[int, ...]
+    left_out: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.attacked + self.pooled + sum(self.paired) + sum(self.left_out)
 
 
 def models_to_train(
     drawn: Drawn,
     learner: Learner,
     *,
-    attacks: Attacks,
-    shadows: int,
-    untargeted_shadows: int,
+    attacks: Sequence[Attack],
+    shadow_pairs: int,
+    pooled_shadows: int,
     measured: int,
     fresh_shadows: bool,
-    width: int,
-) -> int:
-    """How many models the audit trains, the attack network of the untargeted attack apart."""
+    models_per_batch: int,
+) -> ModelsToTrain:
+    """The models of the audit with these options, by what they are for."""
     models, candidates = drawn.membership.shape
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
-    left_out = sum(left_out_models(int(records), len(drawn.targets), learner, width) for records in held)
-    pairs = shadows * shadow_draws(attacks, models // 2, fresh_shadows)
-    untargeted = untargeted_shadows if attacks.untargeted else 0
-    return models + untargeted + shadow_models(drawn.targets, candidates // 2, pairs) + left_out
+    a_draw = shadow_models(drawn.targets, candidates // 2, shadow_pairs)
+    return ModelsToTrain(
+        models,
+        pooled_shadows if any(attack.shadows == "pooled" for attack in attacks) else 0,
+        (a_draw,) * shadow_draws(attacks, models // 2, fresh_shadows),
+        tuple(left_out_models(int(records), len(drawn.targets), learner, models_per_batch) for records in held),
+    )
 
 
-def settle_attack_width(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
-    """The width at which the audit's shadow models train fastest, by a measurement; see `measure_width`."""
+def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
+    """How many of the audit's shadow models train fastest side by side, measured; see `measure_models_per_batch`."""
     half = len(examples) // 2
     rows = len(groups_of(np.arange(targets), half)[0]) + 2
-    return settle_width(key, examples.take(slice(half)), learner, rows)
+    return measured_models_per_batch(key, examples.take(slice(half)), learner, rows)
 
 
-def left_out_width(targets: int, width: int) -> int:
-    """The width of leave-one-out models: the records of every half, about half of the targets, fill whole chunks."""
-    return min(width, max(1, targets // 2))
+def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
+    """How many leave-one-out models are trained side by side: the targets of a half, about half of all, fill chunks."""
+    return min(models_per_batch, max(1, targets // 2))
 
 
-def left_out_models(records: int, targets: int, learner: Learner, width: int) -> int:
+def left_out_models(records: int, targets: int, learner: Learner, models_per_batch: int) -> int:
     """How many models `leave_out` trains for the records of one half, if any."""
     if isinstance(learner, LeavesOneOut) or not records:
         return 0
-    width = left_out_width(targets, width)
-    return models_trained(-(-records // width) * width, width)
+    size = left_out_models_per_batch(targets, models_per_batch)
+    return models_trained(-(-records // size) * size, size)
 
 
 def check_options(
-    attacks: Attacks, iterations: int, shadows: int, untargeted_shadows: int, measured: int, bins: int, level: float
+    attacks: Sequence[Attack],
+    iterations: int,
+    shadow_pairs: int,
+    pooled_shadows: int,
+    measured: int,
+    bins: int,
+    level: float,
 ) -> None:
-    """Refuses numbers out of range.
+    """Refuses numbers out of range, and attacks that cannot be told by their names.
 
     Raises:
         InputError: see `audit_attack`.
     """
-    if not any(attacks):
-        raise InputError("no attack was chosen: choose untargeted, distance or frequency, or several.")
+    names = [attack.name for attack in attacks]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"give at least one attack, and each once; got {', '.join(names) or 'none'}.")
     counts = {
         "iterations": iterations,
-        "shadows": shadows,
-        "untargeted shadows": untargeted_shadows,
+        "shadow pairs": shadow_pairs,
+        "pooled shadow models": pooled_shadows,
         "measured iterations": measured,
     }
     for name, count in counts.items():
         if not 1 <= count <= MOST:
             raise InputError(f"there must be from 1 to {MOST:,} of {name}, got {count}.")
     check_bins(bins)
-    if bins < 0 or bins == 1 or (bins == 0 and attacks.frequency):
-        raise InputError(
-            f"outputs cannot be put into {bins} bins: give at least 2, or 0 for none, but the frequency attack cannot "
-            "do without."
-        )
+    needing = [attack.name for attack in attacks if attack.needs_bins]
+    if bins < 0 or bins == 1 or (bins == 0 and needing):
+        without = f", but the {needing[0]} attack needs them" if needing else ""
+        raise InputError(f"outputs cannot be put into {bins} bins: give at least 2, or 0 for none{without}.")
     if not 0 < level < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, got {level:g}.")

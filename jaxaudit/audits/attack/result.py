@@ -1,17 +1,18 @@
 """What the `attack` audit answers."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from jaxaudit.audits.attack.finding import find
+from jaxaudit.audits.finding import Finding
 from jaxaudit.metrics.attack import AttackMetrics, Correlation, correlation, strongest_attack
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-FEW_TARGETS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,11 +20,13 @@ class AttackResult:
     """How well one attack does; larger means more exposed.
 
     Attributes:
-        name: `untargeted`, `distance` or `frequency`.
+        name: the attack's, such as `distance`.
         metrics: over all attacks on all targets, with bootstrap intervals that draw whole targets.
         per_target: the share of attacks on each target that were right.
         correlation: of `per_target` with mean PDTP.
         scores: above 0 the attack says `in`; a row an attacked model.
+        meaning: what the attack does, in a sentence, and
+        source: whose it is.
     """
 
     name: str
@@ -31,6 +34,8 @@ class AttackResult:
     per_target: Float[np.ndarray, " targets"]
     correlation: Correlation
     scores: Float[np.ndarray, "models targets"]
+    meaning: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +49,12 @@ class AttackAudit:
         measurements: PDTP of each target in nats, one a measured iteration.
         train_accuracy: the attacked models' mean accuracy on their own half, and
         test_accuracy: on the other.
+        guess_accuracy: what guessing the commonest class of the candidates gets.
+        level: confidence level of the intervals.
         candidates: records of the candidate set D.
         bins: equal bins of [0, 1] that outputs were put into; 0 for none.
-        shadows: pairs of shadow models a target, each time they are drawn.
-        width: how many models were trained side by side.
+        shadow_pairs: pairs of shadow models a target, each time they are drawn.
+        models_per_batch: how many models were trained side by side.
     """
 
     targets: Int[np.ndarray, " targets"]
@@ -56,10 +63,17 @@ class AttackAudit:
     measurements: Float[np.ndarray, "measurements targets"]
     train_accuracy: float
     test_accuracy: float
+    guess_accuracy: float
+    level: float
     candidates: int
     bins: int
-    shadows: int
-    width: int
+    shadow_pairs: int
+    models_per_batch: int
+
+    @cached_property
+    def finding(self) -> Finding:
+        """What the audit concludes over all attacks."""
+        return find(self)
 
     @property
     def pdtp(self) -> Float[np.ndarray, " targets"]:
@@ -73,7 +87,7 @@ class AttackAudit:
 
     def plot(self) -> "Figure":
         """Who is found out against PDTP, and operating characteristics on two axes, as a Matplotlib figure."""
-        from jaxaudit.plots.audits import plot_attack
+        from jaxaudit.audits.attack.figure import plot_attack
 
         return plot_attack(self)
 
@@ -89,38 +103,3 @@ class AttackAudit:
         """
         risky = self.pdtp > 1
         return float((self.strongest[0][risky] > accuracy).mean()) if risky.any() else None
-
-
-def caveats(audit: AttackAudit) -> tuple[str, ...]:
-    """What the numbers do not tell, a sentence each."""
-    found = []
-    models, targets = audit.truth.shape
-    out = int((~audit.truth).sum())
-    rates = audit.attacks[0].metrics.true_positive_rates
-    unresolved = [rate.limit for rate in rates if not rate.resolvable]
-    if unresolved:
-        limits = " and ".join(f"{100 * limit:g}%" for limit in unresolved)
-        found.append(
-            f"a true positive rate at {limits} false positives is not resolvable: it takes "
-            f"{round(1 / min(unresolved)):,} attacks on non-members, and there were {out:,}; what is given is the rate "
-            "at no false positive at all."
-        )
-    if targets < 3:
-        found.append(f"{targets} targets have no correlation.")
-    else:
-        # Two standard errors of a correlation of independent normal pairs.
-        by_chance = min(1.0, 2 / np.sqrt(targets))
-        found.append(
-            f"a correlation over {targets} targets is up to {by_chance:.2f} in size by chance alone (19 times of 20)"
-            + (", so it says little." if targets < FEW_TARGETS else ".")
-        )
-    spread = 0.5 / np.sqrt(models)
-    found.append(
-        f"per-target accuracies are of {models} attacks each: an attack at chance is within {2 * spread:.2f} of 0.5 on "
-        "most targets, and the largest over several attacks lies above 0.5 where all of them guess."
-    )
-    if not np.isfinite(audit.pdtp).all():
-        found.append("some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
-    if max(attack.metrics.accuracy.high for attack in audit.attacks) < 0.55:
-        found.append("attacks this weak do not prove that a better one would fail.")
-    return tuple(found)

@@ -1,20 +1,19 @@
 """The shadow models of the membership attacks: trained on known sets, asked for what they say of the targets."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.attacks import PairedShadows
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Progress, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.learners import Learner
-from jaxaudit.learners.walk import POOL_WALK_SHARE
+from jaxaudit.learners.batch_order import POOL_ORDER_SHARE
 from jaxaudit.membership import WithAndWithout, with_and_without
 from jaxaudit.randomness import generator_of, stream
 
@@ -23,43 +22,12 @@ MOST_TOGETHER = 20
 targets' shadows less independent of each other."""
 
 
-class ShadowOutputs(NamedTuple):
-    """Log-probabilities, nats, of shadow models trained with each target and without it."""
-
-    with_target: Float[np.ndarray, "shadows targets classes"]
-    without_target: Float[np.ndarray, "shadows targets classes"]
-
-
-@dataclass
-class Stages:
-    """One count of progress over several trainings, in models.
-
-    Attributes:
-        progress: told of it, if anything is.
-        total: models of all trainings.
-        done: models of the trainings before.
-    """
-
-    progress: Progress | None
-    total: int
-    done: int = 0
-
-    def next(self, models: int) -> Progress | None:
-        """What the next training, of so many models, is to report to."""
-        progress, start, total = self.progress, self.done, self.total
-        self.done += models
-        if progress is None:
-            return None
-        # In thousandths of a model.
-        return lambda at, of: progress(round(1000 * (start + models * min(at / max(of, 1), 1))), round(1000 * total))
-
-
 def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
     """The targets in groups of one length, whose shadow sets of `size` records are drawn together.
 
-    The last is filled up with its last target. A group is small enough for the pool walk: see `learners.walk`.
+    The last is filled up with its last target. A group is small enough for the pool order: see `learners.batch_order`.
     """
-    most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_WALK_SHARE) - size))
+    most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_ORDER_SHARE) - size))
     count = -(-len(targets) // most)
     length = -(-len(targets) // count)
     filled = np.concatenate([targets, np.repeat(targets[-1:], count * length - len(targets))])
@@ -88,11 +56,8 @@ def pair_outputs(
     targets: Int[np.ndarray, " targets"],
     size: int,
     shadows: int,
-    stages: Stages,
-    *,
-    width: int | None,
-    checkpoints: Path | None,
-) -> ShadowOutputs:
+    execution: Execution,
+) -> PairedShadows:
     """What `shadows` pairs of models of `size` records a target say of it, those of a pair differing by it alone.
 
     A pair has one key and takes the same minibatches but for the target (common random numbers), so that what sets it
@@ -102,20 +67,13 @@ def pair_outputs(
     keys = jnp.concatenate([jax.random.split(stream(key, "train", index), shadows) for index in range(len(groups))])
     pairs = draw_pairs(key, targets, size, len(examples), shadows)
     with_target, without_target = [], []
-    for one, (index, drawn) in zip(keys, enumerate(pairs), strict=True):
+    parts = execution.split(*[1.0] * len(keys))
+    for index, (one, part, drawn) in enumerate(zip(keys, parts, pairs, strict=True)):
         asked = examples.inputs[groups[index // shadows]]
         rows = drawn.membership[:, drawn.pool]
         pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
-        outputs = fit_many(
-            jnp.repeat(one[None], len(rows)),
-            rows,
-            *pool,
-            learner,
-            width=width,
-            then=partial(_say, learner, asked),
-            progress=stages.next(len(rows)),
-            checkpoints=checkpoints,
-        )
+        same, say = jnp.repeat(one[None], len(rows)), partial(_say, learner, asked)
+        outputs = fit_many(same, rows, *pool, learner, execution=part, summarize=say)
         place = np.arange(len(asked))
         with_target.append(outputs[drawn.with_target, place])
         without_target.append(outputs[drawn.without_target, place])
@@ -125,7 +83,7 @@ def pair_outputs(
         by_shadow = by_group.swapaxes(0, 1)
         return by_shadow.reshape(shadows, -1, parts[0].shape[-1])[:, : len(targets)]
 
-    return ShadowOutputs(in_order(with_target), in_order(without_target))
+    return PairedShadows(in_order(with_target), in_order(without_target))
 
 
 def outputs_on(
@@ -133,19 +91,11 @@ def outputs_on(
     membership: Bool[np.ndarray, "models examples"],
     examples: Examples,
     learner: Learner,
-    progress: Progress | None,
-    *,
-    width: int | None,
-    checkpoints: Path | None,
+    execution: Execution,
 ) -> Float[np.ndarray, "models examples classes"]:
     """What models trained on these sets say of all examples, nats."""
-    return fit_many(
-        *(keys, membership, examples.inputs, examples.labels, learner),
-        width=width,
-        then=partial(_say, learner, examples.inputs),
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    say = partial(_say, learner, examples.inputs)
+    return fit_many(keys, membership, examples.inputs, examples.labels, learner, execution=execution, summarize=say)
 
 
 def _say(learner: Learner, asked: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:

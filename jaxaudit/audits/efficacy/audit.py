@@ -72,7 +72,7 @@ class EfficacyAudit:
 
     def plot(self) -> "Figure":
         """Efficacy of all weights, alone and against its bound, as a Matplotlib figure."""
-        from jaxaudit.plots.audits import plot_efficacy
+        from jaxaudit.audits.efficacy.figure import plot_efficacy
 
         return plot_efficacy(self)
 

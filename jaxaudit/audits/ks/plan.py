@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy import stats
 
-from jaxaudit.audits.ks.evidence import LEAST
-from jaxaudit.audits.ks.models import Shadows
+from jaxaudit.audits.ks.tests import KSTest, RhoTest
 from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.plan import chunk_places
 from jaxaudit.metrics.shadow import SHARE
@@ -23,10 +22,9 @@ FEWEST = 1_000
 LEAST_RECORDS = 200
 """No plan has fewer records of its own accord."""
 LEAST_STEPS = 600
-"""Where records are taken away, epochs are added until the smallest training set is walked for so many minibatches: a
+"""Where records are taken away, epochs are added until the smallest training set makes so many minibatches: a
 network that fits its records badly remembers little of them."""
 LEAST_EPOCHS = 5
-LEAST_REPLICATES = 2
 ROUND = 100
 """Records come in hundreds, so that a speed that is measured a little otherwise rarely changes a plan."""
 
@@ -38,7 +36,7 @@ class Work(NamedTuple):
         query, calibration, holdout: records of each set.
         targets: what each simulated target is trained on, in records where `query` and `calibration` are whole.
         whole: the query records that `targets` were counted at.
-        replicates, controls, subsample, shadows: as for `audit_ks`.
+        tests: that are made, rho among them.
         epochs, batch_size: the recipe.
     """
 
@@ -47,10 +45,7 @@ class Work(NamedTuple):
     holdout: int
     targets: tuple[int, ...]
     whole: int
-    replicates: int
-    controls: int
-    subsample: float
-    shadows: Shadows
+    tests: tuple[KSTest, ...]
     epochs: int
     batch_size: int
 
@@ -86,35 +81,26 @@ class Plan(NamedTuple):
 
 def members(work: Work) -> Int[np.ndarray, " models"]:
     """How many records each model is trained on."""
-    n, rest = work.query, round(SHARE * work.calibration)
-    shadows = work.shadows
-    scale = n / work.whole
-    parts = [
-        (work.replicates, n),
-        (work.replicates, round(work.subsample * work.calibration)),
-        (work.controls, n + work.calibration),
-        *((1, round(scale * target)) for target in work.targets),
-        (shadows.never, rest),
-        (shadows.half, rest + n // 2),
-        (shadows.fully, rest + n),
-        (shadows.mixed, rest + n),
-    ]
+    scale = work.query / work.whole
+    parts = [each for test in work.tests for each in test.training_sizes(work.query, work.calibration)]
+    parts += [(1, round(scale * target)) for target in work.targets]
     return np.concatenate([np.full(models, max(1, size)) for models, size in parts])
 
 
 def seconds_of(work: Work, speed: Speed) -> float:
     """What training all models, and asking them about all records, takes."""
     steps = np.sort(-(-members(work) // work.batch_size))[::-1]
-    # As `fit_many` trains them: in chunks of one size, each as long as its longest walk.
-    chunks = [int(steps[places[0]]) * len(places) for places in chunk_places(len(steps), speed.width)]
+    # As `fit_many` trains them: in chunks of one size, each as long as its longest model.
+    chunks = [int(steps[places[0]]) * len(places) for places in chunk_places(len(steps), speed.models_per_batch)]
     asked = work.query + work.calibration + work.holdout
     return work.epochs * sum(chunks) * speed.step + len(steps) * asked * speed.record
 
 
-def memory_of(work: Work, speed: Speed, record_bytes: int, streams: int) -> int:
+def memory_of(work: Work, speed: Speed, record_bytes: int, concurrent_chunks: int) -> int:
     """Bytes of the pool (as read, as one, on the device), of models under way, and of what is kept of those done."""
     models, asked = len(members(work)), work.query + work.calibration + work.holdout
-    return 3 * asked * record_bytes + streams * speed.width * 2 * speed.state_bytes + models * asked * 24
+    under_way = concurrent_chunks * speed.models_per_batch * 2 * speed.state_bytes
+    return 3 * asked * record_bytes + under_way + models * asked * 24
 
 
 def cost_of(full: Work, plan: Work) -> float:
@@ -124,7 +110,7 @@ def cost_of(full: Work, plan: Work) -> float:
     """
 
     def quantile(work: Work) -> float:
-        models = work.shadows.mixed or work.shadows.never
+        models = next((test.references for test in work.tests if test.references), 0)
         return float(stats.t.ppf(POWER, models - 1)) if models > 1 else 1.0
 
     return math.sqrt(full.query / plan.query) * quantile(plan) / quantile(full)
@@ -171,12 +157,19 @@ def _lighter(full: Work, free: Free) -> Iterator[Work]:
     """The work with ever fewer models."""
     yield full
     work = full
-    if free.replicates and work.replicates > LEAST_REPLICATES:
-        work = work._replace(replicates=LEAST_REPLICATES)
-        yield work
-    fewest = Shadows(*(min(models, LEAST) for models in work.shadows))
-    if free.shadows and fewest != work.shadows:
-        yield work._replace(shadows=fewest)
+    for lighter, may in ((_fewer_replicates, free.replicates), (_fewer_shadows, free.shadows)):
+        tests = tuple(map(lighter, work.tests))
+        if may and tests != work.tests:
+            work = work._replace(tests=tests)
+            yield work
+
+
+def _fewer_replicates(test: KSTest) -> KSTest:
+    return test.lighter() if isinstance(test, RhoTest) else test
+
+
+def _fewer_shadows(test: KSTest) -> KSTest:
+    return test if isinstance(test, RhoTest) else test.lighter()
 
 
 def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: int) -> Work | None:

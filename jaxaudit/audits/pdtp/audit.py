@@ -1,7 +1,6 @@
 """The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor beside each number."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
@@ -11,7 +10,7 @@ from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
 from jaxaudit.audits.pdtp.bound import dtp_bounds
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.tables.table import duplicates
-from jaxaudit.ensemble import Progress
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
 from jaxaudit.learners import Learner
@@ -70,7 +69,7 @@ class PDTPAudit(NamedTuple):
 
     def plot(self) -> "Figure":
         """How many records have which PDTP, and the riskiest beside their seed floor, as a Matplotlib figure."""
-        from jaxaudit.plots.audits import plot_pdtp
+        from jaxaudit.audits.pdtp.figure import plot_pdtp
 
         return plot_pdtp(self)
 
@@ -103,9 +102,7 @@ def audit_pdtp(
     bins: int = BINS,
     measurements: int = 1,
     seeds: int = 5,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> PDTPAudit:
     """May the classifier that `learner` makes of `examples` be published? Long, Bindschaedler & Gunter (2017).
 
@@ -123,10 +120,8 @@ def audit_pdtp(
             is refused.
         measurements: times to measure with another key; a record's PDTP is the mean (section 5.4 of the paper).
         seeds: models of T for the seed floor, at least 2, of which one is A(T).
-        width: models trained side by side (chosen by measurement when None).
-        progress: called as training goes on.
-        checkpoints: a directory to keep finished chunks in, which a later call with the same arguments takes up; see
-            `fit_many`. The same `learner` is the caller's word.
+        execution: how models are trained, who is told, and where finished chunks are kept, which a later call with the
+            same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
 
     Raises:
         InputError: a record does not exist or is named twice, there is only one class, or a number is out of range.
@@ -146,11 +141,10 @@ def audit_pdtp(
         )
     seeded = uses_key(learner, examples)
     keys = jax.random.split(stream(key, "measure"), measurements if seeded else 1)
-    steps = _Steps(progress, len(keys) + seeded)
-    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
+    *of_keys, of_floor = execution.split(*[1.0] * len(keys), float(seeded))
     parts, exact, accuracy, bounds = [], np.zeros(len(chosen)), 0.0, []
-    for index, one in enumerate(keys):
-        left = leave_out(one, examples, learner, chosen, progress=steps.part(index), **how)
+    for one, part in zip(keys, of_keys, strict=True):
+        left = leave_out(one, examples, learner, chosen, execution=part)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
         bounds.append(dtp_bounds(learner, examples.labels, examples.labels[chosen], left))
@@ -161,7 +155,7 @@ def audit_pdtp(
     if seeded:
         others = jax.random.split(stream(key, "seed floor"), seeds - 1)
         all_keys = jax.numpy.concatenate([keys[:1], others])
-        outputs = outputs_of_seeds(all_keys, examples, learner, chosen, progress=steps.part(len(keys)), **how)
+        outputs = outputs_of_seeds(all_keys, examples, learner, chosen, execution=of_floor)
         floor = seed_floor(outputs, bins=bins)
     return PDTPAudit(
         records=chosen,
@@ -188,9 +182,7 @@ def reduce_pdtp(
     steps: int,
     *,
     bins: int = BINS,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> Reduction:
     """Removes the riskiest record and measures all that remain, `steps` times (section 8 of the paper, figure 6).
 
@@ -203,9 +195,7 @@ def reduce_pdtp(
         learner: what is trained on it.
         steps: records to remove, one at a time.
         bins: as for `audit_pdtp`.
-        width: as for `audit_pdtp`.
-        progress: as for `audit_pdtp`.
-        checkpoints: as for `audit_pdtp`.
+        execution: as for `audit_pdtp`.
 
     Raises:
         InputError: `steps` would leave fewer than two records.
@@ -214,18 +204,9 @@ def reduce_pdtp(
     check_steps(steps, len(examples))
     remaining = np.arange(len(examples))
     removed, largest = [], []
-    parts = _Steps(progress, steps + 1)
-    for step in range(steps + 1):
+    for step, part in enumerate(execution.split(*[1.0] * (steps + 1))):
         rest = examples.take(remaining)
-        left = leave_out(
-            key,
-            rest,
-            learner,
-            np.arange(len(rest)),
-            width=width,
-            progress=parts.part(step),
-            checkpoints=checkpoints,
-        )
+        left = leave_out(key, rest, learner, np.arange(len(rest)), execution=part)
         values = pdtp(left.with_record, left.without_record, bins=bins).values
         riskiest = int(values.argmax())
         largest.append(float(values[riskiest]))
@@ -244,22 +225,6 @@ def check_steps(steps: int, records: int) -> None:
     if not 1 <= steps <= records - 2:
         raise InputError(
             f"{steps} records cannot be removed one at a time from {records}: at least 1, and two must remain."
-        )
-
-
-class _Steps:
-    """One count of progress over several pieces of work, of equal shares."""
-
-    def __init__(self, progress: Progress | None, pieces: int) -> None:
-        self.progress, self.pieces = progress, pieces
-
-    def part(self, index: int) -> Progress | None:
-        progress = self.progress
-        if progress is None:
-            return None
-        # In millionths, because pieces differ in how many steps they have.
-        return lambda done, total: progress(
-            round(1e6 * (index + min(done, total) / max(total, 1))), round(1e6 * self.pieces)
         )
 
 

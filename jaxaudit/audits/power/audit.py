@@ -1,16 +1,15 @@
 """Before any audit: how small a used part of a query set could the holdout test notice, and what would it take?"""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.models import Shadows, draw_roles, train_roles
+from jaxaudit.audits.ks.models import shadow_rows, train_roles
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.overlap import refuse_overlap
-from jaxaudit.ensemble import Progress
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.power import Separation, chance_noticed, least_noticed, records_needed, separation
@@ -49,7 +48,7 @@ class Power:
         by_models: the smallest fraction an audit of the sizes given would promise, for numbers of shadow models.
         fraction: the fraction asked about, and
         needed: how many query records, with as many in the holdout, notice it with 95% probability; None: no number.
-        width: how many models were trained side by side.
+        models_per_batch: how many models were trained side by side.
     """
 
     told: Separation
@@ -58,7 +57,7 @@ class Power:
     by_models: tuple[tuple[int, float | None], ...]
     fraction: float
     needed: int | None
-    width: int
+    models_per_batch: int
 
 
 def audit_power(
@@ -70,9 +69,7 @@ def audit_power(
     holdout_size: int | None = None,
     fraction: float = 0.1,
     models: int = 31,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> Power:
     """Trains `models` models, each on a share of the calibration set and a random half of the query set.
 
@@ -87,7 +84,7 @@ def audit_power(
         holdout_size: records that the provider could keep back; by default as many as the query set has.
         fraction: a used fraction to notice.
         models: shadow models of the measurement, and of the audit.
-        width, progress, checkpoints: as for `audit_ks`.
+        execution: as for `audit_ks`.
 
     Raises:
         InputError: where the sets overlap or an option is out of range.
@@ -100,16 +97,10 @@ def audit_power(
         )
     refuse_overlap(query, calibration)
     pool = make_pool(query, calibration, ())
-    roles = draw_roles(stream(key, "draw"), pool, (), 0, 0, 1.0, Shadows(half=models))
-    trained, width = train_roles(
-        stream(key, "train"),
-        roles,
-        pool,
-        learner,
-        with_signals=False,
-        width=width,
-        progress=progress,
-        checkpoints=checkpoints,
+    records = np.arange(pool.query.start, pool.query.stop)
+    roles = {"half": shadow_rows(stream(key, "draw"), pool, "half", records, max(1, len(query) // 2), models)}
+    trained, models_per_batch = train_roles(
+        stream(key, "train"), roles, pool, learner, with_signals=False, execution=execution
     )
     told = separation(trained["half"].log_odds, np.concatenate(roles["half"])[:, pool.query])
     sizes = [(max(2, round(scale * len(query))), max(2, round(scale * holdout))) for scale in SCALES]
@@ -119,4 +110,4 @@ def audit_power(
     )
     by_models = tuple((count, least_noticed(told, len(query), holdout, count)) for count in MODELS)
     needed = records_needed(told, fraction)
-    return Power(told, rows, SCALES.index(1.0), by_models, fraction, needed, width)
+    return Power(told, rows, SCALES.index(1.0), by_models, fraction, needed, models_per_batch)

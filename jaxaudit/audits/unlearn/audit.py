@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -24,12 +23,12 @@ from jaxaudit.audits.unlearn.result import (
     Scores,
     UnlearnAudit,
 )
-from jaxaudit.audits.unlearn.share import Share
+from jaxaudit.audits.unlearn.share import RETRAIN, TRAIN, costs
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Progress, fit_many
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
-from jaxaudit.learners.walk import init_key
+from jaxaudit.learners.batch_order import init_key
 from jaxaudit.metrics.retrained_band import place
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
@@ -50,9 +49,7 @@ def audit_unlearn(
     attack_epochs: int = EPOCHS,
     attack_each: bool = False,
     level: float = 0.95,
-    width: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnAudit:
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
 
@@ -75,16 +72,15 @@ def audit_unlearn(
         seeds: models of each kind; too few can tell nothing, see `UnlearnAudit.enough_seeds`.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
             records, or all. 0 leaves the attack out, and its scores are NaN.
-        attack_epochs: walks of an attack network through its records; 100 in the toolbox the paper used.
+        attack_epochs: passes of an attack network through its records; 100 in the toolbox the paper used.
         attack_each: by default attack networks learn from the originals, as an attacker does who knew the model before
             it forgot, and the same network is asked about each method's model. True trains one anew on every model,
             its remaining records being the members, as the paper does. Such a network is told the label: of a class
             that was forgotten whole, it has seen no member, and says so whatever the model remembers.
         level: the confidence at which a method is said to differ from retraining, over all its scores and sets.
-        width: models trained side by side (chosen by measurement when None).
-        progress: called as work is done, in thousandths of it.
-        checkpoints: a directory to keep what is finished in, every trained model included, which a later call with
-            the same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
+        execution: how models are trained, who is told, in millionths of the work, and where what is finished is kept,
+            every trained model included, which a later call with the same arguments takes up; see `fit_many`. The same
+            `learner` is the caller's word.
 
     Raises:
         InputError: a set is empty or everything, shapes disagree, a label is no output of the learner, a method's name
@@ -100,9 +96,10 @@ def audit_unlearn(
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
     sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     count = min(len(train), len(test)) if nonmembers is None else nonmembers
-    share = Share(progress, learner, len(train), count, attack_epochs, attack_each, seeds, sets, names)
+    work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names)
+    parts = dict(zip(work, execution.split(*work.values()), strict=True))
     keys = jax.random.split(stream(key, "train"), seeds)
-    params = _trained(keys, train, learner, forget, amnesiac, share, checkpoints, width)
+    params = _trained(keys, train, learner, forget, amnesiac, parts)
     for name, method in methods.items():
         noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
         together = jax.default_backend() != "cpu"
@@ -110,8 +107,7 @@ def audit_unlearn(
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    scores = _scored(params, train, test, learner, forget, attacker, attack_each, share, checkpoints)
-    share.finished()
+    scores = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
     return UnlearnAudit(
         methods=tuple(
             MethodResult(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name])
@@ -125,7 +121,7 @@ def audit_unlearn(
         nonmembers=count,
         members_share=len(train) / (len(train) + count),
         level=level,
-        width=width,
+        models_per_batch=execution.models_per_batch,
     )
 
 
@@ -135,30 +131,32 @@ def _trained(
     learner: NetworkLearner,
     forget: Bool[np.ndarray, "sets n"],
     amnesiac: bool,
-    share: Share,
-    checkpoints: Path | None,
-    width: int | None,
+    parts: dict[str, Execution],
 ) -> dict[str, Any]:
     """The models that must be trained, and those that never were, by name."""
     inputs, labels, sets, seeds = np.asarray(train.inputs, np.float32), train.labels, len(forget), len(keys)
-    how: dict[str, Any] = {"width": width, "checkpoints": checkpoints}
-    if checkpoints is not None:
-        how["then"] = flat_params
+    kept_on_disk = parts[TRAIN].checkpoints is not None
+    summarize = flat_params if kept_on_disk else None
 
     def made(kind: SteppedLearner, kept: Any) -> Any:
-        return params_of(kind, kept) if checkpoints is not None else kept
+        return params_of(kind, kept) if kept_on_disk else kept
 
     forgotten: dict[str, Any] = {}
     if amnesiac:
         # Originals are the very models that amnesiac unlearning starts from.
-        recorded = train_and_record(keys, forget, inputs, labels, learner, progress=share.of("train"), **how)
+        recorded = train_and_record(
+            *(keys, forget, inputs, labels, learner), execution=parts[TRAIN], summarize=summarize
+        )
         original, taken_back = made(Recording(learner, sets), recorded)
         forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), taken_back)
     else:
         everyone = np.ones((seeds, len(labels)), bool)
-        original = made(learner, fit_many(keys, everyone, inputs, labels, learner, progress=share.of("train"), **how))
+        whole = fit_many(keys, everyone, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
+        original = made(learner, whole)
     removed = np.repeat(forget, seeds, axis=0)
-    again = retrain(jnp.tile(keys, sets), removed, inputs, labels, learner, progress=share.of("retrain"), **how)
+    again = retrain(
+        *(jnp.tile(keys, sets), removed, inputs, labels, learner), execution=parts[RETRAIN], summarize=summarize
+    )
     return {
         UNTRAINED: jax.tree.map(_on_host, _untrained(learner, keys)),
         ORIGINAL: original,
@@ -175,17 +173,15 @@ def _scored(
     forget: Bool[np.ndarray, "sets n"],
     attacker: Attacker | None,
     attack_each: bool,
-    share: Share,
-    checkpoints: Path | None,
+    parts: dict[str, Execution],
 ) -> dict[str, Scores]:
     """Every model judged on its set, or on each set where it has forgotten none."""
-    everything = np.ones(len(train), bool)
+    everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
     @cache
     def of_originals() -> LearnedAttack:
         return train_attack(
-            *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), share.of(ORIGINAL)),
-            checkpoints=checkpoints,
+            *(learner, params[ORIGINAL], train, test, everything, cast(Attacker, attacker), parts[ORIGINAL]),
             name=ORIGINAL,
         )
 
@@ -195,10 +191,7 @@ def _scored(
         attack, attacked = of_originals, () if name == ORIGINAL else params[ORIGINAL]
         if attack_each and name != ORIGINAL:
             own = learner, models, train, test
-            attack, attacked = (
-                partial(train_attack, *own, members, attacker, share.of(part), checkpoints, name=name),
-                (),
-            )
+            attack, attacked = partial(train_attack, *own, members, attacker, parts[part], name=name), ()
         elif name != ORIGINAL:
             members = everything
         file = checkpoints and judged_file(checkpoints, models, train, test, members, attacker, attacked)
@@ -212,9 +205,15 @@ def _scored(
             of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
             seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
             rows.append(score(learner, of_set, seen, train, row, name))
-            share.passed(name if once is not None else f"{name} {index}")
+            _end(parts[name if once is not None else f"{name} {index}"])
         scores[name] = as_scores(rows)
     return scores
+
+
+def _end(part: Execution) -> None:
+    """Tells that a part is done, whether or not anything had to be trained for it."""
+    if part.progress is not None:
+        part.progress(1, 1)
 
 
 @partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)

@@ -1,6 +1,7 @@
 """Judging many models at once on what they still show of the records to forget."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabi
 from jaxaudit.audits.unlearn.kept_params import flat_params
 from jaxaudit.audits.unlearn.result import Scores
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Progress, log_probs_many
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, log_probs_many
 from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
@@ -28,7 +29,7 @@ class Attacker(NamedTuple):
     Attributes:
         keys: one random key a model.
         nonmembers: the test records the attack networks learn from.
-        epochs: walks through members and non-members.
+        epochs: passes through members and non-members.
     """
 
     keys: Key[Array, " models"]
@@ -61,8 +62,7 @@ def train_attack(
     test: Examples,
     members: Bool[np.ndarray, " n"],
     attacker: Attacker,
-    progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    execution: Execution = DEFAULT_EXECUTION,
     *,
     name: str,
 ) -> LearnedAttack:
@@ -75,8 +75,8 @@ def train_attack(
         test: the test set.
         members: the training records that count as members; the others are not shown.
         attacker: the recipe.
-        progress: called as attack networks are finished.
-        checkpoints: a directory to keep them in, from where a later call takes them up.
+        execution: who is told as attack networks are finished, and where they are kept, from where a later call takes
+            them up. How many are trained side by side is chosen for the device (`fit_learned`).
         name: what messages call the models.
 
     Raises:
@@ -87,13 +87,13 @@ def train_attack(
     outputs = log_probs_many(learner, params, records)
     _check_finite(_all_finite(outputs), name, "outputs")
     models, count = outputs.shape[:2]
+    kept = execution.checkpoints
     used = np.concatenate([members, np.ones(len(attacker.nonmembers), bool)])
     return fit_learned(
         *(attacker.keys, outputs, labels, np.tile(np.arange(count) < len(train), (models, 1)), outputs.shape[2]),
         used=np.tile(used, (models, 1)),
         epochs=attacker.epochs,
-        progress=progress,
-        checkpoints=checkpoints and checkpoints / "attacks",
+        execution=replace(execution, models_per_batch=None, checkpoints=kept and kept / "attacks"),
     )
 
 

@@ -11,7 +11,7 @@ from jaxaudit.learners import SteppedLearner
 
 
 def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
-    """All leaves of a chunk's parameters in order, random keys as their words: a `then` of `fit_many`.
+    """All leaves of a chunk's parameters in order, random keys as their words: a `summarize` of `fit_many`.
 
     Numbers that NumPy has no type for (bfloat16) are given as the bytes they are made of, read as whole numbers.
     """

@@ -80,7 +80,7 @@ class UnlearnAudit:
         nonmembers: how many test records the attack networks learned from, beside all members.
         members_share: the share of members among the records an attack on the original learned from.
         level: with this probability a method that is as good as retraining has no place called `above` or `below`.
-        width: models trained side by side.
+        models_per_batch: models trained side by side.
     """
 
     methods: tuple[MethodResult, ...]
@@ -92,7 +92,7 @@ class UnlearnAudit:
     nonmembers: int
     members_share: float
     level: float
-    width: int | None
+    models_per_batch: int | None
 
     def __getitem__(self, name: str) -> MethodResult:
         """The method of this name."""
@@ -100,7 +100,7 @@ class UnlearnAudit:
 
     def plot(self, forget_set: int = 0) -> "Figure":
         """What is left of one set to forget, method by method, as a Matplotlib figure."""
-        from jaxaudit.plots.audits import plot_unlearn
+        from jaxaudit.audits.unlearn.figure import plot_unlearn
 
         return plot_unlearn(self, forget_set)
 

@@ -1,30 +1,25 @@
 """What `jaxaudit attack` does between its options and its result."""
 
-import difflib
-import time
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import replace
 
 import jax
 import numpy as np
-from jaxtyping import Int
-from rich.console import RenderableType
 
+from jaxaudit.attacks import ATTACKS
 from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import Attacks, check_options, draw, models_to_train, settle_attack_width
+from jaxaudit.audits.attack.plan import attack_models_per_batch, check_options, draw, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.cli.classifier import demand_memory, describe, make_classifier, read_table
-from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.repeat import Options, plain
-from jaxaudit.cli.show import as_text
-from jaxaudit.cli.table_run import settled, table_provenance
-from jaxaudit.cli.widths import recall_width, remember_width
-from jaxaudit.cli.work import Begin
+from jaxaudit.cli.attack.command import AttackOptions
+from jaxaudit.cli.classifiers import demand_memory, make_classifier
+from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.tables import describe, read_table, table_data
+from jaxaudit.cli.words import parse_names
 from jaxaudit.data import Table, candidate_indices
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.report.attack.record import attack_json
-from jaxaudit.runs.directory import arrays, write
-from jaxaudit.runs.identity import run_identity
+from jaxaudit.report.attack.record import attack_record
+from jaxaudit.report.record import Provenance
+from jaxaudit.runs.directory import arrays
 
 CANDIDATES = 2000
 USUAL = {"iterations": 100, "targets": 100}
@@ -32,110 +27,84 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 """Where no data are named."""
 
 
-class Answer(NamedTuple):
-    """What the command found.
-
-    Attributes:
-        audit: of all attacks.
-        records: the attacked records, by their place in the table that was given.
-        provenance: what repeats the run.
-        level: of the intervals.
-    """
-
-    audit: AttackAudit
-    records: Int[np.ndarray, " targets"]
-    provenance: dict[str, Any]
-    level: float
-
-    def json(self) -> dict[str, Any]:
-        """As one JSON object."""
-        return attack_json(self.audit, self.records, self.provenance)
-
-
-def run(options: Options, begin: Begin) -> Answer:
-    """The answer of `jaxaudit attack` with these options; see `lasting_work` for `begin`."""
-    started = time.time()
-    options = dict(options)
-    sizes = DEMONSTRATION if options["data"] is None and options["csv"] is None else USUAL
-    options["iterations"] = options["iterations"] or sizes["iterations"]
+def prepare(options: AttackOptions) -> Job[AttackAudit]:
+    """The work that these options mean."""
+    asked = options.audit
+    names = parse_names(asked.attacks, tuple(attack.name for attack in ATTACKS), "--attacks")
+    attacks = tuple(attack for attack in ATTACKS if attack.name in names)
+    sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else USUAL
+    iterations = asked.iterations or sizes["iterations"]
+    pairs, pooled = asked.shadow_pairs, asked.pooled_shadow_models
     # What can be refused without reading data is refused first.
-    attacks = parse_attacks(options["attacks"])
-    numbers = {name: options[name] for name in ("shadows", "untargeted_shadows", "measured", "bins")}
-    check_options(attacks, options["iterations"], **numbers, level=options["level"])
-    whole = read_table(options)
-    describe(whole, columns=options["csv"] is not None)
-    options["candidates"] = _candidates(options["candidates"], whole)
-    options["targets"] = options["targets"] or min(sizes["targets"], options["candidates"])
-    chosen = candidate_indices(np.random.default_rng(options["seed"]), len(whole), options["candidates"])
+    check_options(attacks, iterations, pairs, pooled, asked.measured_iterations, asked.bins, asked.level)
+    whole = read_table(options.data)
+    describe(whole, columns=options.data.csv is not None)
+    candidates = _candidates(options.data.sample, whole)
+    targets = asked.targets or min(sizes["targets"], candidates)
+    chosen = candidate_indices(np.random.default_rng(asked.seed), len(whole), candidates)
     table = whole.take(chosen)
-    examples, learner = make_classifier(options, table)[:2]
-    splits = 2 * options["iterations"] * len(table)
-    demand_memory(splits, f"--iterations {options['iterations']}", "give fewer of them, or fewer --candidates")
-    key = jax.random.key(options["seed"])
-    drawn = draw(key, examples, options["iterations"], options["targets"])
-    work = {**plain(options), "command": "attack", "shape": examples.inputs.shape}
-    if options["width"] is None:
-        options["width"] = recall_width(work)
-        if options["width"] is None:
-            options["width"] = settle_attack_width(key, examples, learner, options["targets"])
-            remember_width(work, options["width"])
-    how: dict[str, Any] = {
-        "attacks": attacks,
-        **{name: options[name] for name in ("shadows", "untargeted_shadows", "fresh_shadows", "width")},
-        "measured": min(options["measured"], options["iterations"]),
-    }
-    models = models_to_train(drawn, learner, **how)
-    line = (
-        f"attacking {options['targets']:,} of {len(table):,} candidates {2 * options['iterations']:,} times through "
-        f"{options['learner']}: {models:,} models on {jax.default_backend()}"
+    examples, learner = make_classifier(options.model, options.recipe, table)
+    splits = 2 * iterations * len(table)
+    demand_memory(splits, f"--iterations {iterations}", "give fewer of them, or a smaller --sample")
+    key = jax.random.key(asked.seed)
+    drawn = draw(key, examples, iterations, targets)
+    measured = min(asked.measured_iterations, iterations)
+    settled = replace(
+        options,
+        data=replace(options.data, sample=candidates),
+        audit=replace(asked, iterations=iterations, targets=targets),
     )
-    checkpoints = begin(run_identity("attack", settled(options), {"table": table.content_hash}, {}), models, line)
-    with progress_on_stderr("attacking") as progress:
-        audit = audit_attack(
+
+    def models(models_per_batch: int) -> int:
+        found = models_to_train(
+            drawn,
+            learner,
+            attacks=attacks,
+            shadow_pairs=pairs,
+            pooled_shadows=pooled,
+            measured=measured,
+            fresh_shadows=asked.fresh_shadows,
+            models_per_batch=models_per_batch,
+        )
+        return found.total
+
+    def audit(execution: Execution) -> AttackAudit:
+        return audit_attack(
             key,
             examples,
             learner,
-            iterations=options["iterations"],
-            targets=options["targets"],
-            bins=options["bins"],
-            level=options["level"],
-            progress=progress,
-            checkpoints=checkpoints,
-            **how,
+            attacks=attacks,
+            iterations=iterations,
+            targets=targets,
+            shadow_pairs=pairs,
+            pooled_shadows=pooled,
+            measured=measured,
+            fresh_shadows=asked.fresh_shadows,
+            bins=asked.bins,
+            level=asked.level,
+            execution=execution,
         )
-    provenance = table_provenance("attack", options, whole, table, "candidate", started)
-    return Answer(audit, whole.in_file(chosen[audit.targets]), provenance, options["level"])
 
+    def outcome(found: AttackAudit, provenance: Provenance) -> Outcome:
+        records = whole.in_file(chosen[found.targets])
+        scores = {f"scores_{attack.name}": attack.scores for attack in found.attacks}
+        kept = {"records": records, "truth": found.truth, "pdtp": found.measurements, **scores}
+        return Outcome(attack_record(found, records, provenance), kept, {"outputs.npz": arrays(kept)})
 
-def save(directory: Path, answer: Answer, table: RenderableType) -> None:
-    """Writes the run directory: the JSON result, the table, and every attack's scores."""
-    write(directory, answer.json(), {"outputs.npz": arrays(arrays_of(answer))}, as_text(table))
-    say(f"written: {directory}/result.json and {directory}/outputs.npz")
-
-
-def arrays_of(answer: Answer) -> dict[str, np.ndarray]:
-    """What stands beside the result: who was attacked, who was in, and every attack's scores."""
-    audit = answer.audit
-    scores = {f"scores_{attack.name}": attack.scores for attack in audit.attacks}
-    return {"records": answer.records, "truth": audit.truth, "pdtp": audit.measurements, **scores}
-
-
-def parse_attacks(text: str) -> Attacks:
-    """Which attacks `--attacks` names.
-
-    Raises:
-        InputError: one is unknown (with near matches).
-
-    >>> parse_attacks("distance, frequency")
-    Attacks(untargeted=False, distance=True, frequency=True)
-    """
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in Attacks._fields:
-            near = difflib.get_close_matches(name.lower(), Attacks._fields, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"give some of {', '.join(Attacks._fields)}."
-            raise InputError(f"--attacks: there is no attack called {name!r}; {advice}")
-    return Attacks(*(name in names for name in Attacks._fields))
+    return Job(
+        options=settled,
+        data=table_data(whole, table, "candidate"),
+        hashes={"table": table.content_hash},
+        audit=audit,
+        outcome=outcome,
+        models=models,
+        line=f"attacking {targets:,} of {len(table):,} candidates {2 * iterations:,} times, "
+        f"{options.model.model}, on {jax.default_backend()}",
+        label="attacking",
+        record_shape=examples.inputs.shape[1:],
+        classes=len(table.class_names),
+        measure=lambda: attack_models_per_batch(key, examples, learner, targets),
+    )
 
 
 def _candidates(asked: int | None, table: Table) -> int:
@@ -144,9 +113,8 @@ def _candidates(asked: int | None, table: Table) -> int:
         return min(CANDIDATES, len(table) // 2 * 2)
     if asked > len(table):
         raise InputError(
-            f"--candidates {asked} asks for more than the {len(table):,} records of {table.name}; leave it out to take "
-            "all."
+            f"--sample {asked} is more than the {len(table):,} records of {table.name}; leave it out to take all."
         )
-    if asked % 2:
-        raise InputError(f"--candidates {asked} cannot be split into equal halves; give an even number.")
+    if asked % 2 or asked < 4:
+        raise InputError(f"--sample {asked} cannot be split into equal halves; give an even number of at least 4.")
     return asked

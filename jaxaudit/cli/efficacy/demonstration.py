@@ -10,9 +10,9 @@ import optax
 from jaxaudit.audits.efficacy.audit import NamedWeights
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.data import Examples, load, prepare_images
-from jaxaudit.ensemble import fit_many
+from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.learners import network
-from jaxaudit.learners.walk import init_key
+from jaxaudit.learners.batch_order import init_key
 from jaxaudit.models import MLP, RUN_ONCE, PureModule
 
 RECORDS, CLASS = 1000, 3
@@ -40,9 +40,8 @@ def demonstration(key: Any) -> Demonstration:
     learner = network(MLP, shape, classes, optimizer=optax.sgd(LEARNING_RATE), epochs=EPOCHS, batch_size=BATCH_SIZE)
     say(f"training 2 mlp models on {jax.default_backend()}, {EPOCHS} epochs each: with {len(forget)} digits, without")
     with progress_on_stderr("training") as progress:
-        trained = fit_many(
-            jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, width=1, progress=progress
-        )
+        execution = Execution(models_per_batch=1, progress=progress)
+        trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
     return Demonstration(
         learner.net,

@@ -23,7 +23,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.weights.weights import Weights, read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import RUN_ONCE, pure_module
-from jaxaudit.models.restore import fit_weights, name_weights
+from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.places import without_folders
 from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_json
 from jaxaudit.runs.directory import write
@@ -88,7 +88,7 @@ def _given(options: Options) -> Any:
 
     def restore(name: str, path: Path) -> NamedWeights:
         try:
-            restored = fit_weights(net, weights[path], without_folders(str(path)), options["model"])
+            restored = load_weights(net, weights[path], without_folders(str(path)), options["model"])
         except InputError as error:
             raise InputError(f"{error}{_hint(options, weights[path], classes)}") from error
         notes.extend(restored.notes)

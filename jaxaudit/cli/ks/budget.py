@@ -2,22 +2,29 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxaudit.audits.ks.models import Shadows
 from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, memory_of, seconds_of
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.harness import Planned
+from jaxaudit.cli.ks.command import KSOptions
+from jaxaudit.cli.ks.inputs import Given, taken
+from jaxaudit.cli.options import fields_of, plain
 from jaxaudit.cli.progress import duration, say
-from jaxaudit.cli.repeat import Options
-from jaxaudit.cli.widths import recall_speed, recall_width, remember_speed, remember_width
+from jaxaudit.cli.tuning import (
+    recall_models_per_batch,
+    recall_speed,
+    remember_models_per_batch,
+    remember_speed,
+)
 from jaxaudit.data import Examples
-from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Speed, measure_speed
-from jaxaudit.ensemble.streams import streams
+from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.randomness import generator_of, stream
@@ -32,13 +39,6 @@ BASE_BYTES = 600 << 20
 """Python, JAX and the programs it compiles."""
 LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
 """What is trained where a design is too slow, the nearest first."""
-
-
-class Planned(NamedTuple):
-    """A plan, in numbers for the result and in lines for a person."""
-
-    numbers: dict[str, Any]
-    lines: list[str]
 
 
 def parse_budget(text: str | None) -> float | None:
@@ -64,34 +64,34 @@ def parse_budget(text: str | None) -> float | None:
 
 def plan_within(
     budget: float | None,
-    options: Options,
-    by_hand: set[str],
+    given: KSOptions,
+    options: KSOptions,
     sets: Given,
-    shadows: Shadows,
+    tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], NetworkLearner],
-) -> Planned:
-    """Settles the options so that the audit takes at most `budget` seconds; what was given by hand stands.
+) -> tuple[KSOptions, Planned]:
+    """The options settled so that the audit takes at most `budget` seconds, and the plan; what was given stands.
 
     Args:
         budget: seconds, all in all; None for all the time it takes.
-        options: as on the command line, with their defaults; the plan's are written into it.
-        by_hand: the names of those that were given.
+        given: as on the command line: what is None there was not given by hand.
+        options: the same with defaults.
         sets: what was read.
-        shadows: the shadow models that the options ask for.
+        tests: that the options ask for.
         learner_of: the learner of a design: its name, and mlp's hidden layers.
 
     Raises:
         InputError: where the options given by hand leave no audit that fits.
     """
-    full = _work(options, sets, shadows)
-    wanted = (options["model"], options["hidden"])
-    designs = [wanted, *(() if by_hand & {"model", "hidden"} else LIGHTER.get(options["model"], ()))]
-    designs = list(dict.fromkeys(designs))
+    full = _work(options, sets, tests)
+    wanted = (options.model.model or "", options.model.hidden or "")
+    lighter = LIGHTER.get(wanted[0], ()) if given.model.model is None and given.model.hidden is None else ()
+    designs = list(dict.fromkeys([wanted, *lighter]))
     free = Free(
-        records="records" not in by_hand,
-        epochs="epochs" not in by_hand,
-        replicates="replicates" not in by_hand,
-        shadows=not by_hand & {"shadows", "holdout_shadows"},
+        records=given.data.sample is None,
+        epochs=given.recipe.epochs is None,
+        replicates=given.audit.replicates is None,
+        shadows=given.audit.shadow_models is None and given.audit.holdout_shadow_models is None,
     )
     room = float("inf") if budget is None else TRAINING_SHARE * budget - FIXED_SECONDS
     speeds = [lambda design=design: speed_of(design, options, sets.query, learner_of(*design)) for design in designs]
@@ -100,41 +100,61 @@ def plan_within(
         last = speeds[-1]()
         needed = (seconds_of(least(full, last, free), last) + FIXED_SECONDS) / TRAINING_SHARE
         raise InputError(
-            f"--budget {options['budget'] or USUAL} is too short for these options: the smallest audit takes about "
+            f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest audit takes about "
             f"{duration(needed)}. Give --budget {_rounded_up(needed)} or more, or --budget none, or leave out some of "
-            f"{', '.join('--' + name.replace('_', '-') for name in sorted(by_hand & REDUCED)) or 'the records'}."
+            f"{', '.join(_by_hand(given)) or 'the records'}."
         )
     first = speeds[0]()
-    told = _told(options, full, plan, designs, seconds_of(full, first), sets, budget)
-    model, hidden = designs[plan.design]
+    told = _told(full, plan, designs, seconds_of(full, first), sets, budget)
+    return _settled(options, plan, full, designs[plan.design]), told
+
+
+def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
+    """The options as the plan has them."""
     work = plan.work
     records = max(work.query, work.calibration, work.holdout)
     fewer = records < max(full.query, full.calibration, full.holdout)
-    options |= {"model": model, "hidden": hidden, "epochs": work.epochs, "replicates": work.replicates}
-    options |= {"records": records if fewer else options["records"], "width": options["width"] or plan.speed.width}
-    if work.shadows != full.shadows:
-        options |= {"shadows": work.shadows.never or options["shadows"]}
-        options |= {"holdout_shadows": work.shadows.mixed or options["holdout_shadows"]}
-    return told
+    tests = {test.name: test for test in work.tests}
+    rho, shadow, holdout = tests["rho"], tests.get("shadow"), tests.get("holdout")
+    audit = options.audit
+    return replace(
+        options,
+        data=replace(options.data, sample=records if fewer else options.data.sample),
+        model=replace(options.model, model=design[0], hidden=design[1]),
+        recipe=replace(
+            options.recipe,
+            epochs=work.epochs,
+            models_per_batch=options.recipe.models_per_batch or plan.speed.models_per_batch,
+        ),
+        audit=replace(
+            audit,
+            replicates=rho.replicates if isinstance(rho, RhoTest) else audit.replicates,
+            shadow_models=shadow.without_query if isinstance(shadow, ShadowTest) else audit.shadow_models,
+            holdout_shadow_models=holdout.query_and_holdout
+            if isinstance(holdout, HoldoutTest)
+            else audit.holdout_shadow_models,
+        ),
+    )
 
 
-REDUCED = {"records", "epochs", "replicates", "shadows", "holdout_shadows", "model", "hidden"}
-"""The options that a plan may settle."""
+def _by_hand(given: KSOptions) -> list[str]:
+    """The flags that were given and that a plan may settle."""
+    reduced = {"sample", "epochs", "replicates", "shadow_models", "holdout_shadow_models", "model", "hidden"}
+    return sorted(field.flag for field in fields_of(given) if field.name in reduced and field.value is not None)
 
 
-def speed_of(design: tuple[str, str], options: Options, query: Examples, learner: NetworkLearner) -> Speed:
+def speed_of(design: tuple[str, str], options: KSOptions, query: Examples, learner: NetworkLearner) -> Speed:
     """How fast this design trains here: measured once a machine, then remembered."""
-    names = ("batch_size", "optimizer", "width")
-    work = {"model": design[0], "hidden": design[1], **{name: options[name] for name in names}}
-    work |= {"shape": query.inputs.shape, "classes": len(query.class_names)}
+    work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
+    work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
     known = recall_speed(work)
     if known is None:
         say(f"measuring how fast {_named(design)} trains here (once; it is remembered)")
-        width = options["width"] or recall_width(work)
-        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, width)
+        number = options.recipe.models_per_batch or recall_models_per_batch(work)
+        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, number)
         remember_speed(work, known)
-        # A run without a budget trains at the same width, and so gets the same numbers.
-        remember_width(work, known.width)
+        # A run without a budget trains as many at the same time, and so gets the same numbers.
+        remember_models_per_batch(work, known.models_per_batch)
     return known
 
 
@@ -151,29 +171,25 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
         order = generator_of(stream(key, "records", role)).permutation(len(examples))
         return np.sort(order[:records])
 
-    def rows(files: list[Outputs], chosen: np.ndarray) -> list[Outputs]:
-        return [file.take(chosen) for file in files]
-
     query, calibration = drawn(sets.query, "query"), drawn(sets.calibration, "calibration")
     held = None if sets.holdout is None else drawn(sets.holdout, "holdout")
-    taken = {id(sets.query): sets.query.take(query), id(sets.calibration): sets.calibration.take(calibration)}
+    known = {id(sets.query): sets.query.take(query), id(sets.calibration): sets.calibration.take(calibration)}
 
     def part(one: Part) -> Part:
-        if id(one.examples) not in taken:
-            taken[id(one.examples)] = one.examples.take(drawn(one.examples, one.examples.name))
-        return one._replace(examples=taken[id(one.examples)])
+        if id(one.examples) not in known:
+            known[id(one.examples)] = one.examples.take(drawn(one.examples, one.examples.name))
+        return one._replace(examples=known[id(one.examples)])
 
     return Given(
-        query=taken[id(sets.query)],
-        calibration=taken[id(sets.calibration)],
+        query=known[id(sets.query)],
+        calibration=known[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
-        outputs=rows(sets.outputs, query),
-        on_holdout=[] if held is None else rows(sets.on_holdout, held),
+        files=tuple(taken(file, query, held) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
     )
 
 
-def _work(options: Options, sets: Given, shadows: Shadows) -> Work:
+def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
     query = len(sets.query)
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     return Work(
@@ -182,17 +198,19 @@ def _work(options: Options, sets: Given, shadows: Shadows) -> Work:
         holdout=0 if sets.holdout is None else len(sets.holdout),
         targets=targets,
         whole=query,
-        replicates=options["replicates"],
-        controls=options["controls"],
-        subsample=options["subsample"],
-        shadows=shadows,
-        epochs=options["epochs"],
-        batch_size=options["batch_size"],
+        tests=tests,
+        epochs=options.recipe.epochs or 0,
+        batch_size=options.recipe.batch_size,
     )
 
 
+def _models_of(work: Work) -> dict[str, int]:
+    """How many models each test takes, by what they are called."""
+    sizes = work.query, work.calibration
+    return {test.title: sum(count for count, _ in test.training_sizes(*sizes)) for test in work.tests}
+
+
 def _told(
-    options: Options,
     full: Work,
     plan: Plan,
     designs: list[tuple[str, str]],
@@ -204,15 +222,10 @@ def _told(
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
     # What was read stays beside what is taken of it: as stored, as prepared, and while it is hashed.
     whole = 3 * record_bytes * (full.query + full.calibration + full.holdout)
-    memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes, streams())
+    memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes, concurrent_chunks())
     cost = cost_of(full, work)
     reduced = list(_reduced(full, work, designs[0], designs[plan.design]))
-    kinds = {
-        "rho": 2 * work.replicates + work.controls,
-        "shadow test": sum(work.shadows[:3]),
-        "holdout test": work.shadows.mixed,
-        "targets": len(work.targets),
-    }
+    kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     each = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = [(work.query, full.query, "query"), (work.calibration, full.calibration, "calibration")]
@@ -227,7 +240,7 @@ def _told(
     if reduced:
         lines += [f"  reduced: {'; '.join(reduced)}"]
         if cost > 1.01:
-            lines += [f"  cost: the smallest share of use that is noticed is about {cost:.1f} times as large"]
+            lines += [f"  cost: the minimum detectable fraction is about {cost:.1f} times as large"]
         lines += [f"  in full: --budget none, about {duration(full_seconds + FIXED_SECONDS)}"]
     numbers = {
         "budget_seconds": budget,
@@ -239,7 +252,7 @@ def _told(
         "smallest_share_factor": round(cost, 3),
         "seconds_a_model_step": plan.speed.step,
     }
-    return Planned(numbers, lines)
+    return Planned(numbers, tuple(lines))
 
 
 def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str, str]) -> Any:
@@ -249,10 +262,10 @@ def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str,
         before, after = getattr(full, name), getattr(work, name)
         if after < before:
             yield f"{name} records {before:,} to {after:,}"
-    if work.shadows != full.shadows:
-        yield f"shadow models {sum(full.shadows)} to {sum(work.shadows)}"
-    if work.replicates != full.replicates:
-        yield f"replicates of rho {full.replicates} to {work.replicates}"
+    before, after = _models_of(full), _models_of(work)
+    for name, count in after.items():
+        if count < before[name]:
+            yield f"models of {name if name == 'rho' else f'the {name}'} {before[name]} to {count}"
     if work.epochs < full.epochs:
         yield f"epochs {full.epochs} to {work.epochs}"
 

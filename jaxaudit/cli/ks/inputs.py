@@ -7,11 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
+from jaxaudit.audits.pool import Part
+from jaxaudit.cli.ks.command import KSOptions
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.repeat import Options
-from jaxaudit.cli.words import ACDC, parse_acdc
-from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared, is_image, load, prepare_images
+from jaxaudit.cli.sets import Sets
+from jaxaudit.cli.words import ACDC, parse_acdc, parse_image_size, parse_target_data
+from jaxaudit.data import (
+    Examples,
+    align_classes,
+    align_target_data,
+    concatenate,
+    drop_unshared,
+    is_image,
+    load,
+    prepare_images,
+)
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
 from jaxaudit.places import without_folders
@@ -57,23 +68,21 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     return _drop_from_calibration(query, aligned, "query")
 
 
-def reader(options: Options, size: tuple[int, int] | None) -> Callable[[str], Examples]:
+def reader(data: Sets) -> Callable[[str], Examples]:
     """What reads a set by its name, as these options say."""
+    size = parse_image_size(data.image_size or "none")
 
     def read(name: str) -> Examples:
-        return read_examples(name, options["data_dir"], size, options["gray"], options["field_strength"])
+        return read_examples(name, data.data_dir, size, data.gray, data.field_strength)
 
     return read
 
 
-def read_sets(options: Options, read: Callable[[str], Examples]) -> tuple[Examples, Examples]:
+def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples]:
     """The query set, and the calibration set matched to it."""
-    query = read(options["query"])
+    query = read(data.query or "")
     calibration = match(
-        query,
-        read(options["calibration"]),
-        drop_shared=options["drop_overlap"],
-        drop_classes=options["drop_unshared"],
+        query, read(data.calibration or ""), drop_shared=data.drop_overlap, drop_classes=data.drop_unshared
     )
     return query, calibration
 
@@ -82,23 +91,38 @@ class Given(NamedTuple):
     """What a person has, matched record by record.
 
     Attributes:
-        query: the data in question.
+        query: the query set.
         calibration: the query's classes in the query's order, and none of its or the holdout's records.
-        holdout: records of the same provider that nobody was given; None where there is none.
-        outputs: targets' outputs on the query set, in its order.
-        on_holdout: the same targets' outputs on the holdout, in its order.
+        holdout: records of the same provider that the target was not trained on; None where there is none.
+        files: targets by files of their outputs.
         simulated: targets of known truth, to be trained.
     """
 
     query: Examples
     calibration: Examples
     holdout: Examples | None
-    outputs: list[Outputs]
-    on_holdout: list[Outputs]
+    files: tuple[FileTarget, ...] = ()
     simulated: tuple[SimulatedTarget, ...] = ()
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """All of them, files first."""
+        return (*self.files, *self.simulated)
 
-def read_given(options: Options, read: Callable[[str], Examples]) -> Given:
+    @property
+    def named(self) -> dict[str, Examples]:
+        """The sets by role."""
+        held = {} if self.holdout is None else {"holdout": self.holdout}
+        return {"query": self.query, "calibration": self.calibration, **held}
+
+    @property
+    def records(self) -> int:
+        """The most records that a model can be trained on."""
+        parts = (part for target in self.simulated for part in target.parts)
+        return sum(map(len, self.named.values())) + sum(len(part.examples) for part in parts)
+
+
+def read_given(options: KSOptions) -> Given:
     """The sets and the outputs that these options name; with `--drop-overlap`, without what they share.
 
     Files of outputs have a row for each record as the sets were read; what is dropped of a set is dropped of them.
@@ -106,28 +130,42 @@ def read_given(options: Options, read: Callable[[str], Examples]) -> Given:
     Raises:
         InputError: where records are shared and may not be dropped, and where files of outputs do not fit.
     """
-    query, calibration = read_sets(options, read)
-    if not options["holdout"]:
-        return Given(query, calibration, None, _read_outputs(options, "target", query, "query set"), [])
-    holdout = align_target_data(query, read(options["holdout"]))
-    if not options["drop_overlap"]:
+    data, target = options.data, options.target
+    read = reader(data)
+    query, calibration = read_sets(data, read)
+    holdout = None if data.holdout is None else align_target_data(query, read(data.holdout))
+    if holdout is not None and not data.drop_overlap:
         refuse_held(query, holdout, "query set")
         refuse_held(calibration, holdout, "calibration set")
-    given = Given(
-        query,
-        calibration,
-        holdout,
-        _read_outputs(options, "target", query, "query set"),
-        _read_outputs(options, "holdout_target", holdout, "holdout"),
-    )
-    return _apart(given, holdout) if options["drop_overlap"] else given
+    outputs = _read_outputs(target.target, target.target_kind, query, "query set")
+    held: list[Outputs | None] = [None] * len(outputs)
+    if holdout is not None:
+        held = [*_read_outputs(target.holdout_target, target.target_kind, holdout, "holdout")]
+    allow = target.allow_unrelated_target
+    files = tuple(FileTarget(*each, allow_unrelated=allow) for each in zip(outputs, held, strict=True))
+    given = Given(query, calibration, holdout, files)
+    if holdout is not None and data.drop_overlap:
+        given = _apart(given, holdout)
+    return given._replace(simulated=_simulated(options, given, read))
 
 
-def _read_outputs(options: Options, option: str, examples: Examples, of: str) -> list[Outputs]:
-    """The files that this option names, as outputs on these records; messages call them `of`."""
-    paths, kind = options[option], options["target_kind"]
+def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
+    asked = [parse_target_data(text) for text in options.target.target_data]
+    if not asked:
+        return () if given.files else tuple(default_targets(given.query, given.calibration))
+    own = {options.data.query: given.query, options.data.calibration: given.calibration}
+    parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in asked]
+    for part in parts:
+        # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
+        one = slice(1)
+        concatenate([given.query.take(one), align_target_data(given.query, part.examples.take(one))], "pool")
+    return (simulate(parts),)
+
+
+def _read_outputs(paths: tuple[Path, ...], kind: str, examples: Examples, of: str) -> list[Outputs]:
+    """These files as outputs on these records; messages call them `of`."""
     files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
-    return name_apart(files, paths)
+    return name_apart(files, list(paths))
 
 
 def _apart(given: Given, holdout: Examples) -> Given:
@@ -140,12 +178,16 @@ def _apart(given: Given, holdout: Examples) -> Given:
             f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; every record with "
             f"a copy was dropped, {left} of the query set and {theirs} of the holdout, with their rows of the outputs"
         )
-    return Given(
-        given.query.take(kept.query),
-        calibration,
-        holdout.take(kept.holdout),
-        [file.take(kept.query) for file in given.outputs],
-        [file.take(kept.holdout) for file in given.on_holdout],
+    files = tuple(taken(file, kept.query, kept.holdout) for file in given.files)
+    return Given(given.query.take(kept.query), calibration, holdout.take(kept.holdout), files)
+
+
+def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None) -> FileTarget:
+    """The outputs on these records alone."""
+    held = file.on_holdout
+    return file._replace(
+        outputs=file.outputs.take(query),
+        on_holdout=None if held is None or holdout is None else held.take(holdout),
     )
 
 

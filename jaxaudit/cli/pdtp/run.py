@@ -1,6 +1,7 @@
 """What `jaxaudit pdtp` does between its options and its result."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 from rich.console import RenderableType
 
-from jaxaudit.audits.left_out import models_trained, settle_width
+from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
 from jaxaudit.audits.pdtp.audit import PDTPAudit, Reduction, audit_pdtp, check_steps, reduce_pdtp
 from jaxaudit.cli.classifier import describe, make_classifier, read_table
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
@@ -18,6 +19,7 @@ from jaxaudit.cli.table_run import settled, table_provenance
 from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import Table, describe_record
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.learners.learner import Progress
@@ -80,7 +82,7 @@ def run(options: Options, begin: Begin) -> Answer:
     if options["width"] is None and not isinstance(learner, LeavesOneOut):
         options["width"] = recall_width(work)
         if options["width"] is None:
-            options["width"] = settle_width(key, examples, learner, count)
+            options["width"] = measured_models_per_batch(key, examples, learner, count)
             remember_width(work, options["width"])
     models = 0
     if options["width"] is not None:
@@ -90,7 +92,7 @@ def run(options: Options, begin: Begin) -> Answer:
     line = f"{count:,} records, {options['learner']}, on {jax.default_backend()}"
     identity = run_identity("pdtp", settled(options), {"table": table.content_hash}, {})
     checkpoints = begin(identity, models, line)
-    how: dict[str, Any] = {"bins": options["bins"], "width": options["width"], "checkpoints": checkpoints}
+    execution = Execution(options["width"], checkpoints=checkpoints)
     with progress_on_stderr("measuring") as progress:
         audit = audit_pdtp(
             key,
@@ -99,13 +101,14 @@ def run(options: Options, begin: Begin) -> Answer:
             records=measured,
             measurements=options["measurements"],
             seeds=options["floor_seeds"],
-            progress=foretold(progress),
-            **how,
+            bins=options["bins"],
+            execution=replace(execution, progress=foretold(progress)),
         )
     reduction = None
     if options["reduce"]:
         with progress_on_stderr("reducing") as progress:
-            reduction = reduce_pdtp(key, examples, learner, options["reduce"], progress=progress, **how)
+            steps, told = options["reduce"], replace(execution, progress=progress)
+            reduction = reduce_pdtp(key, examples, learner, steps, bins=options["bins"], execution=told)
     # Records are known by their place in what the person gave.
     places = whole.in_file(np.arange(len(whole)) if drawn is None else drawn)
     audit = audit._replace(records=places[audit.records])

@@ -17,6 +17,7 @@ from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.words import check_share, parse_hidden, parse_image_size
 from jaxaudit.cli.work import Begin
 from jaxaudit.data import is_image
+from jaxaudit.ensemble import Execution
 from jaxaudit.report.power.record import power_json
 from jaxaudit.runs.identity import run_identity
 from jaxaudit.runs.provenance import describe_examples, describe_machine
@@ -49,13 +50,11 @@ def run(options: Options, begin: Begin) -> tuple[dict[str, Any], Power]:
             holdout_size=options["holdout_size"],
             fraction=options["fraction"],
             models=models,
-            width=options["width"] or recall_width(work),
-            progress=progress,
-            checkpoints=checkpoints,
+            execution=Execution(options["width"] or recall_width(work), progress, checkpoints),
         )
     if options["width"] is None:
-        options["width"] = answer.width
-        remember_width(work, answer.width)
+        options["width"] = answer.models_per_batch
+        remember_width(work, answer.models_per_batch)
     provenance = {
         **describe_machine(),
         "command": command_line("power", options),

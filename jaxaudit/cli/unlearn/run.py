@@ -24,7 +24,7 @@ from jaxaudit.cli.widths import recall_width, remember_width
 from jaxaudit.cli.words import check_shares, parse_hidden
 from jaxaudit.cli.work import Begin
 from jaxaudit.data.weights.weights import safetensors_bytes
-from jaxaudit.ensemble import measure_width
+from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models.restore import name_weights
@@ -120,9 +120,7 @@ def run(options: Options, begin: Begin) -> Answer:
             nonmembers=options["nonmembers"],
             attack_epochs=options["attack_epochs"],
             level=options["level"],
-            width=options["width"],
-            progress=progress,
-            checkpoints=checkpoints,
+            execution=Execution(options["width"], progress, checkpoints),
         )
     notes = [f"trained on {parts.described}, tested on {test.name} ({len(test):,} records)", *parts.notes]
     if methods:
@@ -170,7 +168,8 @@ def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -
 def _settle_width(key: Any, parts: Parts, learner: NetworkLearner, seeds: int) -> int:
     """The width at which so many retrained models train fastest, by a measurement."""
     rows = np.tile(~parts.forget, (seeds, 1))
-    return measure_width(jax.random.split(key, seeds), rows, parts.train.inputs, parts.train.labels, learner).width
+    keys, train = jax.random.split(key, seeds), parts.train
+    return measure_models_per_batch(keys, rows, train.inputs, train.labels, learner).models_per_batch
 
 
 def _provenance(options: Options, parts: Parts, started: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxaudit.data.formats.bounded import MOST_DEFLATED, Readable, read_exactly
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import file_size, open_regular
+from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 LONGEST_HEADER = 10_000
@@ -24,7 +24,7 @@ def read_npy(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
     Raises:
         InputError: when it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
     """
-    with open_regular(path) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
+    with open_data(path) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
         return _read_array(stream, file_size(stream), path.name, max_bytes)
 
 
@@ -39,7 +39,7 @@ class NpzArrays:
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self.path, self.max_bytes = path, max_bytes
         with (
-            open_regular(path) as file,
+            open_data(path) as file,
             parsing(f"{path}: is not a readable .npz file", "save it with np.savez."),
             zipfile.ZipFile(file) as archive,
         ):
@@ -72,7 +72,7 @@ class NpzArrays:
         source = f"{self.path.name}[{name}]"
         # A member never yields more than the size it declares: zipfile stops there.
         with (
-            open_regular(self.path) as file,
+            open_data(self.path) as file,
             parsing(f"{source}: is damaged or encrypted", "save it again."),
             zipfile.ZipFile(file) as archive,
             archive.open(member) as stream,

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import open_regular
+from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 MOST_DEFLATED = 1032
@@ -40,7 +40,7 @@ def open_bounded(path: Path, max_bytes: int | None = MAX_BYTES) -> Iterator[io.B
             for what the caller's reading runs into.
     """
     try:
-        with open_regular(path) as file:
+        with open_data(path) as file:
             packed = file.peek(2)[:2] == b"\x1f\x8b"
             source: io.BufferedIOBase = GzipFile(fileobj=file) if packed else file
             with io.BufferedReader(_Bounded(source, max_bytes, path), 2**20) as stream:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jaxaudit.data.tables.csv_table import decimal_points, float_cells, trimmed
 from jaxaudit.data.tables.table import MISSING
-from jaxaudit.data.tables.tables import decimal_points, float_cells, trimmed
 from jaxaudit.errors import InputError
 
 MISSING_TEXTS = ("", "?", "na", "n/a", "nan")

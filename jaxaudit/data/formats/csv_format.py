@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxaudit.data.paths import open_regular
+from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 FIRST_LINE = 2**20
@@ -148,14 +148,14 @@ def _encoding(path: Path) -> str:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    with open_regular(path) as stream:
+    with open_data(path) as stream:
         while block := stream.read(2**20):
             yield block
 
 
 def _beginning(path: Path, encoding: str) -> str:
     encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
-    with io.TextIOWrapper(open_regular(path), encoding=encoding, newline="") as stream:
+    with io.TextIOWrapper(open_data(path), encoding=encoding, newline="") as stream:
         return stream.read(FIRST_LINE + 1)
 
 

@@ -8,7 +8,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.decoding import opened_image
 from jaxaudit.data.formats.parsing import quietly
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import entries, open_regular
+from jaxaudit.data.paths import entries, open_data
 from jaxaudit.data.stacking import stack_images
 from jaxaudit.errors import InputError
 
@@ -71,7 +71,7 @@ def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
 def _decode(path: Path) -> np.ndarray:
     from PIL import Image
 
-    with open_regular(path) as file, opened_image(file, FORMATS, str(path)) as image:
+    with open_data(path) as file, opened_image(file, FORMATS, str(path)) as image:
         mode = image.mode
         if mode in ("F", "I"):
             raise InputError(f"{path}: has 32-bit pixels, whose scale is unknown; save it with 8 or 16 bits.")

@@ -14,7 +14,7 @@ from jaxaudit.data.formats.bounded import Readable, read_exactly
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import file_size, open_regular
+from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 # The format is "MAT-File Level 5": codes of arrays, and of numbers as they lie in the file.
@@ -48,7 +48,7 @@ def load_mat(path: Path, max_bytes: int = MAX_BYTES) -> Examples:
         2.
     """
     with (
-        open_regular(path) as file,
+        open_data(path) as file,
         parsing(f"{path}: is not a readable MATLAB file", "save it with save(..., '-v7') or as .npz."),
     ):
         head = file.read(128)

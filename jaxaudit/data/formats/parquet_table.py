@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from jaxaudit.data.paths import open_regular
-from jaxaudit.data.tables.tables import Table
+from jaxaudit.data.paths import open_data
+from jaxaudit.data.tables.csv_table import TextTable
 from jaxaudit.errors import InputError
 
 MAGIC = b"PAR1"
@@ -22,7 +22,7 @@ def is_parquet(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with open_regular(path) as stream:
+        with open_data(path) as stream:
             return stream.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
@@ -30,7 +30,7 @@ def is_parquet(path: Path) -> bool:
 
 def read_parquet(
     path: Path, *, keep: Collection[str], drop: Collection[str], most_columns: int, max_bytes: int
-) -> tuple[Table, tuple[str, ...]]:
+) -> tuple[TextTable, tuple[str, ...]]:
     """The cells as text, empty where there is none, and what is to be said of the columns.
 
     Numbers, truth values, dates, times and decimal numbers are written out; texts that are stored as a dictionary are
@@ -45,7 +45,7 @@ def read_parquet(
         InputError: when the file is damaged or too large, or a column holds lists or anything else without a text.
     """
     try:
-        with open_regular(path) as stream:
+        with open_data(path) as stream:
             file = parquet.ParquetFile(stream)
             schema, rows = file.schema_arrow, file.metadata.num_rows
             _check_size(path, file.metadata, most_columns, max_bytes)
@@ -66,7 +66,7 @@ def read_parquet(
         raise InputError(f"{path}: is not a readable Parquet file; was it copied in full?") from error
     listed = ", ".join(map(repr, index))
     notes = (f"the index that pandas kept in the file ({listed}) is left out",) if index else ()
-    return Table(names, columns, path.name), notes
+    return TextTable(names, columns, path.name), notes
 
 
 def _read(path: Path, file: parquet.ParquetFile, columns: list[str], rows: int) -> pa.Table:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
 from jaxaudit.data.outputs.columns import are_numbers, class_columns, is_header
-from jaxaudit.data.paths import exists, open_regular
+from jaxaudit.data.paths import exists, open_data
 from jaxaudit.errors import InputError
 
 # In the order of preference where a .npz holds several.
@@ -114,7 +114,7 @@ def _from_csv(path: Path, rows: int, classes: int, class_names: Sequence[str] | 
 def _first_line(path: Path) -> list[str] | None:
     """The cells of a first line of comma-separated UTF-8, trimmed; None where it is none."""
     try:
-        with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as stream:
+        with TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as stream:
             line = stream.readline(LONGEST_LINE + 1)
         if len(line) > LONGEST_LINE:
             raise InputError(f"{path.name}: its first line is longer than {LONGEST_LINE} characters; is it a CSV file?")
@@ -135,7 +135,7 @@ def _numbers_at_once(
     header = first if is_header(first, False, classes, class_names) else None
     titles = [str(column) for column in range(len(first))]
     try:
-        with open_regular(path) as stream:
+        with open_data(path) as stream:
             cells = arrow_csv.read_csv(
                 stream,
                 arrow_csv.ReadOptions(column_names=titles, skip_rows=0 if header is None else 1, use_threads=False),
@@ -154,9 +154,9 @@ def _numbers_at_once(
 
 def _from_cells(path: Path, rows: int, classes: int, class_names: Sequence[str] | None, of: str) -> RawOutputs:
     """The same of any table, a cell at a time where need be, so that a message can name the row and the column."""
-    from jaxaudit.data.tables.tables import read_table
+    from jaxaudit.data.tables.csv_table import read_csv
 
-    table = read_table(path, header=False)
+    table = read_csv(path, header=False)
     first = [column[0].as_py().strip() for column in table.columns]
     if is_header(first, table.rows == rows + 1, classes, class_names):
         table = table.with_header()
@@ -179,7 +179,7 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
 
     try:
         # A stream, because pyarrow takes no path that is not UTF-8.
-        with open_regular(path) as stream:
+        with open_data(path) as stream:
             declared = declared_columns(stream)
             with parquet.ParquetFile(stream, pre_buffer=True) as file:
                 names, types = file.schema_arrow.names, file.schema_arrow.types

@@ -12,8 +12,8 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.bounded import open_bounded
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import expanded, open_regular
-from jaxaudit.data.tables.tables import read_table
+from jaxaudit.data.paths import expanded, open_data
+from jaxaudit.data.tables.csv_table import read_csv
 from jaxaudit.errors import InputError
 
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
@@ -96,8 +96,8 @@ def _patient_number(text: str) -> int | None:
 
 
 def _read_strengths(path: Path) -> dict[int, float]:
-    with open_regular(path):
-        table = read_table(path)
+    with open_data(path):
+        table = read_csv(path)
     header = [name.lower() for name in table.header or []]
     for name in ("patient", "field_strength"):
         if name not in header:
@@ -121,7 +121,7 @@ def _read_strengths(path: Path) -> dict[int, float]:
 
 def _read_group(folder: Path) -> str:
     path = folder / "Info.cfg"
-    with open_regular(path) as file:
+    with open_data(path) as file:
         text = file.read(2**16).decode("utf-8", "replace")
     match = re.search(r"^\s*Group\s*:\s*(\S+)", text, re.MULTILINE)
     if match is None or match[1] not in GROUPS:

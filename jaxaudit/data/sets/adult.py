@@ -37,7 +37,7 @@ ATTRIBUTES: dict[str, str | None] = {
 }
 CLASSES = ("<=50K", ">50K")
 FILES = {"train": "adult.data", "test": "adult.test"}
-MAX_BYTES = 2**26
+LARGEST_FILE = 2**26
 _WEIGHT = "fnlwgt"
 
 
@@ -63,7 +63,7 @@ def adult(folder: Path, split: str) -> Table:
     path = _file(folder, split)
     if path is None:
         raise InputError(f"{folder}: holds no {FILES[split]} or {FILES[split]}.gz; put UCI's file there.")
-    with open_bounded(path, MAX_BYTES) as stream:
+    with open_bounded(path, LARGEST_FILE) as stream:
         lines = [line for line in stream.read().splitlines() if line.strip() and not line.startswith(b"|")]
     if not lines:
         raise InputError(f"{path}: there are no records. Is the file empty?")

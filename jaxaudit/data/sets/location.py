@@ -15,11 +15,11 @@ from jaxaudit.data.tables.table import Column, Table
 from jaxaudit.errors import InputError
 
 ARCHIVE = "dataset_location.tgz"
-MAX_BYTES = 2**26
+LARGEST_FILE = 2**26
 _CATEGORIES = ("no", "yes")
 
 
-def location(path: Path, max_bytes: int = MAX_BYTES) -> Table:
+def location(path: Path, max_bytes: int = LARGEST_FILE) -> Table:
     """The users in `dataset_location.tgz`: 5,010 records of 446 yes/no columns in 30 classes, `uint8`.
 
     A column says whether the user visited a certain region or type of place; the file does not name them, so they are

@@ -13,13 +13,12 @@ from jaxaudit.data.formats.cells import all_numbers, are_numeric, as_categories,
 from jaxaudit.data.formats.csv_format import Asked
 from jaxaudit.data.formats.parquet_table import is_parquet, read_parquet
 from jaxaudit.data.tables.column_choice import check_choice
+from jaxaudit.data.tables.csv_table import ASKED_NOTHING, LABEL_NAMES, TextTable, check_header, counts_rows, read_csv
 from jaxaudit.data.tables.incomplete import Missing, check_missing, complete_rows, fill, refuse_gaps
 from jaxaudit.data.tables.table import Column, Table
-from jaxaudit.data.tables.tables import ASKED_NOTHING, LABEL_NAMES, check_header, counts_rows, read_table
-from jaxaudit.data.tables.tables import Table as TextTable
 from jaxaudit.errors import InputError
 
-MAX_BYTES = 2**30
+LARGEST_FILE = 2**30
 _ROWS = 4096
 _SUSPECT_ROWS = 20
 """So few whole numbers may well all differ."""
@@ -38,7 +37,7 @@ def read_people(
     most_columns: int = 10_000,
     most_categories: int = 10_000,
     most_classes: int = 1_000,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = LARGEST_FILE,
 ) -> Table:
     """The records of a CSV file with a header line, or of a Parquet file, with numbers and categories told apart.
 
@@ -134,7 +133,7 @@ def _read(
         if asked != ASKED_NOTHING:
             raise InputError(f"{path}: is Parquet; --delimiter, --encoding and --decimal are for CSV.")
         return read_parquet(path, keep=named, drop=drop, most_columns=most_columns, max_bytes=max_bytes)
-    text = read_table(path, asked=asked, most_columns=most_columns, max_bytes=max_bytes)
+    text = read_csv(path, asked=asked, most_columns=most_columns, max_bytes=max_bytes)
     check_header(text, path)
     return text, (f"it is read as {text.format}",) if f"{text.format}" else ()
 

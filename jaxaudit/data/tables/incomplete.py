@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from jaxaudit.data.formats.cells import are_missing
+from jaxaudit.data.tables.csv_table import TextTable
 from jaxaudit.data.tables.table import Column
-from jaxaudit.data.tables.tables import Table
 from jaxaudit.errors import InputError
 
 Missing = Literal["error", "drop", "mean", "category"]
@@ -31,7 +31,7 @@ def check_missing(missing: str) -> None:
         raise InputError(f"missing values (--missing) become one of {', '.join(get_args(Missing))}, not {missing!r}.")
 
 
-def complete_rows(table: Table, columns: Sequence[int]) -> np.ndarray:
+def complete_rows(table: TextTable, columns: Sequence[int]) -> np.ndarray:
     """The rows that have a value in all of these columns, in order."""
     gaps = np.zeros(table.rows, bool)
     for column in columns:

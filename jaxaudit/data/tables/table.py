@@ -132,7 +132,7 @@ def category_counts(table: Table) -> tuple[int, ...]:
     return tuple(0 if column.categories is None else len(column.categories) for column in table.columns)
 
 
-def binary(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES) -> Examples:
+def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES) -> Examples:
     """Every record as inputs in [0, 1], for networks and regressions: `float32[n, inputs]`.
 
     | column | inputs |
@@ -169,7 +169,7 @@ def binary(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES
             f"({widest!r} has {int(widths.max())}) or take fewer records."
         )
     if len(single) == len(counts):
-        return coded(table)
+        return ordinal(table)
     out = np.zeros((len(table), inputs), np.float32)
     out[:, starts[single]] = _scaled(table, single)
     records = np.arange(len(table))
@@ -178,10 +178,10 @@ def binary(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTES
     return Examples(out, table.labels, table.class_names, table.name)
 
 
-def coded(table: Table) -> Examples:
+def ordinal(table: Table) -> Examples:
     """Every record with one input a column, for naive Bayes, trees and neighbours: `float32[n, columns]`.
 
-    A category's index, or a number scaled to [0, 1] as `binary` does.
+    A category's index, or a number scaled to [0, 1] as `one_hot` does.
     """
     inputs = _scaled(table, np.arange(len(table.columns)))
     return Examples(inputs, table.labels, table.class_names, table.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxaudit.data.labels import MOST_CLASSES
-from jaxaudit.data.paths import exists, open_regular
+from jaxaudit.data.paths import exists, open_data
 from jaxaudit.errors import InputError
 
 LARGEST_METADATA = 2**24
@@ -84,7 +84,7 @@ def read_metadata(path: Path) -> bytes:
         InputError: when it cannot be read.
         ValueError: when it is larger than any set's.
     """
-    with open_regular(path) as file:
+    with open_data(path) as file:
         data = file.read(LARGEST_METADATA + 1)
     if len(data) > LARGEST_METADATA:
         raise ValueError(f"{path.name} holds more than {LARGEST_METADATA / 2**20:.0f} MiB")

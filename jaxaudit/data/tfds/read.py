@@ -14,7 +14,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.decoding import opened_image
 from jaxaudit.data.formats.parsing import parsed, parsing, quietly
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import file_size, open_regular, regular_files
+from jaxaudit.data.paths import file_size, open_data, regular_files
 from jaxaudit.data.selection import choose_parts
 from jaxaudit.data.stacking import join_images, stack_images
 from jaxaudit.data.tfds.features import (
@@ -104,7 +104,7 @@ def _fingerprint(folder: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for path, status in sorted(regular_files(folder)):
         digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    with open_regular(folder / "dataset_info.json") as file:
+    with open_data(folder / "dataset_info.json") as file:
         digest.update(file.read())
     return digest.hexdigest()
 
@@ -193,7 +193,7 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
 
 def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:
     """The records of a TFRecord file: length (8 bytes), checksum (4), record, checksum (4), unverified."""
-    with open_regular(path) as file:
+    with open_data(path) as file:
         longest = min(_LONGEST_RECORD, file_size(file))
         for row in range(skip + take):
             header = file.read(12)
@@ -211,10 +211,10 @@ def _parquet_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
     """The records of a Parquet file, its first column; equal ones stay one in memory."""
     from pyarrow import parquet
 
-    with open_regular(path) as opened:
+    with open_data(path) as opened:
         schema = parquet.read_schema(opened)
     column = schema.names[0]
-    with open_regular(path) as opened, parquet.ParquetFile(opened, read_dictionary=[column]) as file:
+    with open_data(path) as opened, parquet.ParquetFile(opened, read_dictionary=[column]) as file:
         groups = [file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups)]
         if sum(groups) > MAX_BYTES or file.metadata.num_rows < skip + take:
             raise OSError(f"{path.name} holds {file.metadata.num_rows} records in {sum(groups) / 2**30:.1f} GiB")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxaudit.data.paths import entries, exists, expanded, open_regular
+from jaxaudit.data.paths import entries, exists, expanded, open_data
 from jaxaudit.errors import InputError
 
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
@@ -96,7 +96,7 @@ def _versions(path: Path) -> list[Path]:
 
 def _default_config(root: Path) -> str | None:
     try:
-        with open_regular(root / ".config" / "metadata.json") as file:
+        with open_data(root / ".config" / "metadata.json") as file:
             name = json.loads(file.read(2**20)).get("default_config_name")
     except (InputError, OSError, ValueError, AttributeError, RecursionError):
         return None

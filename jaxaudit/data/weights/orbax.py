@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.paths import entries, open_regular, regular_files
+from jaxaudit.data.paths import entries, open_data, regular_files
 from jaxaudit.errors import InputError
 
 TREE = "_METADATA"
@@ -53,7 +53,7 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
 
 def _described(tree: Path) -> tuple[dict[str, str], str]:
     """Where the array of each name is stored, in the tree's order, and the format of all."""
-    with open_regular(tree / TREE) as file:
+    with open_data(tree / TREE) as file:
         text = file.read(LARGEST_TREE + 1)
     if len(text) > LARGEST_TREE:
         raise ValueError(f"a description of more than {LARGEST_TREE / 2**20:.0f} MiB")

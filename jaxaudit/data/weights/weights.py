@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import exists, expanded, file_size, open_regular
+from jaxaudit.data.paths import exists, expanded, file_size, open_data
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
 from jaxaudit.data.weights.orbax import read_orbax
 from jaxaudit.errors import InputError
@@ -106,7 +106,7 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
             f"{path}: a {suffix} file may be a pickle, which runs code when it is loaded, so it is not; save the "
             f"weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
         )
-    with open_regular(path) as file:
+    with open_data(path) as file:
         size = file_size(file)
         if size > max_bytes:
             raise InputError(

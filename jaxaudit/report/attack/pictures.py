@@ -1,7 +1,6 @@
 """The charts of an `attack` run."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,31 +8,47 @@ from matplotlib.figure import Figure
 from jaxaudit.errors import visible
 from jaxaudit.plots import attack as plot
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.numbers import level_of, nats, number, precise
+from jaxaudit.report.attack.record import AttackRecord, Estimate
+from jaxaudit.report.attack.view import best_of, correlation_text
+from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import as_float
+from jaxaudit.report.run import Run, named
 
 SAMPLED = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, *(share / 10 for share in range(1, 11)))
 
 
-def estimate_row(name: str, estimate: Mapping[str, Any]) -> plot.Row:
-    """A number with its interval, to be drawn."""
-    return plot.Row(name, *(nats(estimate[each]) for each in ("value", "low", "high")))
+def attack_pictures(run: Run[AttackRecord]) -> tuple[Picture, ...]:
+    """All charts of a run."""
+    result = run.result
+    rows = [_row(attack.name, attack.accuracy) for attack in result.attacks]
+    accuracies = _estimates("accuracy", "Accuracy of each attack", rows, result.level)
+    return (accuracies, *(_curves(run) if run.arrays else ()), _against_pdtp(result))
 
 
-def estimates_picture(name: str, rows: list[plot.Row], level: str) -> Picture:
-    """Accuracies with their intervals against 0.5."""
+def compared_picture(runs: Sequence[Run[AttackRecord]]) -> Picture:
+    """The best attack of several runs."""
+    found = [(named(run), best_of(run.result)) for run in runs]
+    rows = [_row(f"{name}: {best.name}", best.accuracy) for name, best in found]
+    return _estimates("compared-accuracy", "Accuracy of the best attack", rows, runs[0].result.level)
+
+
+def _row(name: str, estimate: Estimate) -> plot.Row:
+    return plot.Row(visible(name), *(as_float(each) for each in (estimate.value, estimate.low, estimate.high)))
+
+
+def _estimates(name: str, title: str, rows: list[plot.Row], level: float) -> Picture:
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)))
-        plot.draw_estimates(axes, rows, "share of guesses that were right", 0.5)
+        plot.draw_estimates(axes, rows, "attack accuracy", 0.5)
         return figure
 
     return Picture(
         name,
-        "Accuracy of each attack",
+        title,
         "; ".join(f"{row.name}: {number(row.value)}" for row in rows) + ". A line marks 0.5.",
-        f"The diamond is the accuracy, the bar its {level} interval. The dotted line is a coin.",
+        f"The diamond is the accuracy, the bar its {percent(level)} interval. The dotted line is guessing.",
         draw,
         Cells(
             "Accuracy",
@@ -45,15 +60,10 @@ def estimates_picture(name: str, rows: list[plot.Row], level: str) -> Picture:
     )
 
 
-def accuracies_picture(result: Mapping[str, Any]) -> Picture:
-    rows = [estimate_row(attack["name"], attack["accuracy"]) for attack in result["attacks"]]
-    return estimates_picture("accuracy", rows, level_of(result["provenance"]))
-
-
-def curve_pictures(run: Run) -> list[Picture]:
+def _curves(run: Run[AttackRecord]) -> list[Picture]:
     curves = [
-        (attack["name"], plot.operating_curve(run.arrays[f"scores_{attack['name']}"], run.arrays["truth"]))
-        for attack in run.result["attacks"]
+        (visible(attack.name), plot.operating_curve(run.arrays[f"scores_{attack.name}"], run.arrays["truth"]))
+        for attack in run.result.attacks
     ]
 
     def at(curve: plot.Curve, limit: float) -> str:
@@ -76,10 +86,9 @@ def curve_pictures(run: Run) -> list[Picture]:
         return figure
 
     captions = (
-        "The share of members found at each share of others accused. The higher above the dotted line, the better the "
-        "attack.",
-        "The same on logarithmic axes: the left end shows whom an attacker can be sure of. A curve that stands above "
-        "the dotted line there finds somebody without accusing others.",
+        "The true positive rate at each false positive rate. The higher above the dotted line, the better the attack.",
+        "The same on logarithmic axes: the left end shows members that are found at almost no false positives. A curve "
+        "above the dotted line there finds some members with high confidence.",
     )
     return [
         Picture(
@@ -94,41 +103,32 @@ def curve_pictures(run: Run) -> list[Picture]:
     ]
 
 
-def against_pdtp_picture(result: Mapping[str, Any]) -> Picture:
-    names = tuple(attack["name"] for attack in result["attacks"])
-    values = np.array([nats(target["pdtp"]) for target in result["targets"]])
-    accuracies = [(name, np.array([target["accuracy"][name] for target in result["targets"]])) for name in names]
+def _against_pdtp(result: AttackRecord) -> Picture:
+    names = [attack.name for attack in result.attacks]
+    values = np.array([as_float(target.pdtp) for target in result.targets])
+    accuracies = [(visible(name), np.array([target.accuracy[name] for target in result.targets])) for name in names]
 
     def draw() -> Figure:
         figure, axes = canvas()
         plot.draw_accuracies(axes, values, accuracies)
         return figure
 
-    said = [f"{attack['name']} {correlation_text(attack['correlation'])}" for attack in result["attacks"]]
+    shown = tuple(map(visible, names))
+    said = "; ".join(f"{visible(attack.name)} {correlation_text(attack.correlation)}" for attack in result.attacks)
     return Picture(
         "accuracy-pdtp",
-        "Who is found out, against PDTP",
-        f"Correlations: {'; '.join(said)}.",
-        f"A mark is a target under one attack. Correlation with PDTP: {'; '.join(said)}.",
+        "Attack accuracy against PDTP",
+        f"Correlations: {said}.",
+        f"A mark is a target under one attack. Correlation with PDTP: {said}.",
         draw,
         Cells(
             "Targets",
-            ("record", "PDTP", *names),
+            ("record", "PDTP", *shown),
             tuple(
-                (
-                    str(target["index"]),
-                    precise(target["pdtp"]),
-                    *(f"{target['accuracy'][name]:.3f}" for name in names),
-                )
-                for target in result["targets"]
+                (str(each.index), precise(each.pdtp), *(f"{each.accuracy[name]:.3f}" for name in names))
+                for each in result.targets
             ),
-            ("record", "PDTP", *names),
+            ("record", "PDTP", *shown),
             folded=True,
         ),
     )
-
-
-def correlation_text(found: Mapping[str, Any]) -> str:
-    if found["with_pdtp"] is None:
-        return f"none ({visible(found['reason'] or 'undefined')})"
-    return f"{number(found['with_pdtp'], 2)} (p {precise(found['p_value'])})"

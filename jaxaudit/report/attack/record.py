@@ -1,24 +1,113 @@
-"""The `attack` answer as one JSON object; its shape is fixed by `attack.schema.json` beside this file."""
+"""The `attack` answer as JSON: what `jaxaudit attack --json` prints and `--out` writes."""
 
-import math
-from importlib.resources import files
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.audits.attack.result import AttackAudit, AttackResult, caveats
-from jaxaudit.metrics.attack import Correlation, Estimate, TruePositiveRate
+from jaxaudit.audits.attack.finding import best_attack
+from jaxaudit.audits.attack.result import AttackAudit, AttackResult
+from jaxaudit.audits.finding import Finding
+from jaxaudit.metrics import attack as metrics
+from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended, number
 
-SCHEMA = "jaxaudit.attack/1"
 ACCURACIES = (0.6, 0.8)
 """Of which the paper (figure 2) says how many risky records are attacked more often right."""
 
 
-def attack_json(audit: AttackAudit, records: Int[np.ndarray, " targets"], provenance: dict[str, Any]) -> dict[str, Any]:
-    """The object `jaxaudit attack --json` prints.
+class Estimate(Part):
+    """A number and its bootstrap interval."""
 
-    Numbers JSON cannot hold: 0/0, or what there is none of, is null; an infinite PDTP is the text `infinity`.
+    value: Number
+    low: Number
+    high: Number
+
+
+class Rate(Part):
+    """A true positive rate at a bounded false positive rate; see `jaxaudit.metrics.attack.TruePositiveRate`."""
+
+    at_false_positive_rate: float
+    value: Number
+    low: Number
+    high: Number
+    false_positive_rate: float
+    resolvable: bool
+
+
+class Correlation(Part):
+    """Pearson's, with PDTP over targets; null with a reason where there is none."""
+
+    with_pdtp: Number
+    p_value: Number
+    targets: int
+    reason: str | None
+
+
+class Attack(Part):
+    """How well one attack does."""
+
+    name: str
+    accuracy: Estimate
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    auc: Estimate
+    true_positive_rates: list[Rate]
+    correlation: Correlation
+    meaning: str
+    source: str
+
+
+class Protocol(Part):
+    """How many records, splits and targets there were."""
+
+    candidates: int
+    training_records: int
+    iterations: int
+    targets: int
+    attacks_on_each_target: int
+    measured_iterations: int
+    bins: int
+
+
+class Strongest(Part):
+    """The largest accuracy of each target over attacks."""
+
+    correlation: Correlation
+    pdtp_above_1: int
+    share_above: dict[str, Number]
+
+
+class Target(Part):
+    """One attacked record; PDTP in nats."""
+
+    index: int
+    pdtp: Extended
+    accuracy: dict[str, float]
+    largest_accuracy: float
+    strongest_attack: str
+
+
+class AttackRecord(Record, kw_only=True):
+    """The object; `best_attack` is the one that the finding is about."""
+
+    schema: Literal["jaxaudit.attack/2"] = "jaxaudit.attack/2"
+    finding: Finding
+    best_attack: str
+    level: float
+    protocol: Protocol
+    train_accuracy: float
+    test_accuracy: float
+    guess_accuracy: float
+    attacks: list[Attack]
+    strongest: Strongest
+    mean_pdtp: Extended
+    max_pdtp: Extended
+    targets: list[Target]
+
+
+def attack_record(audit: AttackAudit, records: Int[np.ndarray, " targets"], provenance: Provenance) -> AttackRecord:
+    """The record of an audit.
 
     Args:
         audit: what was found.
@@ -29,82 +118,48 @@ def attack_json(audit: AttackAudit, records: Int[np.ndarray, " targets"], proven
     names = [attack.name for attack in audit.attacks]
     per_target = np.stack([attack.per_target for attack in audit.attacks], axis=1)
     models, targets = audit.truth.shape
-    return {
-        "schema": SCHEMA,
-        "protocol": {
-            "candidates": audit.candidates,
-            "training_records": audit.candidates // 2,
-            "iterations": models // 2,
-            "targets": targets,
-            "attacks_on_each_target": models,
-            "measured_iterations": len(audit.measurements),
-            "bins": audit.bins,
-        },
-        "train_accuracy": audit.train_accuracy,
-        "test_accuracy": audit.test_accuracy,
-        "attacks": [_attack(attack) for attack in audit.attacks],
-        "strongest": {
-            "correlation": _correlation(audit.strongest_correlation),
-            "pdtp_above_1": int((audit.pdtp > 1).sum()),
-            "share_above": {f"{accuracy:g}": audit.share_of_risky_above(accuracy) for accuracy in ACCURACIES},
-        },
-        "mean_pdtp": _nats(audit.pdtp.mean()),
-        "max_pdtp": _nats(audit.pdtp.max()),
-        "targets": [
-            {
-                "index": int(record),
-                "pdtp": _nats(value),
-                "accuracy": dict(zip(names, each.tolist(), strict=True)),
-                "largest_accuracy": float(most),
-                "strongest_attack": names[best],
-            }
+    return AttackRecord(
+        finding=audit.finding,
+        best_attack=best_attack(audit.attacks).name,
+        level=audit.level,
+        protocol=Protocol(
+            candidates=audit.candidates,
+            training_records=audit.candidates // 2,
+            iterations=models // 2,
+            targets=targets,
+            attacks_on_each_target=models,
+            measured_iterations=len(audit.measurements),
+            bins=audit.bins,
+        ),
+        train_accuracy=audit.train_accuracy,
+        test_accuracy=audit.test_accuracy,
+        guess_accuracy=audit.guess_accuracy,
+        attacks=[_attack(attack) for attack in audit.attacks],
+        strongest=Strongest(
+            _correlation(audit.strongest_correlation),
+            int((audit.pdtp > 1).sum()),
+            {f"{accuracy:g}": audit.share_of_risky_above(accuracy) for accuracy in ACCURACIES},
+        ),
+        mean_pdtp=extended(audit.pdtp.mean()),
+        max_pdtp=extended(audit.pdtp.max()),
+        targets=[
+            Target(int(record), extended(value), dict(zip(names, each.tolist(), strict=True)), float(most), names[best])
             for record, value, each, most, best in zip(records, audit.pdtp, per_target, largest, which, strict=True)
         ],
-        "caveats": list(caveats(audit)),
-        "provenance": provenance,
-    }
+        provenance=provenance,
+    )
 
 
-def attack_schema() -> str:
-    """The JSON Schema of that object, as text."""
-    return (files("jaxaudit.report.attack") / "schema.json").read_text(encoding="utf-8")
-
-
-def _attack(attack: AttackResult) -> dict[str, Any]:
+def _attack(attack: AttackResult) -> Attack:
     found = attack.metrics
-    return {
-        "name": attack.name,
-        **{name: _estimate(getattr(found, name)) for name in ("accuracy", "precision", "recall", "f1", "auc")},
-        "true_positive_rates": [_rate(rate) for rate in found.true_positive_rates],
-        "correlation": _correlation(attack.correlation),
-    }
+    numbers = (found.accuracy, found.precision, found.recall, found.f1, found.auc)
+    rates = [
+        Rate(rate.limit, *map(number, rate.rate), rate.false_positive_rate, rate.resolvable)
+        for rate in found.true_positive_rates
+    ]
+    estimates = [Estimate(*map(number, each)) for each in numbers]
+    return Attack(attack.name, *estimates, rates, _correlation(attack.correlation), attack.meaning, attack.source)
 
 
-def _estimate(estimate: Estimate) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in estimate._asdict().items()}
-
-
-def _rate(rate: TruePositiveRate) -> dict[str, Any]:
-    return {
-        "at_false_positive_rate": rate.limit,
-        **_estimate(rate.rate),
-        "false_positive_rate": rate.false_positive_rate,
-        "resolvable": rate.resolvable,
-    }
-
-
-def _correlation(found: Correlation) -> dict[str, Any]:
-    return {
-        "with_pdtp": _number(found.coefficient),
-        "p_value": _number(found.p_value),
-        "targets": found.count,
-        "reason": found.reason,
-    }
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _nats(value: float) -> float | str:
-    return "infinity" if math.isinf(value) else float(value)
+def _correlation(found: metrics.Correlation) -> Correlation:
+    return Correlation(number(found.coefficient), number(found.p_value), found.count, found.reason)

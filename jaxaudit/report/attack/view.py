@@ -1,189 +1,136 @@
-"""The `attack` answer as a part of a page."""
-
-from collections.abc import Mapping
-from typing import Any
+"""What is said of an `attack` run, on a terminal and on a page."""
 
 from jaxaudit.errors import visible
-from jaxaudit.report.attack.pictures import (
-    accuracies_picture,
-    against_pdtp_picture,
-    correlation_text,
-    curve_pictures,
-)
-from jaxaudit.report.numbers import level_of, number, precise, span, text
-from jaxaudit.report.page import Answer, Cells, Checked, Confidence, Part, Tone
+from jaxaudit.report.attack.record import Attack, AttackRecord, Correlation, Estimate, Rate
+from jaxaudit.report.glossary import Term, terms
+from jaxaudit.report.numbers import number, percent, precise, span, text
+from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
-TONES: dict[str, Tone] = {"found out": "bad", "not found out": "good", "inconclusive": "open"}
-FEW_TARGETS = 30
-MATTERS = 0.55
-"""An accuracy from which an attack is more than a nuisance; below it `not found out` may be said."""
-LISTED = 60
 NUMBERS = ("accuracy", "precision", "recall", "f1", "auc")
+TITLES = ("accuracy", "precision", "recall", "F1", "AUC")
+LISTED = 60
 
 
-def attack_part(run: Run) -> Part:
-    """What a page says of a run of `attack`."""
-    result = run.result
-    protocol = result["protocol"]
-    options = result["provenance"]["options"]
-    names = [attack["name"] for attack in result["attacks"]]
+def attack_part(run: Run[AttackRecord], top: int = 5) -> Part:
+    """What is said of a run of `attack`; a terminal lists so many targets."""
+    result, protocol = run.result, run.result.protocol
+    learner = text(result.provenance.options.get("model"))
+
+    def pictures() -> tuple[Picture, ...]:
+        from jaxaudit.report.attack.pictures import attack_pictures
+
+        return attack_pictures(run)
+
     return Part(
         named(run),
         run.kind,
         "Can an attacker tell who was in the training set?",
-        f"The classifier ({text(options.get('learner'))}) was trained on random halves of {protocol['candidates']:,} "
-        f"records, and {protocol['targets']:,} of them were attacked {protocol['attacks_on_each_target']:,} times "
-        "each, half of the times as members. A coin is right half of the time.",
+        f"The classifier ({learner}) was trained on random halves of {protocol.candidates:,} records. "
+        f"{protocol.targets:,} target records were attacked {protocol.attacks_on_each_target:,} times each, half of "
+        "the times as members. Guessing is right half of the time.",
         (_answer(result),),
-        _checks(result),
-        (accuracies_picture(result), *(curve_pictures(run) if run.arrays else ()), against_pdtp_picture(result)),
-        (_metrics(result), _targets(result)),
-        tuple(visible(caveat) for caveat in result["caveats"]),
-        repeat(result["provenance"]),
+        (_grid(result), _metrics(result), _targets(result, top, "terminal"), _targets(result, LISTED, "page")),
+        pictures,
+        _legend(result),
+        repeat(result.provenance),
         (
-            *("membership attack", "accuracy of an attack", "ROC and AUC", "PDTP", "nat", "correlation", "interval"),
-            *(f"{name} attack" for name in names),
+            *terms("membership attack", "accuracy of an attack", "ROC and AUC", "PDTP", "nat"),
+            *terms("correlation", "interval"),
+            *(Term(f"{each.name} attack", each.meaning, each.source) for each in result.attacks if each.meaning),
         ),
     )
 
 
-def _answer(result: Mapping[str, Any]) -> Answer:
-    best = best_attack(result)
-    accuracy = best["accuracy"]
-    level = level_of(result["provenance"])
-    verdict = verdict_of(result)
-    words = {
-        "found out": f"The {best['name']} attack is right more often than a coin.",
-        "not found out": f"None of these attacks does better than a coin by {MATTERS - 0.5:.2f} or more.",
-        "inconclusive": "None of these attacks is clearly better than a coin, and none is clearly as bad as one.",
-    }
-    between = span(accuracy, 3)
+def best_of(result: AttackRecord) -> Attack:
+    """The attack that the finding is about."""
+    return next(attack for attack in result.attacks if attack.name == result.best_attack)
+
+
+def _answer(result: AttackRecord) -> Answer:
+    best = best_of(result)
+    between = span(best.accuracy, 3)
     return Answer(
-        "the classifier",
-        verdict,
-        TONES[verdict],
-        words[verdict],
-        f"accuracy of the best attack ({best['name']})",
-        number(accuracy["value"]),
-        f"{between} ({level} interval)" if between else "",
-        _confidence(result, best, verdict),
+        "",
+        result.finding,
+        f"accuracy of the best attack ({visible(best.name)})",
+        number(best.accuracy.value),
+        f"{between} ({percent(result.level)} interval)" if between else "",
         (
-            ("Area under its ROC", f"{number(best['auc']['value'])} ({span(best['auc'], 3) or 'no interval'})"),
-            ("Largest PDTP of a target", f"{number(result['max_pdtp'])} nats"),
+            ("Area under its ROC", f"{number(best.auc.value)} ({span(best.auc, 3) or 'no interval'})"),
+            ("Largest PDTP of a target", f"{number(result.max_pdtp)} nats"),
         ),
     )
 
 
-def verdict_of(result: Mapping[str, Any]) -> str:
-    """`found out` where some attack's interval is above 0.5; `not found out` where all end below `MATTERS`."""
-    accuracies = [attack["accuracy"] for attack in result["attacks"]]
-    if any(accuracy["low"] is not None and accuracy["low"] > 0.5 for accuracy in accuracies):
-        return "found out"
-    settled = all(accuracy["high"] is not None and accuracy["high"] < MATTERS for accuracy in accuracies)
-    return "not found out" if settled else "inconclusive"
-
-
-def best_attack(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attack that is right most often; where some interval is above 0.5, the one that is furthest above it."""
-
-    def rank(attack: Mapping[str, Any]) -> tuple[float, float]:
-        low = attack["accuracy"]["low"]
-        return (0.5 if low is None else max(low, 0.5), attack["accuracy"]["value"] or 0.0)
-
-    return max(result["attacks"], key=rank)
-
-
-def _confidence(result: Mapping[str, Any], best: Mapping[str, Any], verdict: str) -> Confidence:
-    low, high = best["accuracy"]["low"], best["accuracy"]["high"]
-    found = verdict == "found out"
-    targets = result["protocol"]["targets"]
-    if low is None or high is None:
-        return Confidence("none", "One target is no sample of a classifier's records.")
-    if verdict == "inconclusive":
-        why = f"The interval of some attack reaches from 0.5 or less to {MATTERS} or more"
-        return Confidence("none", f"{why}: attack more targets, more often (--targets, --iterations).")
-    several = len(result["attacks"])
-    if found and several > 1 and low < 0.51:
-        return Confidence("weak", f"The interval just clears 0.5, and this is the best of {several} attacks.")
-    if targets < FEW_TARGETS:
-        return Confidence("weak", f"Only {targets} targets were attacked.")
-    if found:
-        return Confidence("strong", "The whole interval is above 0.5: an attack that works is a fact.")
-    return Confidence("fair", f"Accuracy lies below {number(high, 2)}; an attack that was not tried may do better.")
-
-
-def _checks(result: Mapping[str, Any]) -> tuple[Checked, ...]:
-    targets = result["protocol"]["targets"]
-    gap = result["train_accuracy"] - result["test_accuracy"]
+def _legend(result: AttackRecord) -> tuple[str, ...]:
+    protocol, strongest = result.protocol, result.strongest
     found = [
-        Checked(
-            "enough targets",
-            "passed" if targets >= FEW_TARGETS else "warning",
-            f"{targets:,} targets were attacked"
-            + ("" if targets >= FEW_TARGETS else f"; with under {FEW_TARGETS} a correlation says little (--targets)"),
-        ),
-        Checked(
-            "the classifier works",
-            "passed" if result["test_accuracy"] > 0 else "warning",
-            f"it is right on {result['train_accuracy']:.1%} of its own half and {result['test_accuracy']:.1%} of the "
-            f"other: {abs(gap):.1%} apart",
-        ),
+        f"{protocol.targets:,} targets, {protocol.attacks_on_each_target:,} attacks on each, half of them as members.",
+        f"Below each number: its {percent(result.level)} interval. r: correlation of a target's attack accuracy with "
+        "its PDTP, over targets; below it its p-value. -: too few attacks on non-members.",
+        f"Target PDTP: mean {number(result.mean_pdtp)}, max {number(result.max_pdtp)}; above 1: "
+        f"{strongest.pdtp_above_1}.",
     ]
-    rates = result["attacks"][0]["true_positive_rates"]
-    coarse = [f"{100 * rate['at_false_positive_rate']:g}%" for rate in rates if not rate["resolvable"]]
-    found.append(
-        Checked(
-            "low false positive rates",
-            "warning" if coarse else "passed",
-            f"too few attacks on non-members to see a rate at {' and '.join(coarse)} false positives"
-            if coarse
-            else "there are enough attacks on non-members to see the rates that are given",
+    if len(result.attacks) > 1:
+        found.append(
+            f"Each target's best attack accuracy against its PDTP: r = {correlation_text(strongest.correlation)}."
         )
-    )
-    return tuple(sorted(found, key=lambda each: ("failed", "warning", "passed").index(each.state)))
+    return tuple(found)
 
 
-def _metrics(result: Mapping[str, Any]) -> Cells:
-    attacks = result["attacks"]
+def _grid(result: AttackRecord) -> Cells:
+    """A row an attack, narrow enough for 80 columns."""
+    limits = [rate.at_false_positive_rate for rate in result.attacks[0].true_positive_rates]
+    numbers = (*TITLES, *(f"TPR at\n{100 * limit:g}% FPR" for limit in limits), "r with\nPDTP")
+
+    def below(estimate: Estimate | Rate) -> str:
+        ends = [f"{end:.2f}".removeprefix("0") for end in (estimate.low, estimate.high) if end is not None]
+        return f"{number(estimate.value)}\n{'-'.join(ends) if len(ends) == 2 else 'none'}"
+
+    def row(attack: Attack) -> tuple[str, ...]:
+        rates = (below(rate) if rate.resolvable else "-" for rate in attack.true_positive_rates)
+        found = attack.correlation
+        r = "none" if found.with_pdtp is None else f"{found.with_pdtp:.2f}\np {found.p_value:.1g}"
+        return (visible(attack.name), *(below(getattr(attack, name)) for name in NUMBERS), *rates, r)
+
+    return Cells("", ("attack", *numbers), tuple(map(row, result.attacks)), numbers, on="terminal")
+
+
+def _metrics(result: AttackRecord) -> Cells:
+    attacks = result.attacks
     rows = [
-        (label, *(_estimate(attack[name]) for attack in attacks))
-        for name, label in zip(NUMBERS, ("accuracy", "precision", "recall", "F1", "AUC"), strict=True)
+        (label, *(_estimate(getattr(attack, name)) for attack in attacks))
+        for name, label in zip(NUMBERS, TITLES, strict=True)
     ]
-    limits = {rate["at_false_positive_rate"] for attack in attacks for rate in attack["true_positive_rates"]}
-    for limit in sorted(limits, reverse=True):
-        rates = [
-            next((r for r in attack["true_positive_rates"] if r["at_false_positive_rate"] == limit), None)
-            for attack in attacks
-        ]
-        shown = (_estimate(rate) if rate and rate["resolvable"] else "not resolvable" for rate in rates)
-        rows.append((f"true positive rate at {100 * limit:g}% false positives", *shown))
-    rows.append(("correlation with PDTP", *(correlation_text(attack["correlation"]) for attack in attacks)))
-    names = tuple(attack["name"] for attack in attacks)
-    return Cells(f"Each attack ({level_of(result['provenance'])} intervals)", ("number", *names), tuple(rows), names)
+    for place, rate in enumerate(attacks[0].true_positive_rates):
+        rates = [attack.true_positive_rates[place] for attack in attacks]
+        shown = (_estimate(rate) if rate.resolvable else "not resolvable" for rate in rates)
+        rows.append((f"true positive rate at {100 * rate.at_false_positive_rate:g}% false positives", *shown))
+    rows.append(("correlation with PDTP", *(correlation_text(attack.correlation) for attack in attacks)))
+    names = tuple(visible(attack.name) for attack in attacks)
+    return Cells(f"Each attack ({percent(result.level)} intervals)", ("number", *names), tuple(rows), names)
 
 
-def _estimate(estimate: Mapping[str, Any]) -> str:
+def _estimate(estimate: Estimate | Rate) -> str:
     between = span(estimate, 3)
-    return number(estimate["value"]) + (f" ({between})" if between else "")
+    return number(estimate.value) + (f" ({between})" if between else "")
 
 
-def _targets(result: Mapping[str, Any]) -> Cells:
-    ranked = sorted(result["targets"], key=lambda target: -target["largest_accuracy"])[:LISTED]
-    numbers = ("record", "largest accuracy", "PDTP")
-    return Cells(
-        f"The {len(ranked)} targets most often found out",
-        (*numbers, "by the attack"),
-        tuple(
-            (
-                str(target["index"]),
-                number(target["largest_accuracy"]),
-                precise(target["pdtp"]),
-                target["strongest_attack"],
-            )
-            for target in ranked
-        ),
-        numbers,
-        folded=True,
+def correlation_text(found: Correlation) -> str:
+    """A correlation and its p-value, or why there is none."""
+    if found.with_pdtp is None:
+        return f"none ({visible(found.reason or 'undefined')})"
+    return f"{number(found.with_pdtp, 2)} (p = {precise(found.p_value)})"
+
+
+def _targets(result: AttackRecord, count: int, on: Where) -> Cells:
+    ranked = sorted(result.targets, key=lambda target: -target.largest_accuracy)[:count]
+    numbers = ("record", "accuracy", "PDTP")
+    rows = (
+        (str(each.index), number(each.largest_accuracy), precise(each.pdtp), visible(each.strongest_attack))
+        for each in ranked
     )
+    title = f"The {len(ranked)} targets with the highest attack accuracy"
+    return Cells(title, (*numbers, "best attack"), tuple(rows), numbers, folded=True, on=on)

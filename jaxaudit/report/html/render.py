@@ -8,18 +8,20 @@ from typing import Literal
 from markupsafe import Markup
 
 from jaxaudit.data.regular_files import whole_file
+from jaxaudit.errors import visible
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
-from jaxaudit.report.html.file import FIRST_LINES
 from jaxaudit.report.page import Page, Picture
+from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
+from jaxaudit.runs.report_file import FIRST_LINES
 from jaxaudit.version import __version__
 
 LONG_TABLE = 30
 """Rows beyond which a folded table is not printed."""
 
 
-def report_html(runs: Sequence[Run]) -> str:
+def report_html(runs: Sequence[Run[Record]]) -> str:
     """One HTML file that says what these runs found; the same runs, the same text.
 
     Raises:
@@ -34,12 +36,14 @@ def render(page: Page) -> str:
 
     room = files("jaxaudit.report.html")
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown
     )
     template = environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8"))
-    drawn = {id(picture): _inline(picture, key) for key, picture in pictures(page)}
+    charts = [part.pictures() for part in page.parts]
+    drawn = {id(picture): _inline(picture, key) for key, picture in _named(page, charts)}
     html = template.render(
         page=page,
+        charts=charts,
         style=Markup((room / "page.css").read_text(encoding="utf-8")),
         svg=lambda picture: drawn[id(picture)],
         version=__version__,
@@ -48,16 +52,16 @@ def render(page: Page) -> str:
     return FIRST_LINES + html
 
 
-def pictures(page: Page) -> Iterator[tuple[str, Picture]]:
+def _named(page: Page, charts: Sequence[Sequence[Picture]]) -> Iterator[tuple[str, Picture]]:
     """Every chart of the page, by a name of its own."""
     for picture in page.pictures:
         yield picture.name, picture
-    for place, part in enumerate(page.parts, 1):
-        for picture in part.pictures:
-            yield (f"run{place}-{picture.name}" if len(page.parts) > 1 else picture.name), picture
+    for place, drawn in enumerate(charts, 1):
+        for picture in drawn:
+            yield (f"run{place}-{picture.name}" if len(charts) > 1 else picture.name), picture
 
 
-def write_pictures(runs: Sequence[Run], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
+def write_pictures(runs: Sequence[Run[Record]], directory: Path, form: Literal["svg", "png"]) -> list[Path]:
     """Every chart of the report as a file of its own, each whole or not there.
 
     Raises:
@@ -65,13 +69,18 @@ def write_pictures(runs: Sequence[Run], directory: Path, form: Literal["svg", "p
     """
     save = {"svg": as_svg, "png": as_png}[form]
     directory.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, picture in pictures(build(runs)):
+    written, page = [], build(runs)
+    for name, picture in _named(page, [part.pictures() for part in page.parts]):
         path = directory / f"{name}.{form}"
         with whole_file(path, private=False) as file:
             file.write(save(settled(picture.draw)))
         written.append(path)
     return written
+
+
+def _shown(value: object) -> object:
+    """What a template puts onto the page: text from data has no control character left."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _inline(picture: Picture, key: str) -> Markup:

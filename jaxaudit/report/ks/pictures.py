@@ -1,39 +1,54 @@
 """The charts of a `ks` run."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from math import isnan, nan
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
+from jaxaudit.plots import usage as use_plot
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.numbers import level_of, nats, number, precise, span
+from jaxaudit.report.ks.record import KSRecord, Rho, Target
+from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
-from jaxaudit.report.run import Run
+from jaxaudit.report.record import as_float
+from jaxaudit.report.run import Run, named
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
 
-def typical(target: Mapping[str, Any]) -> int:
+def ks_pictures(run: Run[KSRecord]) -> tuple[Picture, ...]:
+    """All charts of a run."""
+    confidences = [each for place in range(len(run.result.targets)) for each in _confidences(run, place)]
+    ratios = _ratios("rho", _rows(run), run.result.level)
+    return (*_shares(run.result), *confidences, ratios, _distances(run.result))
+
+
+def compared_picture(runs: Sequence[Run[KSRecord]]) -> Picture:
+    """rho of the targets of several runs."""
+    rows = [row for run in runs for row in _rows(run, f"{named(run)}: ", controls=False)]
+    return _ratios("compared-rho", rows, runs[0].result.level)
+
+
+def _typical(target: Target) -> int:
     """The replicate whose rho is nearest to the median."""
-    values = np.array([nats(value) for value in target["rho"]["values"]])
-    middle = nats(target["rho"]["median"])
+    values = np.array([as_float(value) for value in target.rho.values])
+    middle = as_float(target.rho.median)
     return 0 if np.isnan(middle) or np.isnan(values).all() else int(np.nanargmin(np.abs(values - middle)))
 
 
-def confidence_pictures(run: Run, place: int) -> list[Picture]:
+def _confidences(run: Run[KSRecord], place: int) -> list[Picture]:
     if not run.arrays:
         return []
-    target = run.result["targets"][place]
-    name = visible(target["name"])
-    which = typical(target)
+    target = run.result.targets[place]
+    name, which = visible(target.name), _typical(target)
     samples = [run.arrays["query"][which], run.arrays[f"target_{place}"], run.arrays["calibration"][which]]
     gap = plot.widest_gap(samples[0], samples[1])
-    distance = nats(target["ks"]["target"][which])
-    distance = gap.distance if np.isnan(distance) else distance
-    other = number(target["ks"]["calibration"][which])
+    distance = as_float(target.ks.target[which])
+    distance = gap.distance if isnan(distance) else distance
+    other = number(target.ks.calibration[which])
     seen = (
         f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
         f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model."
@@ -56,9 +71,9 @@ def confidence_pictures(run: Run, place: int) -> list[Picture]:
         return figure
 
     captions = (
-        f"The gap is the distance of {name} from a query model; rho compares it with that of the calibration model "
-        f"({other}). Replicate {which + 1} of {len(target['rho']['values'])}, whose rho is nearest to the median.",
-        "The same curves where confidences close to 1 lie apart; distances are the same on both axes.",
+        f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
+        f"({other}). Replicate {which + 1} of {len(target.rho.values)}, whose rho is nearest to the median.",
+        "The same curves on an axis where confidences close to 1 lie apart; distances are the same on both axes.",
     )
     return [
         Picture(
@@ -73,94 +88,119 @@ def confidence_pictures(run: Run, place: int) -> list[Picture]:
     ]
 
 
-def rho_rows(run: Run, prefix: str = "", controls: bool = True) -> list[plot.Row]:
-    """rho of every target, and of the controls: of each once, as judged beside the first target."""
-    named_rows = [(target["name"], target["rho"]) for target in run.result["targets"]]
+def _rows(run: Run[KSRecord], prefix: str = "", controls: bool = True) -> list[plot.Row]:
+    """rho of every target, and of the controls: of each once, as compared beside the first target."""
+    targets = run.result.targets
+    found: list[tuple[str, Rho]] = [(target.name, target.rho) for target in targets]
     if controls:
-        for index, control in enumerate(run.result["targets"][0]["controls"], 1):
-            named_rows.append((f"control {index} (saw both)", control))
+        found += [(f"control {place} (saw both)", rho) for place, rho in enumerate(targets[0].controls, 1)]
     return [
         plot.Row(
             f"{prefix}{visible(name)}",
-            np.array([nats(value) for value in rho["values"]]),
-            *(nats(rho[each]) for each in ("median", "low", "high")),
+            np.array([as_float(value) for value in rho.values]),
+            *(as_float(each) for each in (rho.median, rho.low, rho.high)),
         )
-        for name, rho in named_rows
+        for name, rho in found
     ]
 
 
-def rho_picture(name: str, rows: Sequence[plot.Row], level: str) -> Picture:
-    """rho of several models against 1."""
+def _between(row: plot.Row, digits: int) -> str:
+    return "none" if isnan(row.low) else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
 
+
+def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)))
         plot.draw_rho(axes, rows)
         return figure
 
+    seen = (f"{row.name}: median {number(row.median, 2)}, interval {_between(row, 2)}" for row in rows)
+    cells = (
+        (row.name, _shown(row.median), _between(row, 4), ", ".join(_shown(value) for value in row.values))
+        for row in rows
+    )
     return Picture(
         name,
         "rho against 1",
-        "; ".join(
-            f"{row.name}: median {number(row.median, 2)}, interval {number(row.low, 2)} to {number(row.high, 2)}"
-            for row in rows
-        )
-        + ". A line marks 1.",
+        f"{'; '.join(seen)}. A line marks 1.",
         f"Left of the line at 1: nearer to models that saw the query set. A circle is a replicate, the diamond their "
-        f"median, the bar the {level} interval.",
+        f"median, the bar the {percent(level)} interval.",
         draw,
-        Cells(
-            "rho",
-            ("model", "median", "interval", "replicates"),
-            tuple(
-                (
-                    row.name,
-                    precise(row.median if np.isfinite(row.median) else None),
-                    span({"low": _json(row.low), "high": _json(row.high)}, 4) or "none",
-                    ", ".join(precise(_json(value)) for value in row.values),
-                )
-                for row in rows
-            ),
-            ("median",),
-            folded=True,
-        ),
+        Cells("rho", ("model", "median", "interval", "replicates"), tuple(cells), ("median",), folded=True),
     )
 
 
-def own_rho_picture(run: Run) -> Picture:
-    return rho_picture("rho", rho_rows(run), level_of(run.result["provenance"]))
-
-
-def distances_picture(run: Run) -> Picture:
-    targets = run.result["targets"]
+def _distances(result: KSRecord) -> Picture:
+    targets, floor = result.targets, result.noise_floor
     groups = [
-        ("another query model", run.result["noise_floor"]["values"]),
-        ("calibration models", targets[0]["ks"]["calibration"]),
-        *((f"target {target['name']}", target["ks"]["target"]) for target in targets),
+        ("another query model", floor.values),
+        ("calibration models", targets[0].ks.calibration),
+        *((f"target {visible(target.name)}", target.ks.target) for target in targets),
     ]
-    drawn = [(name, np.array([nats(value) for value in values])) for name, values in groups]
+    drawn = [(name, np.array([as_float(value) for value in values])) for name, values in groups]
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(drawn)))
         plot.draw_distances(axes, drawn)
         return figure
 
-    floor = run.result["noise_floor"]
+    said = ". ".join(f"{name}: {', '.join(number(value) for value in values)}" for name, values in groups[1:])
     return Picture(
         "noise-floor",
         "Distances and the noise floor",
-        f"Query models of different seeds are {number(floor['median'])} apart, at most {number(floor['max'])}. "
-        + ". ".join(f"{visible(name)}: {', '.join(number(value) for value in values)}" for name, values in groups[1:]),
-        "How far models are from a query model. The shaded part is what another seed alone does: a target within it is "
-        "a query model as far as the method can tell.",
+        f"Query models of different seeds are {number(floor.median)} apart, at most {number(floor.max)}. {said}",
+        "How far models are from a query model. The shaded part is what another seed alone does: a target within it "
+        "cannot be distinguished from a query model.",
         draw,
         Cells(
             "Kolmogorov-Smirnov distances from a query model",
             ("of", "distances"),
-            tuple((visible(name), ", ".join(precise(value) for value in values) or "none") for name, values in groups),
+            tuple((name, ", ".join(precise(value) for value in values) or "none") for name, values in groups),
             folded=True,
         ),
     )
 
 
-def _json(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _shares(result: KSRecord) -> tuple[Picture, ...]:
+    """The used fraction of every target by every test of use; none where there is no such test."""
+    tests = [(target, usage) for target in result.targets for usage in target.usage]
+    if not tests:
+        return ()
+    several = max(len(target.usage) for target in result.targets) > 1
+    rows = []
+    for target, usage in tests:
+        known = usage.fraction is not None
+        share = (usage.fraction, usage.fraction_low, usage.fraction_high) if known else (nan, nan, nan)
+        name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
+        value, low, high = map(as_float, share)
+        rows.append(use_plot.Row(name, value, low, high, as_float(usage.detectable)))
+
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(rows)) + 0.3)
+        use_plot.draw_shares(axes, rows)
+        return figure
+
+    def shown(value: float) -> str:
+        return "unknown" if isnan(value) else precise(value)
+
+    cells = tuple((row.name, shown(row.share), shown(row.low), shown(row.high), _shown(row.least)) for row in rows)
+    seen = (
+        f"{name}: {share}{f', {low} to {high}' if share != 'unknown' else ''}, minimum detectable {least}"
+        for name, share, low, high, least in cells
+    )
+    columns = ("used fraction", "low", "high", "minimum detectable")
+    return (
+        Picture(
+            "used",
+            "Estimated used fraction of the query set",
+            f"{'; '.join(seen)}.",
+            f"The diamond is the estimate, the bar its {percent(result.level)} interval. The upright line is the "
+            "minimum detectable fraction (95% probability); without one, not even use of all would be detected.",
+            draw,
+            Cells("Used fractions", ("target", *columns), cells, columns, folded=True),
+        ),
+    )
+
+
+def _shown(value: float) -> str:
+    return precise(None if isnan(value) else float(value))

@@ -1,95 +1,193 @@
-"""The `ks` answer as one JSON object; its shape is fixed by `ks.schema.json` beside this file."""
+"""The `ks` answer as JSON: what `jaxaudit ks --json` prints and `--out` writes."""
 
-import math
-from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA, ema_rule
-from jaxaudit.metrics.ks import Rho
-from jaxaudit.metrics.usage import Usage, used_share
+from jaxaudit.audits.ks.tests.test import medians
+from jaxaudit.metrics import checks, ema, ks, usage
+from jaxaudit.report.record import Number, Part, Provenance, Record, number
 
-SCHEMA = "jaxaudit.ks/1"
-
-
-def ks_json(audit: KSAudit, provenance: dict[str, Any]) -> dict[str, Any]:
-    """The object `jaxaudit ks --json` prints: numbers JSON cannot hold (no interval, no ratio) are null."""
-    return {
-        "schema": SCHEMA,
-        "targets": [_target(target) for target in audit.targets],
-        "noise_floor": {
-            "median": _number(np.median(audit.noise_floor)) if len(audit.noise_floor) else None,
-            "max": _number(np.max(audit.noise_floor)) if len(audit.noise_floor) else None,
-            "values": _numbers(audit.noise_floor),
-        },
-        "provenance": provenance,
-    }
+Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
 
 
-def ks_schema() -> str:
-    """The JSON Schema of that object, as text."""
-    return (files("jaxaudit.report.ks") / "schema.json").read_text(encoding="utf-8")
+class Truth(Part):
+    """What a simulated target was trained on."""
+
+    used_fraction: float
+    training_records: int
+    expected: Verdict
 
 
-def _target(target: TargetResult) -> dict[str, Any]:
-    truth = target.truth
-    return {
-        "name": target.name,
-        "truth": truth
-        and {"used_fraction": truth.used_fraction, "training_records": truth.records, "expected": truth.expected},
-        "rho": _rho(target.rho),
-        "ks": {"target": _numbers(target.rho.distances), "calibration": _numbers(target.rho.calibration_distances)},
-        "verdict": target.verdict,
-        "because": target.because,
-        "paper_rule": target.paper_rule,
-        "checks": [_check(check) for check in target.checks],
-        "controls": [_rho(control) for control in target.controls],
-        "method": target.method,
-        "rho_verdict": target.rho_verdict,
-        "usage": [_usage(usage) for usage in target.usage],
-        "ema": _ema(target.ema),
-    }
+class Rho(Part):
+    """The ratio over replicates and its interval."""
+
+    median: Number
+    low: Number
+    high: Number
+    values: list[Number]
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    share = used_share(usage)
-    numbers = {name: _number(getattr(usage, name)) for name in ("fraction_low", "fraction_high")}
-    return {**usage._asdict(), "fraction": share and share.value, **numbers, "reasons": list(usage.reasons)}
+class Distances(Part):
+    """Kolmogorov-Smirnov distances from the query model of each replicate."""
+
+    target: list[Number]
+    calibration: list[Number]
 
 
-def _ema(emas: tuple[EMA, ...]) -> dict[str, Any] | None:
+class Check(Part):
+    """See `jaxaudit.metrics.checks.Check`."""
+
+    name: str
+    passed: bool
+    value: Number
+    threshold: Number
+    decisive: bool
+    message: str
+
+
+class Usage(Part):
+    """See `jaxaudit.metrics.usage.Usage`; `fraction` is null where the data do not determine it."""
+
+    method: str
+    verdict: Verdict
+    p_never: float
+    p_fully: Number
+    fraction: Number
+    fraction_low: Number
+    fraction_high: Number
+    detectable: Number
+    reasons: list[str]
+
+
+class EMA(Part):
+    """Medians over replicates, each replicate's numbers, and the paper's rule."""
+
+    p_value: Number
+    member_share: Number
+    p_values: list[Number]
+    member_shares: list[Number]
+    rule: Verdict
+
+
+class Test(Part):
+    """What one test says; the first of a target decides."""
+
+    name: str
+    title: str
+    finding: Finding
+
+
+class Target(Part):
+    """One target. `verdict`, `because` and `method` are those of `finding`, in the words of version 1."""
+
+    name: str
+    truth: Truth | None
+    finding: Finding
+    verdict: Verdict
+    because: str
+    method: str
+    paper_rule: Verdict
+    rho: Rho
+    rho_verdict: Verdict
+    ks: Distances
+    controls: list[Rho]
+    usage: list[Usage]
+    ema: EMA | None
+    tests: list[Test]
+    checks: list[Check]
+
+
+class Floor(Part):
+    """Distances between query models that differ by their seed alone."""
+
+    median: Number
+    max: Number
+    values: list[Number]
+
+
+class KSRecord(Record, kw_only=True):
+    """The object."""
+
+    schema: Literal["jaxaudit.ks/2"] = "jaxaudit.ks/2"
+    level: float
+    targets: list[Target]
+    noise_floor: Floor
+
+
+def ks_record(audit: KSAudit, provenance: Provenance) -> KSRecord:
+    """The record of an audit: numbers JSON cannot hold (no interval, no ratio) are null."""
+    floor = audit.noise_floor
+    return KSRecord(
+        level=audit.level,
+        targets=[_target(target) for target in audit.targets],
+        noise_floor=Floor(
+            number(np.median(floor)) if len(floor) else None,
+            number(np.max(floor)) if len(floor) else None,
+            _numbers(floor),
+        ),
+        provenance=provenance,
+    )
+
+
+def _target(target: TargetResult) -> Target:
+    truth: Any = target.truth
+    return Target(
+        name=target.name,
+        truth=truth and Truth(truth.used_fraction, truth.records, truth.expected),
+        finding=target.finding,
+        verdict=_verdict(target.verdict),
+        because=target.because,
+        method=target.method,
+        paper_rule=target.paper_rule,
+        rho=_rho(target.rho),
+        rho_verdict=_verdict(target.rho_verdict),
+        ks=Distances(_numbers(target.rho.distances), _numbers(target.rho.calibration_distances)),
+        controls=[_rho(control) for control in target.controls],
+        usage=[_usage(each) for each in target.usage],
+        ema=_ema(target.ema),
+        tests=[Test(each.test, each.title, each.finding) for each in target.judgements],
+        checks=[_check(check) for check in target.checks],
+    )
+
+
+def _verdict(verdict: str) -> Verdict:
+    found: dict[str, Verdict] = {each: each for each in ("forgotten", "not forgotten", "inconclusive")}
+    return found[verdict]
+
+
+def _usage(found: usage.Usage) -> Usage:
+    share = usage.used_share(found)
+    return Usage(
+        found.method,
+        found.verdict,
+        found.p_never,
+        found.p_fully,
+        share and share.value,
+        number(found.fraction_low),
+        number(found.fraction_high),
+        found.detectable,
+        list(found.reasons),
+    )
+
+
+def _ema(emas: tuple[ema.EMA, ...]) -> EMA | None:
     if not emas:
         return None
-    p_values = np.array([each.p_value for each in emas])
-    shares = np.array([each.member_share for each in emas])
-    return {
-        "p_value": _number(np.median(p_values)),
-        "member_share": _number(np.median(shares)),
-        "p_values": _numbers(p_values),
-        "member_shares": _numbers(shares),
-        "rule": ema_rule(float(np.median(p_values))),
-    }
+    p_value, share = medians(emas)
+    p_values, shares = ([number(getattr(each, name)) for each in emas] for name in ("p_value", "member_share"))
+    return EMA(number(p_value), number(share), p_values, shares, ema.ema_rule(p_value))
 
 
-def _rho(rho: Rho) -> dict[str, Any]:
-    return {
-        "median": _number(rho.median),
-        "low": _number(rho.low),
-        "high": _number(rho.high),
-        "values": _numbers(rho.values),
-    }
+def _rho(rho: ks.Rho) -> Rho:
+    return Rho(number(rho.median), number(rho.low), number(rho.high), _numbers(rho.values))
 
 
-def _check(check: Check) -> dict[str, Any]:
-    return {**check._asdict(), "value": _number(check.value), "threshold": _number(check.threshold)}
+def _check(check: checks.Check) -> Check:
+    return Check(check.name, check.passed, number(check.value), number(check.threshold), check.decisive, check.message)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _numbers(values: np.ndarray) -> list[float | None]:
-    return [_number(value) for value in values]
+def _numbers(values: np.ndarray) -> list[Number]:
+    return [number(value) for value in values]

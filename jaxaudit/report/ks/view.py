@@ -1,21 +1,18 @@
-"""The `ks` answer as a part of a page."""
+"""What is said of a `ks` run, on a terminal and on a page."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from jaxaudit.audits.ks.settle import concerned, rests_on
+from jaxaudit.audits.finding import Tone
 from jaxaudit.errors import visible
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import Verdict
-from jaxaudit.report.ks.pictures import confidence_pictures, distances_picture, own_rho_picture
-from jaxaudit.report.ks.usage import TESTS, least_noticed, measured, usage_cells, usage_facts
-from jaxaudit.report.ks.usage_pictures import shares_pictures
-from jaxaudit.report.numbers import level_of, number, precise, share, span
-from jaxaudit.report.page import Answer, Cells, Checked, Confidence, Part, State, Tone
+from jaxaudit.report.glossary import terms
+from jaxaudit.report.ks.record import KSRecord, Target, Usage
+from jaxaudit.report.numbers import number, percent, precise, share, span
+from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
+UNKNOWN = "unknown"
 TERMS = (
     *("query set", "calibration set", "target", "confidence", "query model", "calibration model", "empirical CDF"),
     *("Kolmogorov-Smirnov distance", "rho", "replicate", "noise floor", "positive control", "the paper's rule"),
@@ -23,186 +20,219 @@ TERMS = (
 )
 
 
-def ks_part(run: Run) -> Part:
-    """What a page says of a run of `ks`."""
-    targets = run.result["targets"]
-    data = run.result["provenance"]["data"]
-    query, calibration = (visible(data[role]["name"]) for role in ("query", "calibration"))
-    several = len(targets) > 1
-    used = usage_cells(targets)
+def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
+    """What is said of a run of `ks`."""
+    result = run.result
+    targets, data = result.targets, result.provenance.data
+    query, calibration = (visible(str(data[role]["name"])) for role in ("query", "calibration"))
+    used = any(target.usage or target.ema for target in targets)
+
+    def pictures() -> tuple[Picture, ...]:
+        from jaxaudit.report.ks.pictures import ks_pictures
+
+        return ks_pictures(run)
+
     return Part(
         named(run),
         run.kind,
-        f"Has the {'model' if not several else 'target'} forgotten the query set?",
-        f"The query set is {query} ({data['query']['records']:,} records). Models were trained here on it, and others "
-        f"on {calibration} ({data['calibration']['records']:,} records), which has no part in it. "
-        + (
-            _asked(targets, data.get("holdout"))
-            or "Which of the two does the target resemble in its confidences on the query set?"
-        ),
-        tuple(_answer(target, run.result["provenance"]) for target in targets),
-        _checks(targets),
-        (
-            *shares_pictures(targets, level_of(run.result["provenance"])),
-            *(picture for place in range(len(targets)) for picture in confidence_pictures(run, place)),
-            own_rho_picture(run),
-            distances_picture(run),
-        ),
-        (_targets(targets), *used, _replicates(targets)),
-        _notes(targets),
-        repeat(run.result["provenance"]),
-        TERMS + (("used fraction", "detectable fraction", "EMA") if used else ()),
+        "Has the target forgotten the query set?",
+        f"The query set is {query} ({data['query']['records']:,} records). Shadow models were trained on it, and on "
+        f"{calibration} ({data['calibration']['records']:,} records), which shares no record with it. The target's "
+        "outputs are compared with theirs.",
+        tuple(_answer(target, result.level) for target in targets),
+        (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(targets), _replicates(targets)),
+        pictures,
+        _legend(result),
+        repeat(result.provenance),
+        terms(*TERMS, *(("used fraction", "detectable fraction", "EMA") if used else ())),
     )
 
 
-def _asked(targets: Sequence[Mapping[str, Any]], holdout: Mapping[str, Any] | None) -> str:
-    """What the tests of use ask, where one decides."""
-    methods = {target.get("method", "rho") for target in targets}
-    if "holdout" in methods and holdout is not None:
-        return (
-            f"The holdout is {visible(holdout['name'])} ({holdout['records']:,} records), which nobody was given. Do "
-            "the target's outputs tell the query set from it, as those of models do that used the query set?"
-        )
-    if "shadow" in methods:
-        return "Among models that used none, half and all of the query set, which are the target's outputs like?"
-    return ""
+def _answer(target: Target, level: float) -> Answer:
+    facts = [("The paper's rule", target.paper_rule)]
+    for usage in target.usage:
+        title = _title(target, usage.method)
+        facts += [(f"p(unused), {title}", precise(usage.p_never)), (f"p(all used), {title}", precise(usage.p_fully))]
+        facts.append((f"Minimum detectable fraction, {title}", least_text(usage.detectable)))
+    for test in target.tests[1:]:
+        facts.append((f"By the {test.title}" if test.name != "rho" else "By rho", test.finding.verdict))
+    if target.truth is not None:
+        truth = target.truth
+        facts.append(("In truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
+    name, shown, between = _measured(target)
+    alone = ""
+    if target.verdict == "forgotten" and target.usage and target.usage[0].method == target.method:
+        alone = f"forgotten ({least_text(target.usage[0].detectable)} or more)"
+    between = f"{between} ({percent(level)} interval)" if between else ""
+    return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
 
 
-def _notes(targets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    methods = {target.get("method", "rho") for target in targets}
-    said = []
-    if methods & set(TESTS):
-        said.append("Forgotten is said of shares from the least that would have shown up, and of no smaller one.")
-    if "holdout" in methods:
-        said.append(
-            "The holdout test is exact only where the holdout was drawn like the query set, and given to nobody."
-        )
-    if "shadow" in methods:
-        said.append(
-            "The shadow test supposes that the target was designed and trained like the models made here; where a part "
-            "of the query set was used, the rest of it can look used too, and the share be overstated."
-        )
-    if "rho" in methods:
-        said += [
-            "Forgotten is no proof: a tenth of the query set, used, can go unnoticed.",
-            "A target trained on data just like the calibration set has a rho around 1, so inconclusive is the usual "
-            "answer for it.",
-        ]
-    if methods != {"holdout"}:
-        said.append("Not forgotten can be wrong where the target was trained on other data much like the query set.")
-    return tuple(said)
+def _title(target: Target, method: str) -> str:
+    return next((test.title for test in target.tests if test.name == method), method)
 
 
-def _answer(target: Mapping[str, Any], provenance: Mapping[str, Any]) -> Answer:
-    verdict = target["verdict"]
-    tested = target.get("method", "rho") in TESTS
-    least = least_noticed(target)
-    words = {
-        "forgotten": f"No use of the query set shows; the use of {least} of it, or more, would have, 19 times of 20."
-        if tested
-        else "It does not resemble models that were trained on the query set.",
-        "not forgotten": "The query set, or a part of it, was used."
-        if tested
-        else "It resembles models that were trained on the query set.",
-        "inconclusive": "These data and models do not tell.",
-    }
-    facts = [("The paper's rule says", target["paper_rule"]), *usage_facts(target)]
-    truth = target["truth"]
-    if truth is not None:
-        facts.append(("In truth", f"{truth['expected']}: it used {share(truth['used_fraction'])} of the query set"))
-    found = measured(target)
-    return Answer(
-        visible(target["name"]),
-        verdict,
-        TONES[verdict],
-        words[verdict],
-        found.name,
-        found.shown,
-        f"{found.between} ({level_of(provenance)} interval)" if found.between else "",
-        _confidence(target),
-        tuple(facts),
-        f"{verdict} (of {least} or more)" if tested and verdict == "forgotten" else "",
-    )
+def _measured(target: Target) -> tuple[str, str, str]:
+    """The number that the deciding test rests on: what it is called, how it is shown, its interval."""
+    for usage in target.usage:
+        if usage.method == target.method:
+            between = f"{_percent(usage.fraction_low)} to {_percent(usage.fraction_high)}"
+            known = usage.fraction is not None
+            return "estimated used fraction", _percent(usage.fraction) if known else UNKNOWN, between if known else ""
+    if target.method == "ema" and target.ema is not None:
+        return "query records that look like training records", _percent(target.ema.member_share), ""
+    return "rho", number(target.rho.median, 2), span(target.rho)
 
 
-def _confidence(target: Mapping[str, Any]) -> Confidence:
-    because = visible(target["because"])
-    said = target["verdict"]
-    failed = [check for check in target["checks"] if not check["passed"]]
-    warnings = [visible(check["name"]) for check in failed if _rests(target, check, said)]
-    if target["verdict"] == "inconclusive":
-        return Confidence("none", f"{because}.")
-    if warnings:
-        return Confidence("weak", f"{because}. But not every check that it rests on passed: {', '.join(warnings)}.")
-    if target.get("method") == "holdout" and target["verdict"] == "not forgotten":
-        return Confidence("strong", f"{because}. The test is exact if the provider drew query set and holdout alike.")
-    return Confidence(
-        "fair", f"{because}. Every check that it rests on passed, and no check guards against everything: see below."
-    )
-
-
-def _rests(target: Mapping[str, Any], check: Mapping[str, Any], verdict: Verdict | None = None) -> bool:
-    """Whether the target's method, or this verdict by it, rests on this check, or was taken away by it."""
-    found = rests_on(target.get("method", "rho"), _made(check), verdict)
-    return found or target["because"].startswith(f"{check['name']}:")
-
-
-def _made(check: Mapping[str, Any]) -> Check:
-    return Check(check["name"], check["passed"], 0.0, 0.0, check["decisive"], "")
-
-
-def _checks(targets: Sequence[Mapping[str, Any]]) -> tuple[Checked, ...]:
-    """Every check once: where all targets had the same outcome, without their names.
-
-    Of one that failed and that no verdict rests on, the first outcome stands for all.
-    """
-    said: dict[tuple[str, State, str], list[str]] = {}
-    aside: dict[str, str] = {}
+def _grid(result: KSRecord) -> Cells:
+    """The verdict and what it rests on; further tests stand below, by their names."""
+    targets = result.targets
+    known = any(target.truth for target in targets)
+    tests = any(target.usage or target.ema for target in targets)
+    name = "target trained on" if all(target.truth for target in targets) else "target"
+    interval = f"({percent(result.level)})"
+    columns = [name, *(["truly\nused"] if known else []), "verdict"]
+    if tests:
+        columns += ["p\nunused", "p all\nused", f"used\n{interval}", "min.\ndetect.", "rho"]
+    else:
+        columns += ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
+    rows: list[tuple[str, ...]] = []
     for target in targets:
-        for check in target["checks"]:
-            if not check["passed"] and not _rests(target, check):
-                message = aside.setdefault(check["name"], visible(check["message"]))
-                name = f"{visible(check['name'])}, for {concerned(_made(check))} alone"
-                said.setdefault((name, "warning", message), []).append(target["name"])
-                continue
-            state: State = "passed" if check["passed"] else "failed" if check["decisive"] else "warning"
-            said.setdefault((visible(check["name"]), state, visible(check["message"])), []).append(target["name"])
-    found = []
-    for (name, state, message), whose in said.items():
-        of = "" if len(whose) == len(targets) else f" ({', '.join(visible(each) for each in whose)})"
-        found.append(Checked(name + of, state, message))
-    return tuple(sorted(found, key=lambda each: ("failed", "warning", "passed").index(each.state)))
-
-
-def _targets(targets: Sequence[Mapping[str, Any]]) -> Cells:
-    return Cells(
-        "Targets",
-        ("target", "verdict", "rho", "interval", "the paper's rule"),
-        tuple(
-            (
-                visible(target["name"]),
-                target["verdict"],
-                number(target["rho"]["median"], 4),
-                span(target["rho"], 4) or "none",
-                target["paper_rule"],
+        truth = [_truth(target)] if known else []
+        if not tests:
+            between = span(target.rho).replace(" to ", "-") or "none"
+            rows.append(
+                (visible(target.name), *truth, target.verdict, number(target.rho.median, 2), between, target.paper_rule)
             )
-            for target in targets
-        ),
-        ("rho",),
-    )
+            continue
+        numbers = _test_numbers(target, target.method)
+        rows.append((visible(target.name), *truth, target.verdict, *numbers, number(target.rho.median, 2)))
+        blank = [""] * len(truth)
+        for test in target.tests[1:] if len(target.tests) > 2 else ():
+            said = f"  by the {test.title}" if test.name != "rho" else "  by rho"
+            rows.append((said, *blank, test.finding.verdict, *_test_numbers(target, test.name), ""))
+    numbers = tuple(column for column in columns if column not in (name, "verdict", "paper's rule"))
+    return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
 
 
-def _replicates(targets: Sequence[Mapping[str, Any]]) -> Cells:
-    return Cells(
-        "Replicates: rho is the first distance divided by the second",
-        ("target", "replicate", "to the target", "to the calibration model", "rho"),
-        tuple(
-            (visible(target["name"]), str(place + 1), precise(above), precise(below), precise(rho))
-            for target in targets
-            for place, (above, below, rho) in enumerate(
-                zip(target["ks"]["target"], target["ks"]["calibration"], target["rho"]["values"], strict=True)
-            )
-        ),
-        ("replicate", "to the target", "to the calibration model", "rho"),
-        folded=True,
+def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str]:
+    """Of one test: both p-values, the used fraction, the minimum detectable one."""
+    for usage in target.usage:
+        if usage.method == test:
+            return (p_column(usage.p_never), p_column(usage.p_fully), _interval(usage), least_text(usage.detectable))
+    if test == "ema" and target.ema is not None:
+        return "", p_column(target.ema.p_value), f"{_percent(target.ema.member_share)} flagged", ""
+    return "", "", "", ""
+
+
+def _interval(usage: Usage) -> str:
+    if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
+        return UNKNOWN
+    return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
+
+
+def p_column(value: float | None) -> str:
+    """A p-value in a column.
+
+    >>> p_column(0.00049), p_column(0.025), p_column(0.3), p_column(1.0), p_column(None)
+    ('<.001', '.025', '.30', '1', 'none')
+    """
+    if value is None:
+        return "none"
+    if value < 0.001:
+        return "<.001"
+    return f"{value:.3f}"[1:] if value < 0.0995 else f"{value:.2f}"[1:] if value < 0.995 else "1"
+
+
+def least_text(detectable: float | None) -> str:
+    """The minimum detectable fraction in percent; `none` where not even use of all would be detected."""
+    return _percent(detectable)
+
+
+def _percent(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{100 * value:.0f}%" if value >= 0.1 or value == 0 else f"{100 * value:.1f}%"
+
+
+def _truth(target: Target) -> str:
+    if target.truth is None:
+        return UNKNOWN
+    used = target.truth.used_fraction
+    return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"
+
+
+def _legend(result: KSRecord) -> tuple[str, ...]:
+    lines = []
+    if any(target.usage for target in result.targets):
+        lines.append(
+            "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction "
+            "with its interval. min. detect.: smallest used fraction detected with 95% probability. rho: ratio of "
+            "Liu & Tsaftaris (2020); their rule calls 1 or more forgotten."
+        )
+    if any(usage.fraction is None for target in result.targets for usage in target.usage):
+        lines.append(
+            f"{UNKNOWN}: the interval of the used fraction is 0 to 100%, or a p-value contradicts its estimate."
+        )
+    floor = result.noise_floor
+    if floor.median is not None:
+        lines.append(
+            f"Noise floor: query models of different seeds are {number(floor.median)} apart (at most "
+            f"{number(floor.max)})."
+        )
+    return tuple(lines)
+
+
+def _usage_cells(targets: Sequence[Target]) -> Cells:
+    """All targets' tests of use in full."""
+    rows = [
+        (
+            visible(target.name),
+            _title(target, usage.method),
+            usage.verdict,
+            _interval(usage),
+            precise(usage.detectable),
+            precise(usage.p_never),
+            precise(usage.p_fully),
+            "; ".join(map(visible, usage.reasons)) or "-",
+        )
+        for target in targets
+        for usage in target.usage
+    ]
+    rows += [
+        (
+            *(visible(each.name), "EMA", each.ema.rule, f"{_percent(each.ema.member_share)} flagged"),
+            *("-", "-", precise(each.ema.p_value), "-"),
+        )
+        for each in targets
+        if each.ema is not None
+    ]
+    numbers = ("minimum detectable fraction", "p(unused)", "p(all used)")
+    columns = ("target", "test", "verdict", "used fraction", *numbers, "reasons")
+    return Cells("Use of the query set", columns, tuple(rows), numbers)
+
+
+def _rho_cells(targets: Sequence[Target]) -> Cells:
+    rows = (
+        (
+            visible(target.name),
+            target.verdict,
+            number(target.rho.median, 4),
+            span(target.rho, 4) or "none",
+            target.paper_rule,
+        )
+        for target in targets
     )
+    return Cells("rho", ("target", "verdict", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
+
+
+def _replicates(targets: Sequence[Target]) -> Cells:
+    numbers = ("replicate", "to the target", "to the calibration model", "rho")
+    rows = (
+        (visible(target.name), str(place), precise(above), precise(below), precise(rho))
+        for target in targets
+        for place, (above, below, rho) in enumerate(
+            zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1
+        )
+    )
+    title = "Replicates: rho is the first distance divided by the second"
+    return Cells(title, ("target", *numbers), tuple(rows), numbers, folded=True)

@@ -1,0 +1,86 @@
+"""What a membership attack is, so that `audit_attack` runs anybody's."""
+
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.ensemble import Progress
+
+
+class Asked(NamedTuple):
+    """The records whose membership is to be guessed, and what the attacked models say of them.
+
+    Attributes:
+        outputs: log-probabilities, nats.
+        inputs: the records, as the untargeted attack wants them: divided by the largest absolute value of each input.
+        labels: their classes.
+        bins: equal bins of [0, 1] that probabilities are put into before anyone sees them; 0 for none.
+    """
+
+    outputs: Float[np.ndarray, "models targets classes"]
+    inputs: Float[np.ndarray, "targets features"]
+    labels: Int[np.ndarray, " targets"]
+    bins: int
+
+
+class PairedShadows(NamedTuple):
+    """Log-probabilities, nats, at each target, of shadow models trained with it and without it.
+
+    The two models of a pair differ by the target alone: they have one key and one order of minibatches.
+    """
+
+    with_target: Float[np.ndarray, "shadows targets classes"]
+    without_target: Float[np.ndarray, "shadows targets classes"]
+
+
+class PooledShadows(NamedTuple):
+    """Shadow models trained on random halves of the candidates, and what they say of every candidate.
+
+    Attributes:
+        outputs: log-probabilities, nats.
+        membership: which candidates each was trained on.
+        inputs, labels: the candidates, as in `Asked`.
+    """
+
+    outputs: Float[np.ndarray, "shadows candidates classes"]
+    membership: Bool[np.ndarray, "shadows candidates"]
+    inputs: Float[np.ndarray, "candidates features"]
+    labels: Int[np.ndarray, " candidates"]
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """A membership attack: outputs, labels and shadow models in, a score a record out.
+
+    Attributes:
+        name: letters, digits and hyphens.
+        meaning: what it does, in a sentence, and
+        source: whose it is.
+        shadows: which shadow models it learns from, see `PairedShadows` and `PooledShadows`.
+        needs_bins: whether outputs must be binned.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def meaning(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def shadows(self) -> Literal["paired", "pooled"]: ...
+    @property
+    def needs_bins(self) -> bool: ...
+
+    def scores(
+        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+    ) -> Float[np.ndarray, "models targets"]:
+        """A score of every target under every attacked model: above 0 the attack says `in`.
+
+        Args:
+            key: random key, the attack's own.
+            asked: the targets, and the attacked models' outputs.
+            shadows: of the kind that `shadows` names.
+            progress: called as learning goes on.
+        """
+        ...

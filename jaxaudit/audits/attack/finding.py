@@ -1,0 +1,150 @@
+"""What the `attack` audit concludes: one rule for every output."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
+from jaxaudit.metrics.attack import Estimate
+
+if TYPE_CHECKING:
+    from jaxaudit.audits.attack.result import AttackAudit, AttackResult
+
+FEW_TARGETS = 30
+MATTERS = 0.55
+"""`attacks fail` is said where the intervals of all attacks end below this accuracy."""
+JUST_CLEARS = 0.51
+MIN_REACH = 0.1
+"""How far from guessing the commonest class to perfection a classifier that works must get."""
+
+
+def find(audit: "AttackAudit") -> Finding:
+    """The verdict over all attacks.
+
+    `attack succeeds` where the interval of some attack's accuracy lies above 0.5; `attacks fail` where the intervals of
+    all end below `MATTERS`; else `inconclusive`.
+    """
+    best = best_attack(audit.attacks)
+    accuracy = best.metrics.accuracy
+    attacks = [attack.metrics.accuracy for attack in audit.attacks]
+    words = f"{best.name} attack, accuracy {_interval(accuracy, audit.level)}"
+    checks, caveats = _checks(audit), _caveats(audit)
+    if any(each.low > 0.5 for each in attacks):
+        sentence = f"Membership can be inferred better than by guessing ({words}; guessing: 50%)."
+        return Finding(
+            "attack succeeds", "bad", sentence, (words,), _found(audit, accuracy), checks, caveats, _advice(audit)
+        )
+    if all(each.high < MATTERS for each in attacks):
+        sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
+        return Finding("attacks fail", "good", sentence, (words,), _failed(audit, accuracy), checks, caveats)
+    if not math.isfinite(accuracy.low):
+        sentence = f"A single target gives no interval ({words})."
+        why = "One target is no sample of a classifier's records."
+    else:
+        sentence = f"No attack is clearly better than guessing, and not all are clearly as bad (best: {words})."
+        why = f"The interval of some attack reaches from 50% or less to {MATTERS:.0%} or more."
+    more = ("Attack more targets, more often (--targets, --iterations).",)
+    return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
+
+
+def best_attack(attacks: Sequence["AttackResult"]) -> "AttackResult":
+    """The attack that is furthest above 0.5 by its interval; where none is, the one with the largest accuracy."""
+
+    def rank(attack: "AttackResult") -> tuple[float, float]:
+        low = attack.metrics.accuracy.low
+        return (max(low, 0.5) if math.isfinite(low) else 0.5, attack.metrics.accuracy.value)
+
+    return max(attacks, key=rank)
+
+
+def _found(audit: "AttackAudit", accuracy: Estimate) -> Confidence:
+    attacks, targets = len(audit.attacks), len(audit.targets)
+    if attacks > 1 and accuracy.low < JUST_CLEARS:
+        return Confidence("weak", f"The interval just clears 50%, and this is the best of {attacks} attacks.")
+    if targets < FEW_TARGETS:
+        return Confidence("weak", f"Only {targets} targets were attacked.")
+    return Confidence("strong", "The whole interval lies above 50%.")
+
+
+def _failed(audit: "AttackAudit", accuracy: Estimate) -> Confidence:
+    if len(audit.targets) < FEW_TARGETS:
+        return Confidence("weak", f"Only {len(audit.targets)} targets were attacked.")
+    return Confidence("fair", f"Accuracy lies below {accuracy.high:.0%}. An attack that was not tried may do better.")
+
+
+def _advice(audit: "AttackAudit") -> tuple[str, ...]:
+    few = len(audit.targets) < FEW_TARGETS
+    return ("Attack more targets for a firmer answer (--targets).",) if few else ()
+
+
+def _checks(audit: "AttackAudit") -> tuple[Checked, ...]:
+    targets, guess = len(audit.targets), audit.guess_accuracy
+    enough = targets >= FEW_TARGETS
+    reach = (audit.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
+    coarse = [f"{100 * rate.limit:g}%" for rate in audit.attacks[0].metrics.true_positive_rates if not rate.resolvable]
+    accuracies = f"target accuracy: {audit.train_accuracy:.1%} train, {audit.test_accuracy:.1%} held out"
+    return in_order(
+        (
+            Checked(
+                "enough targets",
+                _warning(enough),
+                f"{targets:,} targets were attacked" + ("" if enough else f"; {FEW_TARGETS} or more tell more"),
+            ),
+            Checked(
+                "classifier accuracy",
+                _warning(reach >= MIN_REACH),
+                f"{accuracies} (guessing the commonest class: {guess:.1%})"
+                + ("" if reach >= MIN_REACH else "; a classifier that learned nothing leaks nothing: train longer"),
+            ),
+            Checked(
+                "low false positive rates",
+                _warning(not coarse),
+                f"too few attacks on non-members to measure a rate at {' and '.join(coarse)} false positives"
+                if coarse
+                else "there are enough attacks on non-members for the rates that are given",
+            ),
+        )
+    )
+
+
+def _warning(passed: bool) -> State:
+    return "passed" if passed else "warning"
+
+
+def _caveats(audit: "AttackAudit") -> tuple[str, ...]:
+    found = []
+    models, targets = audit.truth.shape
+    unresolved = [rate.limit for rate in audit.attacks[0].metrics.true_positive_rates if not rate.resolvable]
+    if unresolved:
+        limits = " and ".join(f"{100 * limit:g}%" for limit in unresolved)
+        found.append(
+            f"A true positive rate at {limits} false positives takes {round(1 / min(unresolved)):,} attacks on "
+            f"non-members, and there were {int((~audit.truth).sum()):,}. The rate at no false positive is given."
+        )
+    if targets < 3:
+        found.append(f"{targets} targets have no correlation.")
+    else:
+        # Two standard errors of a correlation of independent normal pairs.
+        by_chance = min(1.0, 2 / np.sqrt(targets))
+        found.append(
+            f"By chance alone, a correlation over {targets} targets lies within {by_chance:.2f} of 0 with 95% "
+            "probability" + (", so it says little." if targets < FEW_TARGETS else ".")
+        )
+    spread = 0.5 / np.sqrt(models)
+    found.append(
+        f"Per-target accuracies are over {models} attacks each: guessing lies within {2 * spread:.2f} of 0.5 on most "
+        "targets, and the largest over several attacks lies above 0.5 even where all of them guess."
+    )
+    if not np.isfinite(audit.pdtp).all():
+        found.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
+    if max(attack.metrics.accuracy.high for attack in audit.attacks) < MATTERS:
+        found.append("Weak attacks do not prove that a better one would fail.")
+    return tuple(found)
+
+
+def _interval(estimate: Estimate, level: float) -> str:
+    if not math.isfinite(estimate.low):
+        return f"{estimate.value:.1%}"
+    return f"{estimate.value:.1%}, {100 * level:.10g}% interval {estimate.low:.1%} to {estimate.high:.1%}"

@@ -1,0 +1,82 @@
+"""What an audit concludes: one value, decided once, that every output prints as it is."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from jaxaudit.metrics.checks import Check
+
+Tone = Literal["good", "bad", "open"]
+State = Literal["passed", "warning", "failed"]
+ORDER: tuple[State, ...] = ("failed", "warning", "passed")
+
+
+class Confidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far to trust a verdict, in a word, and why."""
+
+    word: Literal["none", "weak", "fair", "strong"]
+    why: str
+
+
+class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One assumption that was tested.
+
+    Attributes:
+        name: what was tested.
+        state: `failed` took the verdict away; `warning` weakens it.
+        message: what was measured and, where it failed, what to do.
+        affects: what rests on it where the verdict does not, such as `rho`; empty where the verdict does.
+    """
+
+    name: str
+    state: State
+    message: str
+    affects: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer of an audit about one target, classifier or method.
+
+    Terminal, page, Markdown and JSON show it as it stands. None of them compares a number with a threshold.
+
+    Attributes:
+        verdict: in a word or two.
+        tone: whether that is good news, bad news, or open.
+        sentence: the verdict as one or two sentences.
+        reasons: what it rests on, or why there is none.
+        confidence: how far to trust it.
+        checks: the assumptions that were tested, failed ones first.
+        caveats: what no check can see.
+        would_change: what to do to get a firmer answer, or another one.
+
+    >>> print(Finding("inconclusive", "open", "These data do not tell.", (), Confidence("none", "Too few records.")))
+    inconclusive: These data do not tell.
+    confidence: none. Too few records.
+    """
+
+    verdict: str
+    tone: Tone
+    sentence: str
+    reasons: tuple[str, ...]
+    confidence: Confidence
+    checks: tuple[Checked, ...] = ()
+    caveats: tuple[str, ...] = ()
+    would_change: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}: {self.sentence}", f"confidence: {self.confidence.word}. {self.confidence.why}"]
+        lines += [f"{each.state}: {each.name}: {each.message}" for each in self.checks if each.state != "passed"]
+        lines += [f"limitation: {each}" for each in self.caveats]
+        return "\n".join([*lines, *(f"to do: {each}" for each in self.would_change)])
+
+
+def checked(check: Check, affects: str = "") -> Checked:
+    """A check as a finding shows it; `affects` names what rests on it where the verdict does not."""
+    state: State = "passed" if check.passed else "failed" if check.decisive and not affects else "warning"
+    return Checked(check.name, state, check.message, "" if check.passed else affects)
+
+
+def in_order(checks: Iterable[Checked]) -> tuple[Checked, ...]:
+    """The same checks, failed ones first."""
+    return tuple(sorted(checks, key=lambda each: ORDER.index(each.state)))

@@ -1,0 +1,110 @@
+"""A target of the `ks` audit: files of its outputs, or a model of known truth that is trained here."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, Truth, of_file
+from jaxaudit.audits.ks.models import Roles, generators
+from jaxaudit.audits.pool import Part, Pool, target_row
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import target_accuracy
+from jaxaudit.metrics.ema import Signals, signals
+
+
+class Target(Protocol):
+    """What is judged."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The data it is trained on here; none for files."""
+        ...
+
+    def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
+        """Its training set, in the role of this name; nothing for files."""
+        ...
+
+    def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
+        """What it says of query and holdout records."""
+        ...
+
+
+class FileTarget(NamedTuple):
+    """A target known by files of its outputs.
+
+    Attributes:
+        outputs: on the query set, in its order.
+        on_holdout: on the holdout, in its order; None where there is no holdout.
+        allow_unrelated: accept outputs that classify the query set no better than guessing.
+    """
+
+    outputs: Outputs
+    on_holdout: Outputs | None = None
+    allow_unrelated: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.outputs.name
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return ()
+
+    def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
+        return {}
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        """Nothing where the files fit the sets.
+
+        Raises:
+            InputError: where they do not.
+        """
+        for file, examples, name in ((self.outputs, query, "query set"), (self.on_holdout, holdout, "holdout")):
+            if file is None and examples is None:
+                continue
+            if examples is None or file is None:
+                there, missing = ("outputs", "records") if examples is None else ("records", "outputs")
+                raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
+            if file.probabilities.shape != (len(examples), len(examples.class_names)):
+                raise InputError(
+                    f"{file.name} holds outputs of shape {file.probabilities.shape}, but the {name} has "
+                    f"{len(examples)} records and {len(examples.class_names)} classes: give one row a record, in the "
+                    f"{name}'s order."
+                )
+
+    def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
+        query, file = evidence.query, self.outputs
+        held = () if self.on_holdout is None or holdout is None else ((self.on_holdout, holdout.labels),)
+        files, labels = zip((file, query.labels), *held, strict=True)
+        log_odds, at_resolution, compared = of_file(files, labels, evidence.trained)
+        accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
+        checks = () if self.allow_unrelated else (target_accuracy(accuracy, query.labels, file.name),)
+        seen = signals(file.probabilities, query.labels) if with_signals else None
+        logits = [each.kind == "logits" for each in files]
+        return Said(self.name, None, log_odds, at_resolution, not all(logits), compared, seen, checks)
+
+
+class SimulatedTarget(NamedTuple):
+    """A target of known truth: trained here on the union of `parts`."""
+
+    name: str
+    parts: tuple[Part, ...]
+
+    def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
+        return {role: [target_row(own, pool, self.parts) for own in generators(key, role, 1)]}
+
+    def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
+        trained, own, n = evidence.trained, evidence.trained[role], evidence.queries
+        row = evidence.roles[role][0][0]
+        used = float(row[evidence.pool.query].mean())
+        truth = Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
+        models = (trained[each].confidences for each in ("query", "calibration", "control"))
+        compared = Compared(*models, own.confidences, own.confidences)
+        seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals else None
+        return Said(self.name, truth, own.log_odds[0], lambda odds: odds, False, compared, seen)

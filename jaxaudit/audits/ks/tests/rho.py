@@ -1,0 +1,130 @@
+"""rho as a test of `ks`: algorithm 1 of Liu & Tsaftaris (2020) over replicates, with checks; see `metrics.ks`."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.models import Roles, generators
+from jaxaudit.audits.ks.tests.test import TONES, Judgement, failed, undecided
+from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import Rho, noise_floor, rho, verdict
+from jaxaudit.randomness import stream
+
+QUERY, CALIBRATION, CONTROL = "query", "calibration", "control"
+LEAST_REPLICATES = 2
+OWN = frozenset(
+    {
+        preflight.DISTANCES_APART,
+        preflight.QUERY_SIZE,
+        preflight.TIED_CONFIDENCES,
+        preflight.POSITIVE_CONTROL,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RhoTest:
+    """Is the target nearer to models trained on the query set than models that never saw it are?
+
+    Attributes:
+        replicates: pairs of a query and a calibration model, each with its own seed; at least 2 for an interval.
+        controls: models trained on both sets, which must come out as `not forgotten` before anything is called
+            `forgotten`; 0 leaves the check failed.
+        subsample: share of the calibration set that each replicate's calibration model is trained on, drawn anew, so
+            that the interval knows of the choice of records too. 1 is the paper's.
+    """
+
+    replicates: int = 5
+    controls: int = 1
+    subsample: float = 0.9
+    name: ClassVar[str] = "rho"
+    title: ClassVar[str] = "rho"
+    assumes: ClassVar[str] = (
+        "rho: `forgotten` is no proof. Use of a tenth of the query set can go undetected, and a target trained on data "
+        "just like the calibration set has a rho around 1. Training on other data like the query set looks like use."
+    )
+    references: ClassVar[int] = 0
+
+    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+        return (
+            (self.replicates, query),
+            (self.replicates, round(self.subsample * calibration)),
+            (self.controls, query + calibration),
+        )
+
+    def lighter(self) -> "RhoTest":
+        fewer = min(self.replicates, LEAST_REPLICATES)
+        return RhoTest(replicates=fewer, controls=self.controls, subsample=self.subsample)
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        if self.replicates < 1 or not 0 < self.subsample <= 1 or self.controls < 0:
+            raise InputError(
+                f"replicates must be at least 1 (got {self.replicates}), controls at least 0 (got {self.controls}), "
+                f"subsample above 0 and at most 1 (got {self.subsample:g})."
+            )
+
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+        calibrations = generators(key, CALIBRATION, self.replicates)
+        return {
+            QUERY: [query_row(pool) for _ in range(self.replicates)],
+            CALIBRATION: [calibration_row(own, pool, self.subsample) for own in calibrations],
+            CONTROL: [control_row(pool) for _ in range(self.controls)],
+        }
+
+    def judge(
+        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+    ) -> Judgement:
+        own, compared = stream(key, "rho"), said.compared
+        ratio = rho(own, compared.query, compared.calibration, compared.target, level=level)
+        controls = tuple(
+            rho(jax.random.fold_in(own, index), compared.query, compared.calibration, row[None], level=level)
+            for index, row in enumerate(compared.controls)
+        )
+        apart = ratio.calibration_distances
+        everyone = np.concatenate([compared.query, compared.calibration, compared.target])
+        checks = (
+            preflight.distances_apart(apart, noise_floor(compared.query)),
+            preflight.query_size(evidence.queries, apart),
+            preflight.tied_confidences(everyone, printed=said.printed),
+            preflight.positive_control(controls),
+        )
+        needs = OWN | {check.name for check in common}
+        finding = self._find(ratio, (*common, *checks), needs)
+        return Judgement(self.name, self.title, finding, needs, checks, rho=ratio, controls=controls)
+
+    def _find(self, ratio: Rho, checks: tuple[Check, ...], needs: frozenset[str]) -> Finding:
+        """The verdict of the interval, unless a failed check takes it away."""
+        found = verdict(ratio)
+        # A control that was missed says nothing against use that was found.
+        check = failed(checks, needs if found == "forgotten" else needs - {preflight.POSITIVE_CONTROL})
+        if check is not None:
+            return undecided(check, self.assumes)
+        if math.isnan(ratio.low):
+            reason = "rho has no interval: it takes several replicates, and calibration models unlike the query models"
+            return self._open(reason, "Train more replicates (--replicates).")
+        span = f"rho {ratio.low:.2f} to {ratio.high:.2f}"
+        if found == "inconclusive":
+            expected = "as expected of a target trained on data like the calibration set"
+            reason = f"the interval of rho contains 1 ({span}), {expected}"
+            return self._open(reason, "Give more query records, or train more replicates (--replicates).")
+        sentence = {
+            "forgotten": f"The target does not resemble models trained on the query set ({span}, at or above 1).",
+            "not forgotten": f"The target resembles models trained on the query set ({span}, below 1).",
+        }[found]
+        confidence = Confidence("fair", "Every check that the verdict rests on passed. No check covers everything.")
+        return Finding(found, TONES[found], sentence, (span,), confidence, caveats=(self.assumes,))
+
+    def _open(self, reason: str, more: str) -> Finding:
+        sentence = f"rho does not determine it: {reason}."
+        why = Confidence("none", f"{reason[:1].upper()}{reason[1:]}.")
+        return Finding("inconclusive", "open", sentence, (reason,), why, caveats=(self.assumes,), would_change=(more,))

@@ -1,0 +1,100 @@
+"""The shadow test as a test of `ks`: see `jaxaudit.metrics.shadow`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
+from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.audits.pool import Pool
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import (
+    CALIBRATION_LIKE_QUERY,
+    SHADOW_MODELS,
+    TARGET_OUTPUTS,
+    Check,
+    better_recipe,
+    models_of_test,
+)
+from jaxaudit.metrics.shadow import SHARE, shadow_test
+
+WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
+NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowTest:
+    """Are the target's outputs like those of models that used none, half or all of the query set?
+
+    Each shadow model is also trained on a share of the calibration set, drawn anew.
+
+    Attributes:
+        without_query: shadow models trained on nothing of the query set; at least 19, for a p-value of 0.05.
+        half_query: on a half of it, drawn anew for each.
+        with_query: on all of it; at least 19.
+    """
+
+    without_query: int = 39
+    half_query: int = 19
+    with_query: int = 19
+    name: ClassVar[str] = "shadow"
+    title: ClassVar[str] = "shadow test"
+    assumes: ClassVar[str] = (
+        "Shadow test: all numbers assume shadow models designed and trained like the target, and that its other data "
+        "are like the calibration set. Training on other records just like the query set looks like use of it, and the "
+        "used fraction may be overstated. Even where this nearly holds, it errs more often than its p-values say. Use "
+        "a holdout where you can."
+    )
+
+    @property
+    def references(self) -> int:
+        return self.without_query
+
+    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+        rest = round(SHARE * calibration)
+        return (
+            (self.without_query, rest),
+            (self.half_query, rest + query // 2),
+            (self.with_query, rest + query),
+        )
+
+    def lighter(self) -> "ShadowTest":
+        counts = {"without_query": self.without_query, "half_query": self.half_query, "with_query": self.with_query}
+        return ShadowTest(**{name: min(count, LEAST) for name, count in counts.items()})
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        if min(self.without_query, self.with_query) < LEAST or self.half_query < 0:
+            raise InputError(
+                f"the shadow test takes at least {LEAST} shadow models trained without the query set and as many "
+                f"trained on all of it, for a p-value of 0.05; got {self.without_query} and {self.with_query}."
+            )
+
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+        query = np.arange(pool.query.start, pool.query.stop)
+        return {
+            WITHOUT: shadow_rows(key, pool, WITHOUT, query[:0], 0, self.without_query),
+            HALF: shadow_rows(key, pool, HALF, query, max(1, len(query) // 2), self.half_query),
+            WITH: shadow_rows(key, pool, WITH, query, len(query), self.with_query),
+        }
+
+    def judge(
+        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+    ) -> Judgement:
+        n, plain = evidence.queries, evidence.log_odds(*ROLES)
+        own = np.concatenate([evidence.trained[role].own_accuracy for role in ROLES])
+        fit = models_of_test(SHADOW_MODELS, own, evidence.min_accuracy)
+        usage = shadow_test(
+            said.log_odds[:n],
+            said.at_resolution(plain)[:, :n],
+            evidence.members(*ROLES)[:, :n],
+            share=SHARE,
+            level=level,
+            recipe=better_recipe(fit),
+        )
+        more = "Use a holdout (--holdout): that test does not depend on how the target was trained."
+        finding = of_use(self, usage, NEEDS, (*common, fit), (more,))
+        return Judgement(self.name, self.title, finding, NEEDS | {TARGET_OUTPUTS}, (fit,), usage)

@@ -1,0 +1,165 @@
+"""The classifiers that `pdtp` and `attack` train: an entry each, from which the command line finds them."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from jaxaudit.cli.groups import MOST, Recipe
+from jaxaudit.cli.options import option
+from jaxaudit.cli.recipe import make_optimizer
+from jaxaudit.cli.words import parse_hidden
+from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxaudit.data import Examples, Table
+    from jaxaudit.learners import Learner
+
+
+class Classifier(NamedTuple):
+    """A training set, in the form its learner wants, and the learner."""
+
+    examples: "Examples"
+    learner: "Learner"
+
+
+class Family(NamedTuple):
+    """A kind of classifier.
+
+    Attributes:
+        name: as `--model` takes it.
+        title: in words.
+        make: the training set as it wants it, and the learner.
+    """
+
+    name: str
+    title: str
+    make: "Callable[[ClassifierOptions, Recipe, Table], Classifier]"
+
+
+def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    import jax.numpy as jnp
+
+    from jaxaudit.data import one_hot
+    from jaxaudit.learners import network
+    from jaxaudit.models import MLP
+
+    examples, classes = one_hot(table), len(table.class_names)
+    inputs, hidden = examples.inputs.shape[1], parse_hidden(options.hidden)
+    layers = pairwise([inputs, *hidden, classes])
+    # A model, its gradient, and what Adam remembers: two more.
+    held = 4 * sum((before + 1) * after for before, after in layers) * (4 if recipe.optimizer == "adam" else 2)
+    demand_memory(
+        held * (recipe.models_per_batch or 1), f"a network of --hidden {options.hidden}", "give narrower layers"
+    )
+    learner = network(
+        partial(MLP, hidden=hidden, activation=jnp.tanh),
+        (inputs,),
+        classes,
+        optimizer=make_optimizer(recipe.optimizer, recipe.learning_rate),
+        epochs=recipe.epochs or 1,
+        batch_size=min(recipe.batch_size, len(examples)),
+    )
+    return Classifier(examples, learner)
+
+
+def _naive_bayes(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    from jaxaudit.data import category_counts, ordinal
+    from jaxaudit.learners import naive_bayes
+
+    smoothing = options.smoothed(1.0)
+    return Classifier(ordinal(table), naive_bayes(category_counts(table), len(table.class_names), smoothing=smoothing))
+
+
+def _logistic_regression(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    from jaxaudit.data import one_hot
+    from jaxaudit.learners import logistic_regression
+
+    examples = one_hot(table)
+    return Classifier(
+        examples, logistic_regression(examples.inputs.shape[1], len(table.class_names), l2=options.penalty)
+    )
+
+
+def _random_trees(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    from jaxaudit.data import category_counts, ordinal
+    from jaxaudit.learners import random_trees
+
+    classes = len(table.class_names)
+    leaves = options.trees * (len(table) + 2**options.depth * classes)
+    demand_memory(8 * leaves, f"{options.trees:,} trees", "give fewer --trees or a smaller --depth")
+    learner = random_trees(
+        category_counts(table), classes, trees=options.trees, depth=options.depth, smoothing=options.smoothed(1.0)
+    )
+    return Classifier(ordinal(table), learner)
+
+
+def _nearest_neighbours(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    from jaxaudit.data import one_hot
+    from jaxaudit.learners import nearest_neighbours
+
+    smoothing = options.smoothed(0.01)
+    learner = nearest_neighbours(len(table.class_names), neighbours=options.neighbours, smoothing=smoothing)
+    return Classifier(one_hot(table), learner)
+
+
+FAMILIES = (
+    Family("nn", "neural network", _network),
+    Family("nb", "naive Bayes", _naive_bayes),
+    Family("lr", "logistic regression", _logistic_regression),
+    Family("trees", "random decision trees", _random_trees),
+    Family("knn", "nearest neighbours", _nearest_neighbours),
+)
+
+
+@dataclass(frozen=True)
+class ClassifierOptions:
+    """Which classifier, and its settings."""
+
+    model: str = option(
+        "nn",
+        f"The classifier: {', '.join(f'{each.name} ({each.title})' for each in FAMILIES)}.",
+        formerly=("--learner",),
+        choices=tuple(each.name for each in FAMILIES),
+    )
+    hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
+    smoothing: float | None = option(
+        None, "nb, trees, knn: added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
+    )
+    penalty: float = option(1.0, "lr: half the weight of the squared coefficients, 1 / C.", minimum=1e-9, maximum=1e9)
+    trees: int = option(10, "trees: number of trees.", minimum=1, maximum=MOST)
+    depth: int = option(6, "trees: splits from root to leaf.", minimum=1, maximum=20)
+    neighbours: int = option(5, "knn: number of neighbours.", minimum=1, maximum=MOST)
+
+    def smoothed(self, default: float) -> float:
+        """What is added to every count: as given, else a learner's own default."""
+        return default if self.smoothing is None else self.smoothing
+
+
+def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") -> Classifier:
+    """The learner that the options mean, and the table as it wants it.
+
+    Raises:
+        InputError: an option is out of range for this table.
+    """
+    family = next(each for each in FAMILIES if each.name == options.model)
+    return family.make(options, recipe, table)
+
+
+def demand_memory(size: int, what: str, advice: str) -> None:
+    """Refuses what cannot fit into the memory there is, before it is begun.
+
+    Raises:
+        InputError: when `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
+    """
+    import jax
+
+    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    there = (stats or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > there / 2:
+        raise InputError(
+            f"{what} takes {size / 2**30:,.1f} GiB, more than half of the {there / 2**30:,.1f} GiB of memory there is; "
+            f"{advice}."
+        )

@@ -1,0 +1,95 @@
+"""The groups of options that commands share: the same thing has the same flag everywhere. Imports nothing heavy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxaudit.cli.options import option
+from jaxaudit.cli.own_model import parse_model
+from jaxaudit.cli.words import check_learning_rate, parse_hidden, parse_image_size, share_check
+
+DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
+MOST = 1_000_000
+"""Of whatever is counted: no machine gets through more, and what lies above is a slip."""
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """Where data sets lie."""
+
+    data_dir: Path | None = option(
+        None, "Folder of data sets and their original files.", variable="JAXAUDIT_DATA", names="data"
+    )
+
+
+@dataclass(frozen=True)
+class Images(DataFolder):
+    """How images are prepared."""
+
+    image_size: str | None = option(
+        "none", "Resize images to HEIGHTxWIDTH; none keeps their size.", check=parse_image_size
+    )
+    gray: bool = option(True, "Convert images to grayscale.", "--gray/--color")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, by name or a person's own."""
+
+    model: str | None = option(None, "The network.", check=parse_model)
+    hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained."""
+
+    epochs: int | None = option(None, "Training epochs.", minimum=1, maximum=MOST)
+    batch_size: int = option(64, "Batch size.", minimum=1, maximum=MOST)
+    learning_rate: float = option(1e-3, "Learning rate.", check=check_learning_rate)
+    optimizer: str = option("adam", "Optimizer (Adam uses b1 = 0.5).", choices=("adam", "sgd"))
+    models_per_batch: int | None = option(
+        None,
+        "Models per batch. [default: auto-tuned, cached per machine]",
+        formerly=("--width",),
+        minimum=1,
+        maximum=MOST,
+    )
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Where all randomness comes from."""
+
+    seed: int = option(7, "Random seed. The same seed gives the same numbers.", minimum=0, maximum=2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Level(Seeded):
+    """The same, and the confidence level of the intervals."""
+
+    level: float = option(0.95, "Confidence level of the intervals.", check=share_check("level"))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed and written; `fail_on` takes a command's own verdicts, with hyphens."""
+
+    as_json: bool = option(False, "Print one JSON object instead of a table.", "--json", decides=False)
+    out: Path | None = option(None, "Also write result and arrays into this new directory.", decides=False)
+    report: Path | None = option(
+        None, "Also write one HTML page, which opens offline.", metavar="FILE.html", decides=False
+    )
+    fail_on: tuple[str, ...] = option((), "Exit with status 3 on this verdict. Repeatable.", decides=False)
+
+
+@dataclass(frozen=True)
+class ListOutput(Output):
+    """The same, and how many records a terminal lists."""
+
+    top: int = option(10, "List so many records.", minimum=0, maximum=MOST, decides=False)
+
+
+def failing(*verdicts: str) -> tuple[str, ...]:
+    """`--fail-on` of a command, as a field: its verdicts as words."""
+    help = "Exit with status 3 on this verdict. Repeatable."
+    return option((), help, choices=tuple(each.replace(" ", "-") for each in verdicts), decides=False)

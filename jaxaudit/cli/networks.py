@@ -1,0 +1,66 @@
+"""From options to the shadow models of `ks` and `power`: defaults, design, recipe."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.own_model import UNSEEDED
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.sets import Sets
+from jaxaudit.cli.words import other_split, parse_hidden
+from jaxaudit.data import Examples
+from jaxaudit.learners import NetworkLearner, network
+
+HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
+DEMO_SETS = ("digits", "printed-digits")
+DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGE_SIZE = "mlp", "256", 40, "8x8"
+"""What a run without data uses: both sets come with the package, and 8x8 is how the digits are stored."""
+Data = TypeVar("Data", bound=Sets)
+Design = TypeVar("Design", bound=Network)
+
+
+def with_defaults(data: Data, model: Design, recipe: Recipe) -> tuple[Data, Design, Recipe]:
+    """The options with what a run without them uses."""
+    if data.query is None:
+        return (
+            replace(
+                data,
+                query=DEMO_SETS[0],
+                calibration=DEMO_SETS[1],
+                image_size=data.image_size or DEMO_IMAGE_SIZE,
+            ),
+            replace(
+                model, model=model.model or DEMO_MODEL, hidden=DEMO_HIDDEN if model.hidden is None else model.hidden
+            ),
+            replace(recipe, epochs=recipe.epochs or DEMO_EPOCHS),
+        )
+    calibration = data.calibration
+    if calibration is None:
+        calibration = other_split(data.query)
+        say(f"no --calibration was given: {calibration} is used")
+    # The medical network takes its crops from images of their own size.
+    size = "none" if model.model == "medical-cnn" else IMAGE_SIZE
+    return (
+        replace(data, calibration=calibration, image_size=data.image_size or size),
+        replace(model, hidden=HIDDEN if model.hidden is None else model.hidden),
+        replace(recipe, epochs=recipe.epochs or EPOCHS),
+    )
+
+
+def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records: int) -> NetworkLearner:
+    """The shadow models' design and recipe, for training sets of at most this many records."""
+    learner = network(
+        make_factory(model.model or "mlp", parse_hidden(model.hidden or "")),
+        query.inputs.shape[1:],
+        len(query.class_names),
+        optimizer=make_optimizer(recipe.optimizer, recipe.learning_rate),
+        epochs=recipe.epochs or EPOCHS,
+        batch_size=recipe.batch_size,
+    )
+    if not learner.net.seeded:
+        say(UNSEEDED)
+    if learner.batch_coupled:
+        return learner
+    # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.
+    return replace(learner, batch_size=min(learner.batch_size, records))

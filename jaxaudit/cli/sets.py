@@ -1,0 +1,56 @@
+"""The options that name a query and a calibration set: the same for `ks` and `power`. Imports nothing heavy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxaudit.cli.groups import MOST, Images, Network
+from jaxaudit.cli.options import option
+from jaxaudit.cli.own_model import OWN, parse_model
+from jaxaudit.cli.words import parse_hidden, parse_image_size
+
+
+@dataclass(frozen=True)
+class Sets(Images):
+    """Query and calibration set, and how they are prepared and matched."""
+
+    query: str | None = option(
+        None, "The query set, the data in question: NAME[@SPLIT] or a path. [default: digits]", names="data"
+    )
+    calibration: str | None = option(
+        None,
+        "The calibration set: data of the same domain without any query record. [default: printed-digits]",
+        names="data",
+    )
+    image_size: str | None = option(
+        None,
+        "Resize images to HEIGHTxWIDTH; none keeps their size. [default: 28x28; none for medical-cnn]",
+        check=parse_image_size,
+    )
+    field_strength: Path | None = option(
+        None,
+        "CSV of patient,field_strength for acdc:FOLDER@STRENGTH. [default: FOLDER/field_strength.csv]",
+        names="file",
+    )
+    drop_overlap: bool = option(
+        False,
+        "Drop calibration records that are in the query set or the holdout, and records with copies in both of these, "
+        "with their outputs.",
+    )
+    drop_unshared: bool = option(False, "Drop calibration classes without a query record.")
+
+
+@dataclass(frozen=True)
+class ShadowNetwork(Network):
+    """The design of the shadow models."""
+
+    model: str | None = option(
+        None,
+        f"The target's design: mlp, liu-cnn, medical-cnn, or {OWN}. [default: liu-cnn for images, mlp for tables]",
+        check=parse_model,
+    )
+    hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
+
+
+def shadow_count(default: int, help: str, *formerly: str) -> int | None:
+    """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
+    return option(None, f"{help} [default: {default}]", formerly=formerly, minimum=19, maximum=MOST)

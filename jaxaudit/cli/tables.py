@@ -1,0 +1,144 @@
+"""The table that a classifier is trained on: the options that name it, and how it is read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxaudit.cli.groups import MOST, DataFolder
+from jaxaudit.cli.options import option
+from jaxaudit.cli.progress import say
+from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxaudit.data import Table
+
+DEFAULT_DATA = "breast-cancer"
+COLUMNS_SHOWN = 40
+TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+TAB = {"tab": "\t", "\\t": "\t"}
+"""What a person can type for it."""
+
+
+@dataclass(frozen=True)
+class TableData(DataFolder):
+    """Which table, and how a file of one's own is read."""
+
+    data: str | None = option(
+        None,
+        "NAME[@SPLIT]: breast-cancer, wine, adult, location, purchase, acs, or a set of images such as digits. "
+        "[default: breast-cancer]",
+        names="data",
+    )
+    csv: Path | None = option(
+        None, "Your own table: CSV with a line of column names, or Parquet.", "--csv", "--table", names="file"
+    )
+    label: str | None = option(None, "The column of --csv to classify by.")
+    categorical: tuple[str, ...] = option((), "Take this column's values as categories. Repeatable.", metavar="COLUMN")
+    numeric: tuple[str, ...] = option((), "Take this column's values as numbers. Repeatable.", metavar="COLUMN")
+    drop: tuple[str, ...] = option((), "Leave this column out. Repeatable.", metavar="COLUMN")
+    missing: str = option(
+        "error",
+        "Missing numbers of --csv: refuse them, drop their records, take the column's mean, or that and a category "
+        "column that says where.",
+        choices=("error", "drop", "mean", "category"),
+    )
+    delimiter: str | None = option(None, "Separates the cells of --csv; tab is a word. [default: found]")
+    encoding: str | None = option(None, "Of --csv: utf-8, utf-16, cp1252, ... [default: found]")
+    decimal: str | None = option(None, "The decimal sign of --csv: . or , [default: found]")
+    sample: int | None = option(
+        None,
+        "Use this many records, drawn at random. [default: all]",
+        formerly=("--candidates",),
+        minimum=3,
+        maximum=MOST * 1000,
+    )
+
+
+def read_table(options: TableData) -> "Table":
+    """The table that `--data` or `--csv` means; a set of images or other arrays becomes a table of numbers.
+
+    Raises:
+        InputError: both or neither make sense, and what reading them raises.
+    """
+    from jaxaudit.data import load, load_table
+    from jaxaudit.data.tables.resolve import table_names
+
+    choice: dict[str, Any] = {each: getattr(options, each) for each in ("categorical", "numeric", "drop")}
+    written = {each: getattr(options, each) for each in ("delimiter", "encoding", "decimal")}
+    if options.csv is not None:
+        if options.data is not None:
+            raise InputError("--data and --csv both name the training set; give one of them.")
+        written["delimiter"] = TAB.get(written["delimiter"], written["delimiter"])
+        how = {**choice, **written, "missing": options.missing, "data_dir": options.data_dir}
+        return load_table(f"{options.csv}", label=options.label, **how)
+    name = options.data or DEFAULT_DATA
+    if Path(name.partition("@")[0]).suffix.lower() in TABLE_FILES:
+        raise InputError(f"--data {name} is a file: did you mean --csv {name}?")
+    given = [f"--{each}" for each, value in {"label": options.label, **written}.items() if value is not None]
+    given += ["--missing"] if options.missing != "error" else []
+    if given:
+        raise InputError(f"{given[0]} is for a table of your own (--csv); the sets of --data are read as they are.")
+    if name.partition("@")[0] in table_names():
+        return load_table(name, **choice, data_dir=options.data_dir)
+    if any(choice.values()):
+        tables = ", ".join(table_names())
+        raise InputError(f"--categorical, --numeric and --drop choose columns, and {name} is no table ({tables}).")
+    return _flattened(load(name, data_dir=options.data_dir))
+
+
+def describe(table: "Table", *, columns: bool) -> None:
+    """Says on stderr what is in the table, with `columns` a line a column: its kind, as found or chosen."""
+    from jaxaudit.data import describe_table
+
+    say(f"{table.name}: {len(table):,} records, {len(table.columns)} columns, {len(table.class_names)} classes")
+    if columns:
+        summaries = describe_table(table)
+        for summary in summaries[:COLUMNS_SHOWN]:
+            say(f"  {summary}")
+        if len(summaries) > COLUMNS_SHOWN:
+            say(f"  and {len(summaries) - COLUMNS_SHOWN} more columns")
+    for note in table.notes:
+        say(f"  note: {note}")
+
+
+def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
+    """The provenance of the table that was given, and of the records of it that a run is about, called `role`."""
+    return {
+        "name": whole.name,
+        "records": len(whole),
+        "columns": [column.name for column in whole.columns],
+        "classes": list(whole.class_names),
+        "notes": list(whole.notes),
+        "content_hash": whole.content_hash,
+        f"{role}_records": len(table),
+        f"{role}_content_hash": table.content_hash,
+    }
+
+
+def drawn(
+    generator: "np.random.Generator", records: int, count: int | None, option: str, name: str
+) -> "np.ndarray | None":
+    """So many distinct places of `records`, in ascending order; None for all.
+
+    Raises:
+        InputError: there are not as many.
+    """
+    import numpy as np
+
+    if count is None:
+        return None
+    if count > records:
+        raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to take all.")
+    return np.sort(generator.choice(records, count, replace=False))
+
+
+def _flattened(examples: Any) -> "Table":
+    import numpy as np
+
+    from jaxaudit.data import Column, Table
+
+    values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
+    columns = tuple(Column(f"input {index}", None) for index in range(values.shape[1]))
+    return Table(values, columns, examples.labels, examples.class_names, examples.name)

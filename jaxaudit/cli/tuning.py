@@ -1,0 +1,77 @@
+"""Models per batch and speeds measured before on this machine, so that the same command gives the same numbers again.
+
+Both are measurements: two runs may measure differently, models trained in batches of other sizes differ by rounding,
+and a budget's plan follows from speeds. So what the first run measured is kept beside the cached data sets, under a hash of
+the design and of what else decides it; not of how many models are asked for, which must change nothing.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxaudit.data.cache import cache_dir
+from jaxaudit.data.regular_files import whole_file
+from jaxaudit.runs.identity import machine_facts
+
+if TYPE_CHECKING:
+    from jaxaudit.ensemble import Speed
+
+
+DECIDING = ("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record")
+"""The facts of a work that decide its speed."""
+
+
+def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:
+    """The number remembered for this work on this machine, if any."""
+    number = _read().get(_name(work))
+    return number if type(number) is int and number > 0 else None
+
+
+def remember_models_per_batch(work: Mapping[str, Any], number: int) -> None:
+    """Keeps a number for next time; a cache that cannot be written is no failure."""
+    _write(_name(work), number)
+
+
+def recall_speed(work: Mapping[str, Any]) -> "Speed | None":
+    """The speed remembered for this work on this machine, if any."""
+    from jaxaudit.ensemble import Speed
+
+    known = _read().get(_name({**work, "command": "speed"}))
+    numbers = known if isinstance(known, list) and len(known) == len(Speed._fields) else None
+    if numbers is None or not all(type(each) in (int, float) and 0 < each < float("inf") for each in numbers):
+        return None
+    return Speed(int(numbers[0]), float(numbers[1]), float(numbers[2]), int(numbers[3]))
+
+
+def remember_speed(work: Mapping[str, Any], speed: "Speed") -> None:
+    """Keeps a speed for next time; a cache that cannot be written is no failure."""
+    _write(_name({**work, "command": "speed"}), list(speed))
+
+
+def _write(name: str, value: Any) -> None:
+    known = {**_read(), name: value}
+    with contextlib.suppress(OSError):
+        _path().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with whole_file(_path()) as file:
+            file.write(json.dumps(known).encode())
+
+
+def _path() -> Path:
+    return cache_dir() / "widths.json"
+
+
+def _read() -> dict[str, Any]:
+    try:
+        known = json.loads(_path().read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _name(work: Mapping[str, Any]) -> str:
+    facts = {name: work[name] for name in DECIDING if work.get(name) is not None}
+    text = json.dumps({**facts, "machine": machine_facts()}, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

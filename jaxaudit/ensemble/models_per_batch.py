@@ -1,0 +1,152 @@
+"""How many models to train side by side: measured, because on a CPU the cache decides and on a GPU the chip's size."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Key
+
+from jaxaudit.ensemble.batches import epoch_blocks, place_block
+from jaxaudit.ensemble.concurrency import concurrent_chunks
+from jaxaudit.ensemble.devices import place_models
+from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
+from jaxaudit.learners.learner import SteppedLearner
+
+PROBE_SHARE = 0.1
+"""Measuring stops once it has taken this share of the training it is meant to speed up."""
+GIVE_UP = 1.15
+"""The search turns back after two numbers in a row that are this much slower than the best."""
+TIE = 1.03
+"""Numbers this near to the best are as good; the largest of them is taken."""
+START = 4
+"""The number tried first: seldom far from the best on a CPU, for work too short to try others."""
+PROBE_STEPS = 32
+PROBE_SECONDS = 0.2
+CPU_BYTES = 4 << 30
+DEVICE_SHARE = 0.5
+
+
+class BatchChoice(NamedTuple):
+    """How many models to train side by side, and the evidence for it.
+
+    Attributes:
+        models_per_batch: models a chunk.
+        seconds: measured seconds a model-step at each number tried; empty where there was nothing to choose.
+    """
+
+    models_per_batch: int
+    seconds: dict[int, float]
+
+
+def choose_models_per_batch(
+    learner: SteppedLearner,
+    keys: Key[Array, " models"],
+    membership: Bool[np.ndarray, "models examples"],
+    pool: tuple[Array, Array],
+    groups: list[Group],
+) -> BatchChoice:
+    """The number of models a batch with the least time a model-step, found by running some steps with each.
+
+    Tried are 4, 8, 16, ..., then 2 and 1, on the group with the most work, with as many chunks at the same time as
+    training has. The search turns back at the second number in a row that is clearly slower than the best, or where
+    memory would be short; smaller chunks than the first are tried only where no larger one was faster. It ends where
+    measuring has taken a tenth of what training will take; where there is but one choice, or no step to take, nothing
+    is measured. Since it is a measurement, two runs may choose differently, and models trained in chunks of another
+    size differ by rounding: pass the reported number to repeat a run exactly.
+    """
+    group = max(groups, key=lambda group: group.steps * len(group.rows))
+    work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
+    # All chunks that are trained at a time are to have models.
+    most = -(-len(group.rows) // concurrent_chunks())
+    candidates = _candidates(learner, keys, pool, most) if work else [most]
+    if len(candidates) == 1:
+        return BatchChoice(candidates[0], {})
+    first = sum(number < START for number in candidates[:-1])
+    started = time.perf_counter()
+    seconds: dict[int, float] = {}
+
+    def search(numbers: list[int]) -> None:
+        slower = 0
+        for number in numbers:
+            best = min(seconds.values(), default=np.inf)
+            if slower == 2 or (seconds and time.perf_counter() - started > PROBE_SHARE * best * work):
+                return
+            seconds[number] = probe_models_per_batch(learner, keys, membership, pool, group, number)
+            slower = slower + 1 if seconds[number] > GIVE_UP * best else 0
+
+    search(candidates[first:])
+    if min(seconds, key=lambda number: seconds[number]) == candidates[first]:
+        search(candidates[:first][::-1])
+    # What happens between the steps, once a chunk, is not in the measurement and is less for large ones.
+    best = min(seconds.values())
+    return BatchChoice(max(number for number in seconds if seconds[number] <= TIE * best), seconds)
+
+
+def _candidates(
+    learner: SteppedLearner, keys: Key[Array, " models"], pool: tuple[Array, Array], most: int
+) -> list[int]:
+    devices = len(jax.local_devices())
+    state = jax.eval_shape(lambda key: learner.init(key), keys[0])
+    # Extended types such as keys have no plain size; their few bytes do not matter.
+    bytes_of_state = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
+    bytes_of_batch = learner.batch_size * pool[0].nbytes // len(pool[0])
+    room = _device_bytes() * devices // concurrent_chunks() // (2 * bytes_of_state + 4 * bytes_of_batch)
+    top = max(1, -(-min(most, room) // devices)) * devices
+    return [number for number in (devices << shift for shift in range(top.bit_length())) if number < top] + [top]
+
+
+def _device_bytes() -> int:
+    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    return int(DEVICE_SHARE * stats["bytes_limit"]) if stats and "bytes_limit" in stats else CPU_BYTES
+
+
+def probe_models_per_batch(
+    learner: SteppedLearner,
+    keys: Key[Array, " models"],
+    membership: np.ndarray,
+    pool: tuple[Array, Array],
+    group: Group,
+    models_per_batch: int,
+) -> float:
+    """Seconds a model-step with so many models side by side: the best of up to three timed runs."""
+    at_once = min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
+    # Filled up like a chunk in training, so that the devices share it evenly.
+    group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
+    rows = group.rows
+    own_keys = place_models(keys[rows])
+    states = [init_chunk(learner, own_keys) for _ in range(at_once)]
+    block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
+    steps = min(block.steps, PROBE_STEPS)
+    arrays = place_block(block, group)
+
+    def run(steps: int) -> float:
+        def one_chunk(state: Any) -> Any:
+            with DISPATCH:
+                state = run_block(learner, state, *pool, *arrays, steps, group.shared, group.uneven)
+            return jax.block_until_ready(state)
+
+        start = time.perf_counter()
+        states[:] = threads.map(one_chunk, states)
+        return time.perf_counter() - start
+
+    # Programs that one thread hands over run one after another.
+    with ThreadPoolExecutor(at_once) as threads:
+        return _best(run, steps, block.steps) / at_once / len(np.unique(rows))
+
+
+def _best(run: Callable[[int], float], steps: int, most: int) -> float:
+    """The least seconds a step of up to three timed runs."""
+    run(steps)  # compiles
+    # Enough steps that handing them over, which training does once an epoch, takes no part of the time.
+    steps = min(most, max(steps, int(steps * PROBE_SECONDS / 4 / run(steps))))
+    best, spent = np.inf, 0.0
+    for _ in range(3):
+        took = run(steps)
+        best, spent = min(best, took), spent + took
+        if spent > PROBE_SECONDS:
+            break
+    return best / steps

@@ -1,0 +1,20 @@
+"""The names of `kernels`: see `jaxaudit/__init__.pyi`."""
+
+from .binning import bin_indices as bin_indices
+from .binning import binned as binned
+from .gradient_norms import SquaredGradNorms as SquaredGradNorms
+from .gradient_norms import fisher_diagonal as fisher_diagonal
+from .gradient_norms import squared_grad_norms as squared_grad_norms
+from .kolmogorov_smirnov import KSGap as KSGap
+from .kolmogorov_smirnov import ks_distance as ks_distance
+from .kolmogorov_smirnov import ks_gap as ks_gap
+from .ks_bootstrap import bootstrap_ks as bootstrap_ks
+from .ks_bootstrap import bootstrap_ks_paired as bootstrap_ks_paired
+from .log_softmax import precise_log_softmax as precise_log_softmax
+from .ranking import ROC as ROC
+from .ranking import Ranking as Ranking
+from .ranking import area as area
+from .ranking import auc as auc
+from .ranking import power as power
+from .ranking import rank as rank
+from .ranking import roc as roc

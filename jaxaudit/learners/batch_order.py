@@ -1,0 +1,75 @@
+"""The order in which a model takes its minibatches: a pure function of its key and its row of the membership.
+
+Two batch orders, chosen by the row alone:
+
+- *pool order*, where a row leaves out at most a tenth of the pool (leave-one-out, for example): every epoch is a
+  permutation of the whole pool, and records that are not members have weight 0. Two rows with the same key then take
+  the same minibatches and differ by the left-out records alone (common random numbers).
+- *own order*, for every other row, and for every row of a batch-coupled learner: every epoch is a permutation of the
+  row's members. The last minibatch is filled up with records from the start of the epoch, at weight 0, so that no
+  record but a member is ever touched.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+
+POOL_ORDER_SHARE = 0.9
+
+
+def takes_pool_order(members: Any, examples: int, batch_coupled: bool) -> Any:
+    """Whether rows with this many members take their minibatches in the pool order (elementwise)."""
+    return (members >= POOL_ORDER_SHARE * examples) & (not batch_coupled)
+
+
+def init_key(key: Key[Array, ""]) -> Key[Array, ""]:
+    """The key of a model's initialisation."""
+    return jax.random.fold_in(key, 0)
+
+
+def epoch_bits(key: Key[Array, ""], epoch: int | Int[Array, ""], count: int) -> UInt32[Array, " count"]:
+    """Random words whose ranks are the order of an epoch; a shorter draw is a prefix of a longer one."""
+    return jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), epoch), (count,))
+
+
+def pool_batches(
+    bits: UInt32[np.ndarray, " examples"], batch_size: int
+) -> tuple[Int[np.ndarray, "steps batch"], Float[np.ndarray, "steps batch"]]:
+    """Record indices of an epoch in the pool order; 1 where a place is real, 0 where it fills up the last batch."""
+    return _fill(np.argsort(bits, kind="stable"), batch_size)
+
+
+def own_batches(
+    bits: UInt32[np.ndarray, " members"], members: Int[np.ndarray, " members"], batch_size: int
+) -> tuple[Int[np.ndarray, "steps batch"], Float[np.ndarray, "steps batch"]]:
+    """Record indices of an epoch in a row's own order; 1 where a place is real, 0 where it fills up the last batch."""
+    return _fill(members[np.argsort(bits, kind="stable")], batch_size)
+
+
+def _fill(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    steps = -(-len(order) // batch_size)
+    places = np.arange(steps * batch_size)
+    indices = order[places % max(len(order), 1)].astype(np.int32)
+    real = (places < len(order)).astype(np.float32)
+    return indices.reshape(steps, batch_size), real.reshape(steps, batch_size)
+
+
+def traced_batches(
+    bits: UInt32[Array, " examples"], member: Bool[Array, " examples"], batch_size: int, batch_coupled: bool
+) -> tuple[Int[Array, "steps batch"], Float[Array, "steps batch"]]:
+    """The same batches, and their weights, for a row known only at run time; steps past the row's last weigh 0."""
+    examples = member.shape[0]
+    members = jnp.sum(member)
+    rank = jnp.maximum(jnp.cumsum(member) - 1, 0)
+    # Members first, in the order of their own words; the words of non-members never matter.
+    own_order = jnp.lexsort((bits[rank], ~member))
+    pool = takes_pool_order(members, examples, batch_coupled)
+    order = jnp.where(pool, jnp.argsort(bits, stable=True), own_order)
+    count = jnp.where(pool, examples, members)
+    places = jnp.arange(-(-examples // batch_size) * batch_size)
+    indices = order[places % jnp.maximum(count, 1)]
+    weights = jnp.where((places < count) & member[indices], 1.0, 0.0)
+    return indices.reshape(-1, batch_size), weights.reshape(-1, batch_size)

@@ -1,0 +1,101 @@
+"""What every result has as JSON: its numbers, its provenance, its schema."""
+
+import math
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+VERSION = 2
+"""Of all schemas: runs of other versions are refused."""
+
+Number = float | None
+"""A number; null where there is none."""
+Extended = float | Literal["infinity"]
+"""A number that may be infinite, which JSON cannot hold."""
+Kind = TypeVar("Kind", bound="Record")
+
+
+class Part(msgspec.Struct, forbid_unknown_fields=True):
+    """A piece of a record: written as an object, read back with no other keys and of no other types."""
+
+
+class Provenance(Part, kw_only=True):
+    """What must be known to repeat a run.
+
+    Attributes:
+        jaxaudit: version of this package; `versions` of the libraries it used.
+        device, devices, cores: what it ran on.
+        environment: variables that decide a number.
+        command: the words that repeat the run.
+        options: every option as it was settled.
+        data: names, sizes and content hashes of the data.
+        model_hash, weights_hash, reference_hashes: of a person's own network, and of weights.
+        targets, holdout_targets: files of outputs.
+        plan: what a time budget settled.
+        started: date and time, UTC; `seconds` how long it took.
+    """
+
+    jaxaudit: str
+    versions: dict[str, str]
+    python: str
+    device: str
+    devices: int
+    cores: int
+    environment: dict[str, str]
+    command: list[str]
+    seed: int
+    options: dict[str, Any]
+    data: dict[str, Any]
+    started: str
+    seconds: float
+    model_hash: str | None = None
+    weights_hash: str | None = None
+    reference_hashes: dict[str, str] | None = None
+    targets: list[dict[str, str]] | None = None
+    holdout_targets: list[dict[str, str]] | None = None
+    plan: dict[str, Any] | None = None
+
+
+class Record(Part, kw_only=True):
+    """A whole result; its first field, `schema`, is `jaxaudit.KIND/2`."""
+
+    provenance: Provenance
+
+
+def number(value: Any) -> float | None:
+    """A number as JSON holds it; None where it is not finite.
+
+    >>> number(0.5), number(float("nan"))
+    (0.5, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
+def extended(value: Any) -> Extended:
+    """The same of a number that may be infinite.
+
+    >>> extended(0.5), extended(float("inf"))
+    (0.5, 'infinity')
+    """
+    return "infinity" if math.isinf(value) else float(value)
+
+
+def as_float(value: Extended | None) -> float:
+    """Such a number as a float again: `infinity` is infinite, null NaN."""
+    return math.nan if value is None else math.inf if value == "infinity" else float(value)
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The record as JSON can hold it; what is not said in it is left out."""
+    fields = msgspec.to_builtins(record)
+    provenance = fields.pop("provenance")
+    return {"schema": fields.pop("schema"), **fields, "provenance": provenance}
+
+
+def from_json(kind: type[Kind], value: Any) -> Kind:
+    """The record that JSON holds, strictly: no other keys, no other types.
+
+    Raises:
+        msgspec.ValidationError: what is wrong, and where.
+    """
+    return msgspec.convert(value, kind)

@@ -1,0 +1,76 @@
+"""What is said of a run, for a person at a terminal of 80 columns."""
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from jaxaudit.audits.finding import Tone
+from jaxaudit.errors import visible
+from jaxaudit.report.page import Answer, Cells, Part
+
+STYLE: dict[Tone, str] = {"good": "bold green", "bad": "bold red", "open": "bold yellow"}
+STATE = {"failed": "FAILED", "warning": "warning"}
+
+
+def as_terminal(part: Part) -> RenderableType:
+    """Question, answers, tables, checks and limitations, in this order."""
+    tables = [_table(cells) for cells in part.tables if cells.on != "page" and cells.rows]
+    return Group(
+        Text(visible(part.question), "bold"),
+        *(_answer(answer) for answer in part.answers),
+        Text(),
+        *(each for table in tables for each in (*table, Text())),
+        *(_line(text, "dim") for text in part.legend),
+        *(_line(f"confidence: {text}") for text in part.confidences),
+        *_checks(part),
+        *(_line(f"limitation: {text}", "dim") for text in part.caveats),
+        *(_line(f"to do: {text}") for text in part.would_change),
+    )
+
+
+def _answer(answer: Answer) -> RenderableType:
+    finding = answer.finding
+    about = [(f"{visible(answer.about)}: ", "bold")] if answer.about else []
+    words = Text.assemble(*about, (visible(finding.verdict), STYLE[finding.tone]), f". {visible(finding.sentence)}")
+    return Padding(words, (0, 0, 0, 2))
+
+
+def _table(cells: Cells) -> tuple[RenderableType, ...]:
+    # No blanks at the edges, and none but the box's between columns: eight columns are to fit 80 characters.
+    table = Table(
+        box=SIMPLE,
+        pad_edge=False,
+        show_edge=False,
+        padding=0 if len(cells.columns) > 6 else (0, 1, 0, 0),
+    )
+    for column in cells.columns:
+        number = column in cells.numbers
+        # A person's words may be long: they are folded rather than cut off.
+        table.add_column(
+            _text(column), justify="right" if number else "left", no_wrap=number, overflow="fold", max_width=40
+        )
+    for row in cells.rows:
+        table.add_row(*(Text(_text(cell), STYLE[cells.tones[cell]] if cell in cells.tones else "") for cell in row))
+    return (*((Text(visible(cells.title), "italic"),) if cells.title else ()), table)
+
+
+def _checks(part: Part) -> list[RenderableType]:
+    """Those that failed in full, the others by name."""
+    lines: list[RenderableType] = []
+    for check in part.checks:
+        if check.state != "passed":
+            affects = f" (affects {visible(check.affects)} only)" if check.affects else ""
+            parts = ((f"{STATE[check.state]} ", "bold red"), (f"{visible(check.name)}{affects}: ", "bold"))
+            lines.append(Padding(Text.assemble(*parts, visible(check.message)), (0, 0, 0, 1)))
+    passed = dict.fromkeys(visible(check.name) for check in part.checks if check.state == "passed")
+    return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
+
+
+def _line(text: str, style: str = "") -> RenderableType:
+    return Padding(Text(visible(text), style), (0, 0, 0, 1))
+
+
+def _text(text: str) -> str:
+    return "\n".join(visible(line) for line in text.split("\n"))

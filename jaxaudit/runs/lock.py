@@ -1,0 +1,87 @@
+"""One process at a time in a folder: a lock that the kernel lets go of when its process dies.
+
+lock     locked while a process works in the folder; always empty
+owner    the number of the process that worked there last, for the message; the lock itself cannot be read everywhere
+
+No link is followed, and no pipe waited for.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
+from jaxaudit.errors import InputError
+
+LOCK, OWNER = "lock", "owner"
+# Another process may be looking whether the folder is in use, which takes it no time.
+PATIENCE = 0.2
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+
+
+class InUseError(InputError):
+    """Another process is at work here."""
+
+
+def hold(directory: Path) -> BaseFileLock | None:
+    """The lock of `directory`, held until `release`; None on a file system without locks.
+
+    Raises:
+        InUseError: where another process holds it; the message names it.
+        FileNotFoundError: where the folder is not there.
+        OSError: where the lock is a link or a pipe, or cannot be written.
+    """
+    path = directory / LOCK
+    if os.path.lexists(path):
+        refuse_irregular(path.lstat(), path)
+    # A marker in place of a lock would outlive a process that is killed. And removing the file when it is let go of
+    # would take it from under those who wait for it.
+    lock = FileLock(path, PATIENCE, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
+    try:
+        lock.acquire(poll_interval=PATIENCE / 10)
+    except Timeout:
+        raise InUseError(_in_use(directory)) from None
+    except NotImplementedError:
+        return None
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return lock
+
+
+def sign(directory: Path) -> None:
+    """Leaves this process's number beside the lock that it holds.
+
+    Raises:
+        OSError: where it cannot be written.
+    """
+    with whole_file(directory / OWNER) as file:
+        file.write(f"{os.getpid()}\n".encode())
+
+
+def refuse_in_use(directory: Path) -> None:
+    """Refuses a folder that another process is at work in.
+
+    Raises:
+        InUseError: where one is.
+    """
+    try:
+        # Looking makes no lock.
+        lock = hold(directory) if (directory / LOCK).exists() else None
+    except OSError:
+        return
+    if lock is not None:
+        lock.release()
+
+
+def _in_use(directory: Path) -> str:
+    try:
+        with open_regular(directory / OWNER, links=False) as file:
+            owner = file.read(20).decode("ascii", "replace").strip()
+    except OSError:
+        owner = ""
+    who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
+    return f"--out {directory.parent} is in use by {who}; wait for it to end, or name another directory."

@@ -1,0 +1,97 @@
+"""The report's place on disk: whole or not there, and never over anything but a report.
+
+A page is made to be handed on, so whom the umask lets may read it; a run directory is its owner's alone.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
+from jaxaudit.errors import InputError
+from jaxaudit.report.record import Record
+from jaxaudit.report.run import Run
+
+FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
+"""What a file begins with that a report may be written over."""
+
+
+def claim_report(path: Path, run: tuple[Path, Callable[[str], bool]] | None = None) -> None:
+    """Refuses, before any work is done, a file that could not be written in the end.
+
+    Only a report, an empty file or nothing may stand there: no link, no device, no channel.
+
+    Args:
+        path: the file to be.
+        run: the run directory that will be made before it is written, and which names are those of a run's own files.
+
+    Raises:
+        InputError: it holds something else than a report, or cannot be written.
+    """
+    try:
+        if path.is_dir() and not path.is_symlink():
+            raise InputError(f"the report {path} is a directory; name a file, such as {path / 'report.html'}.")
+        there = os.path.lexists(path)
+        if there:
+            refuse_irregular(os.lstat(path), path)
+            if not _is_report(path):
+                raise InputError(
+                    f"the report {path} would overwrite a file that is no report of jaxaudit; name another."
+                )
+        place = Path(os.path.realpath(path.parent))
+        if run is not None and _is_in_run(place / path.name, Path(os.path.realpath(run[0])), run[1]):
+            return
+        if not place.is_dir():
+            raise InputError(f"the report {path} cannot be written: there is no directory {place}; make it first.")
+        writable = path if there else place
+        if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
+            raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another place.")
+    except OSError as error:
+        raise _cannot(path, error) from error
+
+
+def write_report(path: Path, runs: Sequence[Run[Record]]) -> None:
+    """Writes the report of these runs, at once.
+
+    Raises:
+        InputError: as for `claim_report` and `report_html`.
+    """
+    # Imported here because a place is claimed before anything is drawn.
+    from jaxaudit.report.html.render import report_html
+
+    claim_report(path)
+    html = report_html(runs)
+    claim_report(path)
+    try:
+        with whole_file(path, private=False) as file:
+            file.write(html.encode())
+    except OSError as error:
+        raise _cannot(path, error) from error
+
+
+def _cannot(path: Path, error: OSError) -> InputError:
+    return InputError(f"the report {path} cannot be written ({error.strerror}); name another file.")
+
+
+def _is_in_run(path: Path, out: Path, is_of_a_run: Callable[[str], bool]) -> bool:
+    """Whether the page will stand in the run directory, beside the run's own files.
+
+    Raises:
+        InputError: it would take the place of one of those, or of the directory.
+    """
+    if (
+        path == out
+        or path in out.parents
+        or out in path.parent.parents
+        or (path.parent == out and is_of_a_run(path.name))
+    ):
+        raise InputError(
+            f"the report {path.name} and the run of --out {out.name} would take one place; name another file."
+        )
+    return path.parent == out
+
+
+def _is_report(path: Path) -> bool:
+    with open_regular(path, links=False) as file:
+        first = file.read(len(FIRST_LINES))
+    return first in (b"", FIRST_LINES.encode())

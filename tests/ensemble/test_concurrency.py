@@ -1,0 +1,97 @@
+"""Chunks that train at the same time: as many as asked, each collected once, and all ended by the first failure."""
+
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+from support.tiny_learners import learner, records, small_mlp
+
+from jaxaudit.ensemble import Execution, concurrency, fit_many, train
+from jaxaudit.membership import leave_one_out
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_every_task_is_collected_once_and_no_more_are_under_way_than_asked(at_once):
+    lock, under_way, most, collected = threading.Lock(), 0, 0, {}
+
+    def work(task, stop):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.002)
+        return 10 * task
+
+    def collect(task, result):
+        nonlocal under_way
+        assert threading.current_thread() is threading.main_thread()
+        with lock:
+            under_way -= 1
+        assert task not in collected
+        collected[task] = result
+
+    concurrency.run_at_once(range(20), work, collect, at_once)
+    assert collected == {task: 10 * task for task in range(20)}
+    assert most == at_once
+
+
+def test_nothing_to_do_is_done():
+    collected = []
+    concurrency.run_at_once([], lambda task, stop: task, lambda task, result: collected.append(task), 4)
+    assert collected == []
+
+
+@pytest.mark.parametrize("where", ["work", "collect"])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_ends_the_others_and_is_raised(where, error):
+    ended, started = [], threading.Event()
+
+    def work(task, stop):
+        if task == 0:
+            started.wait(10)
+            if where == "work" and error is ValueError:
+                raise error("first")
+            return task
+        started.set()
+        try:
+            while True:
+                stop.check()
+                time.sleep(0.001)
+        except concurrency.Interrupted:
+            ended.append(task)
+            raise
+
+    def collect(task, result):
+        raise error("first")
+
+    with pytest.raises(error, match="first"):
+        concurrency.run_at_once(range(6), work, collect, 2)
+    assert ended == [1]
+
+
+@pytest.mark.parametrize("at_once", [2, 4])
+def test_models_do_not_depend_on_what_trains_beside_them(at_once, monkeypatch):
+    inputs, labels = records(41, 4)
+    keys = jax.numpy.repeat(jax.random.key(3)[None], 12)
+    call = keys, leave_one_out(np.arange(12), 41), inputs, labels, learner(small_mlp)
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
+    alone = jax.tree.leaves(fit_many(*call, execution=Execution(models_per_batch=3)))
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: at_once)
+    beside = jax.tree.leaves(fit_many(*call, execution=Execution(models_per_batch=3)))
+    assert all((one == other).all() for one, other in zip(alone, beside, strict=True))
+
+
+def test_progress_is_counted_one_call_at_a_time(monkeypatch):
+    inputs, labels = records(41, 4)
+    keys = jax.random.split(jax.random.key(3), 9)
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: 3)
+    seen = []
+    fit_many(
+        *(keys, np.ones((9, 41), bool), inputs, labels, learner(small_mlp)),
+        execution=Execution(models_per_batch=3, progress=lambda done, total: seen.append((done, total))),
+    )
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1]

@@ -39,7 +39,7 @@ def lines(record: dict[str, Any]) -> list[str]:
         "",
         "`efficacy` is about the forgotten images (lower: less is exposed), `attack` the mean probability over them "
         f"that the model was trained on them; one that knows nothing says {record['members_share']:.2f}. In brackets "
-        "where the method lies beside the retrained models: above, below, or = for not told apart "
+        "where the method lies beside the retrained models: above, below, or = for not distinguishable "
         f"(p > {record['threshold']:.4f}, exact over seeds; see `jaxaudit.metrics.retrained_band`). {whose(record)}",
         "",
         f"| model | score | {' | '.join(map(str, record['counts']))} |",
@@ -129,7 +129,7 @@ def differences(record: dict[str, Any]) -> list[str]:
 
 def medians(record: dict[str, Any]) -> list[str]:
     rows = []
-    marks = {"above": "above", "below": "below", "not told apart": "=", "too few seeds": "?"}
+    marks = {"above": "above", "below": "below", "not distinguishable": "=", "too few seeds": "?"}
     for name in ("untrained", *NAMES):
         scores = record["methods"][name]
         for field in ("efficacy", "attack"):

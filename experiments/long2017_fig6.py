@@ -25,7 +25,8 @@ from jaxtyping import Array, Key
 from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
-from jaxaudit.audits.pdtp.audit import Reduction, reduce_pdtp
+from jaxaudit.audits.pdtp.audit import reduce_pdtp
+from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data import Examples, Table, category_counts, load_table, ordinal
 from jaxaudit.learners import NaiveBayes, naive_bayes
 from jaxaudit.metrics.pdtp import dtp, every_input

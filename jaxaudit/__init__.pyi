@@ -6,7 +6,7 @@ from . import metrics as metrics
 from . import models as models
 from .audits.attack.audit import audit_attack as audit_attack
 from .audits.attack.result import AttackAudit as AttackAudit
-from .audits.efficacy.audit import EfficacyAudit as EfficacyAudit
+from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import audit_efficacy as audit_efficacy
 from .audits.finding import Finding as Finding
@@ -19,7 +19,7 @@ from .audits.ks.tests import EMATest as EMATest
 from .audits.ks.tests import HoldoutTest as HoldoutTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest
-from .audits.pdtp.audit import PDTPAudit as PDTPAudit
+from .audits.pdtp.result import PDTPAudit as PDTPAudit
 from .audits.pdtp.audit import audit_pdtp as audit_pdtp
 from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.pool import Part as Part

@@ -1,6 +1,6 @@
 """What a membership attack is, so that `audit_attack` runs anybody's."""
 
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -61,16 +61,11 @@ class Attack(Protocol):
         needs_bins: whether outputs must be binned.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def meaning(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def shadows(self) -> Literal["paired", "pooled"]: ...
-    @property
-    def needs_bins(self) -> bool: ...
+    name: ClassVar[str]
+    meaning: ClassVar[str]
+    source: ClassVar[str]
+    shadows: ClassVar[Literal["paired", "pooled"]]
+    needs_bins: ClassVar[bool]
 
     def scores(
         self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None

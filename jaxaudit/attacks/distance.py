@@ -59,7 +59,7 @@ class Distance:
         "Says `in` where outputs are nearer to those of models trained with the record than without it."
     )
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
-    shadows: ClassVar[Literal["paired"]] = "paired"
+    shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
     needs_bins: ClassVar[bool] = False
 
     def scores(

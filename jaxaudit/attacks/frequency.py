@@ -64,7 +64,7 @@ class Frequency:
         "Says `in` where outputs like these are more frequent among models trained with the record than without it."
     )
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
-    shadows: ClassVar[Literal["paired"]] = "paired"
+    shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
     needs_bins: ClassVar[bool] = True
 
     def scores(

@@ -181,7 +181,7 @@ class Untargeted:
     name: ClassVar[str] = "untargeted"
     meaning: ClassVar[str] = "One attack network for all records, trained on outputs of shadow models."
     source: ClassVar[str] = "Shokri et al. 2017"
-    shadows: ClassVar[Literal["pooled"]] = "pooled"
+    shadows: ClassVar[Literal["paired", "pooled"]] = "pooled"
     needs_bins: ClassVar[bool] = False
 
     def scores(

@@ -92,11 +92,11 @@ def group(panel: str, default: Any) -> Any:
 
 
 def fields_of(options: Any) -> Iterator[Field]:
-    """Every option, in the order of their declaration."""
+    """Every option, in the order of their declaration; what a group shares with others comes after its own."""
     for outer in dataclasses.fields(options):
         inside = getattr(options, outer.name)
         kinds = _hints(type(inside))
-        for inner in dataclasses.fields(inside):
+        for inner in _own_first(type(inside)):
             value, declared = getattr(inside, inner.name), inner.metadata["declared"]
             yield Field(inner.name, kinds[inner.name], value, declared, outer.metadata["panel"])
 
@@ -166,6 +166,8 @@ def _made(kind: type[Options], given: Mapping[str, Any]) -> Options:
     for outer in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
         inside = getattr(default, outer.name)
         values = {each.name: _converted(given[each.name]) for each in dataclasses.fields(inside)}
+        # What is repeatable and was not given is nothing rather than no answer.
+        values |= {name: () for name, value in values.items() if value is None and getattr(inside, name) == ()}
         groups[outer.name] = dataclasses.replace(inside, **values)
     return kind(**groups)
 
@@ -192,7 +194,7 @@ def _parameter(field: Field) -> inspect.Parameter:
     if several:
         kind, default = typing.get_args(kind)[0], list(default) or None
     if declared.choices:
-        choice = enum.StrEnum(field.name, {each.replace("-", "_"): each for each in declared.choices})
+        choice: Any = enum.StrEnum(field.name, {each.replace("-", "_"): each for each in declared.choices})
         optional = isinstance(kind, types.UnionType)
         kind = choice | None if optional else choice
         default = choice(default) if isinstance(default, str) else default
@@ -215,6 +217,12 @@ def _parameter(field: Field) -> inspect.Parameter:
 def _key(field: Field) -> str:
     """Its name in JSON: that of its flag, since some words belong to Python."""
     return field.flag.removeprefix("--").replace("-", "_")
+
+
+def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
+    found = {each.name: each for each in dataclasses.fields(kind)}
+    order = dict.fromkeys(name for each in kind.__mro__ for name in vars(each).get("__annotations__", {}))
+    return [found[name] for name in order]
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Models per batch and speeds measured before on this machine, so that the same command gives the same numbers again.
 
 Both are measurements: two runs may measure differently, models trained in batches of other sizes differ by rounding,
-and a budget's plan follows from speeds. So what the first run measured is kept beside the cached data sets, under a hash of
-the design and of what else decides it; not of how many models are asked for, which must change nothing.
+and a budget's plan follows from speeds. So what the first run measured is kept beside the cached data sets, under a
+hash of the design and of what else decides it; not of how many models are asked for, which must change nothing.
 """
 
 import contextlib

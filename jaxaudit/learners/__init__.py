@@ -1,6 +1,6 @@
 """Learners: ways to train one model, each as two pure functions."""
 
-from jaxaudit.learners.learner import Learner, LeavesOneOut, LeftOut, SteppedLearner
+from jaxaudit.learners.learner import BoundsDTP, Learner, LeavesOneOut, LeftOut, SteppedLearner
 from jaxaudit.learners.logistic_regression import (
     LogisticRegression,
     LogisticRegressionParams,
@@ -18,6 +18,7 @@ from jaxaudit.learners.random_trees import (
 )
 
 __all__ = [
+    "BoundsDTP",
     "Learner",
     "LeavesOneOut",
     "LeftOut",

@@ -69,6 +69,34 @@ class LeavesOneOut(Learner, Protocol):
         ...
 
 
+@runtime_checkable
+class BoundsDTP(Learner, Protocol):
+    """A learner of which it is proven how far a record can move any output, on any input, without bins.
+
+    Differential training privacy is that largest move (Long, Bindschaedler & Gunter 2017, definition 4.2); PDTP, at the
+    record's own input, is but a lower bound of it. A learner's own file says where its proof is.
+
+    Attributes:
+        largest_dtp: nats that no record moves any output by, whatever the training set; None where there is no such
+            number.
+    """
+
+    @property
+    def largest_dtp(self) -> float | None: ...
+
+    def dtp_bound(
+        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
+    ) -> Float[np.ndarray, " k"] | None:
+        """An upper bound of the DTP of each record left out, nats; None where none is proven for these options.
+
+        Args:
+            all_labels: of the whole training set.
+            labels: of the records left out.
+            left: what models say of these records, with and without each.
+        """
+        ...
+
+
 class TrainState(NamedTuple):
     """A model in training, as pytrees: its parameters, what else its module keeps, and its optimiser's state."""
 

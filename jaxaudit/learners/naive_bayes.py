@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound, smoothed_naive_bayes_delta
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners import naive_bayes_leave_one_out
 from jaxaudit.learners.learner import LeftOut, Progress
@@ -107,6 +108,21 @@ class NaiveBayes:
             records,
             progress,
         )
+
+    @property
+    def largest_dtp(self) -> float | None:
+        """None: a class vanishes with its only member."""
+        return None
+
+    def dtp_bound(
+        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
+    ) -> Float[np.ndarray, " k"] | None:
+        """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns alone. See `BoundsDTP`."""
+        if 0 in self.category_counts:
+            return None
+        members = np.bincount(all_labels)
+        delta = smoothed_naive_bayes_delta(int(members[members > 0].min()), self.category_counts, self.smoothing)
+        return log_odds_dtp_bound(*left, labels, delta)
 
     @property
     def _category_counts(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ The counter-example of Long, Bindschaedler & Gunter (2017), section 6.3: not tra
 
 from dataclasses import dataclass
 from functools import partial
+from math import log1p
 from typing import Any, NamedTuple
 
 import jax
@@ -98,6 +99,17 @@ class NearestNeighbours:
         itself_last = np.argsort(near == records[:, None], axis=1, kind="stable")
         others = np.take_along_axis(near, itself_last, axis=1)[:, : len(rows) - 1]
         return LeftOut(*(self._votes(labels[chosen[:, : self.neighbours]]) for chosen in (near, others)))
+
+    @property
+    def largest_dtp(self) -> float | None:
+        """log(1 + 1 / smoothing): one vote of k goes from a class to another. None without smoothing."""
+        return log1p(1 / self.smoothing) if self.smoothing > 0 else None
+
+    def dtp_bound(
+        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
+    ) -> Float[np.ndarray, " k"] | None:
+        """`largest_dtp` for every record: PDTP bounds nothing here (Long et al. 2017, section 6.3). See `BoundsDTP`."""
+        return None if self.largest_dtp is None else np.full(len(labels), self.largest_dtp)
 
     def _votes(self, labels: Int[np.ndarray, "k neighbours"]) -> Float[np.ndarray, "k classes"]:
         counts = np.stack([np.sum(labels == label, axis=1) for label in range(self.classes)], axis=1)

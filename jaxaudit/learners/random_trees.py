@@ -7,6 +7,7 @@ Long, Bindschaedler & Gunter (2017), "Towards measuring membership privacy".
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import log1p
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.dtp_bounds import log_odds_dtp_bound
 from jaxaudit.learners.counts import log_shares
 from jaxaudit.learners.learner import LeftOut, Progress
 from jaxaudit.learners.left_out import check_left_out, in_chunks, tell
@@ -135,6 +137,21 @@ class RandomTrees:
             result.without_record[start : start + step] = self._forest_log_probs(there - itself[labels[chosen]])
             tell(progress, start + step, len(records))
         return result
+
+    @property
+    def largest_dtp(self) -> float | None:
+        """log(1 + 1 / smoothing), by which one record of a leaf moves its class; for `dtp_bound`'s forests alone."""
+        return log1p(1 / self.smoothing) if self._is_bounded else None
+
+    def dtp_bound(
+        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
+    ) -> Float[np.ndarray, " k"] | None:
+        """`log_odds_dtp_bound` with delta 1: for smoothed forests by the `geometric_mean`. See `BoundsDTP`."""
+        return log_odds_dtp_bound(*left, labels) if self._is_bounded else None
+
+    @property
+    def _is_bounded(self) -> bool:
+        return self.smoothing > 0 and self.aggregate is geometric_mean
 
     def _forest_log_probs(self, counts: Any) -> Any:
         with np.errstate(divide="ignore"):

@@ -1,7 +1,7 @@
-"""How likely the holdout test notices the use of a part of a query set, before there is a target.
+"""How likely the holdout test detects use of part of a query set, before there is a target.
 
 A normal approximation. Its numbers are measured on models of known truth; sizes may then be other than theirs, as far
-as a record gives away as much of itself in a set of another size. Arrays in, numbers out.
+as a record exposes as much of itself in a set of another size. Arrays in, numbers out.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ MOST_RECORDS = 10_000_000
 
 
 class Separation(NamedTuple):
-    """How far membership scores tell records in training from others.
+    """How far membership scores separate records in training from others.
 
     Attributes:
         difference: the mean score of a model's own records less that of others, averaged over models.
@@ -48,8 +48,8 @@ def separation(
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
-    >>> told = separation(random.normal(size=(20, 400)) + 2 * membership, membership)
-    >>> bool(0.3 < told.difference < 0.7), bool(told.between < 0.001)
+    >>> found = separation(random.normal(size=(20, 400)) + 2 * membership, membership)
+    >>> bool(0.3 < found.difference < 0.7), bool(found.between < 0.001)
     (True, True)
     """
     membership = np.asarray(membership)
@@ -69,8 +69,10 @@ def separation(
     )
 
 
-def chance_noticed(told: Separation, query: int, holdout: int, fraction: float, alpha: float = ALPHA) -> float:
-    """The probability that the holdout test at `alpha` notices the use of this fraction of the query set.
+def detection_probability(
+    measured: Separation, query: int, holdout: int, fraction: float, alpha: float = ALPHA
+) -> float:
+    """The probability that the holdout test at `alpha` detects use of this fraction of the query set.
 
     The difference of mean scores is taken as normal with mean f d, d the measured difference, and variance
 
@@ -79,55 +81,78 @@ def chance_noticed(told: Separation, query: int, holdout: int, fraction: float, 
     for n query and m holdout records; the permutation test's critical value as the normal quantile of 1 - alpha times
     the standard error that all n + m scores have when mixed.
 
-    >>> told = Separation(0.5, 0.04, 0.04, 0.0, 31)
-    >>> [round(chance_noticed(told, 100, 100, f), 3) for f in (0.0, 0.1, 0.25, 1.0)]
+    >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
+    >>> [round(detection_probability(measured, 100, 100, f), 3) for f in (0.0, 0.1, 0.25, 1.0)]
     [0.05, 0.463, 0.965, 1.0]
     """
-    within = fraction * told.inside + (1 - fraction) * told.outside + fraction * (1 - fraction) * told.difference**2
-    expected = fraction * told.difference
-    own = within / query + told.outside / holdout
+    within = (
+        fraction * measured.inside
+        + (1 - fraction) * measured.outside
+        + fraction * (1 - fraction) * measured.difference**2
+    )
+    expected = fraction * measured.difference
+    own = within / query + measured.outside / holdout
     records = query + holdout
-    mixed = (query * within + holdout * told.outside) / records + query * holdout / records**2 * expected**2
+    mixed = (query * within + holdout * measured.outside) / records + query * holdout / records**2 * expected**2
     critical = stats.norm.ppf(1 - alpha) * np.sqrt(mixed * (1 / query + 1 / holdout))
-    spread = np.sqrt(own + fraction**2 * told.between)
+    spread = np.sqrt(own + fraction**2 * measured.between)
     if spread == 0:
         return float(expected > critical)
     return float(stats.norm.sf((critical - expected) / spread))
 
 
-def least_noticed(
-    told: Separation, query: int, holdout: int, models: int, alpha: float = ALPHA, power: float = POWER
+def min_detectable_fraction(
+    measured: Separation, query: int, holdout: int, models: int, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
     """The smallest used fraction that an audit with so many shadow models would call detectable; None where none is.
 
     The formula of `detectable_fraction`, that the audit itself prints: fewer shadow models know the effect of full use
     less well, and promise less.
 
-    >>> told = Separation(0.5, 0.04, 0.04, 0.0, 31)
-    >>> [round(least_noticed(told, n, n, 31), 3) for n in (100, 1000, 10000)]
+    >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
+    >>> [round(min_detectable_fraction(measured, n, n, 31), 3) for n in (100, 1000, 10000)]
     [0.189, 0.06, 0.019]
     """
-    variance = told.outside * (1 / query + 1 / holdout)
+    variance = measured.outside * (1 / query + 1 / holdout)
     # Any numbers with this mean and variance: the formula asks for no more of them.
     shape = np.linspace(-1, 1, models)
-    full = told.difference + np.sqrt(told.between) * shape / shape.std(ddof=1)
+    full = measured.difference + np.sqrt(measured.between) * shape / shape.std(ddof=1)
     critical = float(stats.norm.ppf(1 - alpha) * np.sqrt(variance))
     return detectable_fraction(Effect(0.0, variance, full, 0.0, critical), power)
 
 
 def records_needed(
-    told: Separation, fraction: float, alpha: float = ALPHA, power: float = POWER, most: int = MOST_RECORDS
+    measured: Separation,
+    fraction: float,
+    alpha: float = ALPHA,
+    power: float = POWER,
+    most: int = MOST_RECORDS,
+    *,
+    models: int | None = None,
 ) -> int | None:
-    """The fewest query records, with as many in the holdout, for this chance to notice; None where `most` do not do.
+    """The fewest query records, with as many in the holdout, that detect this use with probability `power`.
 
-    None also where models differ so much in what they give away that no number of records helps.
+    None where `most` do not, as where models differ so much in what they expose that no number of records helps.
 
-    >>> records_needed(Separation(0.5, 0.04, 0.04, 0.0, 31), 0.1)
-    447
+    Args:
+        measured: how far membership scores separate records in training from others.
+        fraction: the used fraction.
+        alpha: level of the holdout test.
+        power: the probability of detection.
+        most: where the search ends.
+        models: by `min_detectable_fraction` with so many shadow models; None: by `detection_probability`. The two are
+            different approximations and differ by some percent.
+
+    >>> known = Separation(0.5, 0.04, 0.04, 0.0, 31)
+    >>> records_needed(known, 0.1), records_needed(known, 0.05), records_needed(known, 0.05, models=31)
+    (447, 1594, 1430)
     """
 
     def enough(records: int) -> bool:
-        return chance_noticed(told, records, records, fraction, alpha) >= power
+        if models is None:
+            return detection_probability(measured, records, records, fraction, alpha) >= power
+        least = min_detectable_fraction(measured, records, records, models, alpha, power)
+        return least is not None and least <= fraction
 
     high = 2
     while not enough(high):

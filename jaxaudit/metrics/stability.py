@@ -23,12 +23,25 @@ p(0) from 2/3 to 1/2, a factor of 4/3.
 All outputs here are exact, not binned: binning hides changes at the record that are large elsewhere.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.dtp_bounds import dtp_bound, log_odds_dtp_bound, smoothed_naive_bayes_delta
+
+__all__ = [
+    "AS_PUBLISHED",
+    "BAYES_INFERENCE",
+    "RANDOM_TREES",
+    "dtp_bound",
+    "linear_queries_delta",
+    "lipschitz_dtp_bound",
+    "log_odds_dtp_bound",
+    "naive_bayes_delta",
+    "posterior_dtp_bound",
+    "smoothed_naive_bayes_delta",
+    "softmax_regression_lipschitz",
+]
 
 BAYES_INFERENCE = 3 / 2
 """delta of Bayes inference, p(y | x) = n_xy / n_x (proposition 6.3, corrected; the least that holds)."""
@@ -90,28 +103,6 @@ def linear_queries_delta(features: int) -> float:
     return BAYES_INFERENCE**features
 
 
-def dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Float[np.ndarray, " records"]:
-    """An upper bound of DTP, in nats, from PDTP: max(PDTP, log delta) (theorem 6.2).
-
-    It needs an algorithm that is `delta`-training stable in the very outputs PDTP was measured in, and exact PDTP
-    (`bins=0`). The classifiers of this package give normalised probabilities, in which of these algorithms only Bayes
-    inference (or a single random tree) is stable: for the others use `posterior_dtp_bound`.
-
-    Raises:
-        InputError: `delta` is below 1, or a PDTP is negative or NaN.
-
-    >>> dtp_bound(np.array([0.1, 2.0]), 1.5).round(3)
-    array([0.405, 2.   ])
-    """
-    values = np.asarray(pdtp, np.float64)
-    if not delta >= 1 or not (values >= 0).all():
-        raise InputError(
-            f"a bound on DTP takes PDTP of at least 0 and a delta of at least 1, got delta {delta} and PDTP down to "
-            f"{values.min(initial=np.inf)}; PDTP is in nats, delta is a factor."
-        )
-    return np.maximum(values, np.log(delta))
-
-
 def posterior_dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Float[np.ndarray, " records"]:
     """An upper bound of DTP, in nats, for normalised outputs: max(2 PDTP, log delta).
 
@@ -132,77 +123,6 @@ def posterior_dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: floa
     array([0.405, 4.   ])
     """
     return np.maximum(dtp_bound(pdtp, delta), 2 * np.asarray(pdtp, np.float64))
-
-
-def log_odds_dtp_bound(
-    with_record: Float[Array | np.ndarray, "records classes"],
-    without_record: Float[Array | np.ndarray, "records classes"],
-    labels: Int[Array | np.ndarray, " records"],
-    delta: float = 1.0,
-) -> Float[np.ndarray, " records"]:
-    """An upper bound of DTP, in nats, for normalised outputs: max(R(x_t), log delta); at most 2 PDTP where delta is 1.
-
-    The bound of `posterior_dtp_bound` without its last step, from the outputs at the record themselves: R(x_t) is the
-    change of the log-odds of y_t, the record's own class, against all others. Not in the paper. For naive Bayes over
-    categorical columns, with `smoothed_naive_bayes_delta`, and for the geometric mean of random trees, with any
-    smoothing and `delta=1`. Infinite where y_t has no other member.
-
-    Args:
-        with_record: log-probabilities at x_t, nats, not binned, of the model trained on all records.
-        without_record: the same of the model trained without t.
-        labels: y_t of each record.
-        delta: at least 1; see `smoothed_naive_bayes_delta`.
-
-    Raises:
-        InputError: shapes disagree, a label is not a class, or `delta` is below 1.
-
-    >>> with_record, without_record = np.log([[0.8, 0.2]]), np.log([[0.6, 0.4]])
-    >>> log_odds_dtp_bound(with_record, without_record, np.array([0])).round(3)  # log (0.8 / 0.2) / (0.6 / 0.4)
-    array([0.981])
-    """
-    shape = with_record.shape
-    own = np.asarray(labels)[:, None]
-    if without_record.shape != shape or len(own) != shape[0] or not ((own >= 0) & (own < shape[1])).all():
-        raise InputError(
-            f"a bound on DTP takes outputs of one shape, got {tuple(shape)} and {tuple(without_record.shape)}, and a "
-            f"label below {shape[1]} of each record, got {len(own)}."
-        )
-    is_own = np.arange(shape[1]) == own
-
-    def log_odds(outputs: Array | np.ndarray) -> Float[np.ndarray, " records"]:
-        values = np.asarray(outputs, np.float64)
-        others = np.logaddexp.reduce(np.where(is_own, -np.inf, values), axis=1)
-        return np.take_along_axis(values, own, axis=1)[:, 0] - others
-
-    with np.errstate(invalid="ignore"):  # a class that is certain, or that nothing is left of
-        change = np.abs(log_odds(with_record) - log_odds(without_record))
-    return dtp_bound(np.where(np.isnan(change), np.inf, change), delta)
-
-
-def smoothed_naive_bayes_delta(smallest_class: int, category_counts: Sequence[int], smoothing: float) -> float:
-    """delta of naive Bayes' log-odds, for `log_odds_dtp_bound`: how far an input unlike t can move them the other way.
-
-    The product over columns of (n_min + s v) / (n_min - 1 + s v), for v categories and any smoothing s above 0. Not in
-    the paper, whose constant is for the joint, for s = 1, and larger: 2.90 against 1.03 for the 8 categorical columns
-    of Adult and 250 of 1,000 records in the smallest class.
-
-    Why: without t, a value that t does not have gains a factor of (n_y + s v) / (n_y - 1 + s v) in t's class, and the
-    class's prior loses some; nothing else moves the odds that way.
-
-    Raises:
-        InputError: no record in the smallest class, no column, a numeric column (a count of 0), or no smoothing.
-
-    >>> smoothed_naive_bayes_delta(10, (2, 2, 3), 1.0)
-    1.28...
-    """
-    if smallest_class < 1 or not category_counts or min(category_counts) < 1 or not smoothing > 0:
-        raise InputError(
-            f"no stability constant for {smallest_class} records in the smallest class, category counts "
-            f"{tuple(category_counts)} and smoothing {smoothing}: it takes a record, categorical columns only and "
-            "smoothing above 0."
-        )
-    sizes = smallest_class + smoothing * np.asarray(category_counts, np.float64)
-    return float(np.prod(sizes / (sizes - 1)))
 
 
 def lipschitz_dtp_bound(

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -26,9 +25,6 @@ from jaxaudit.plots.style import (
     short,
 )
 
-EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
-"""Nats; a bar counts the records above one edge and not above the next, the first those of exactly 0."""
-NAMES = ("0", *(f"{low:g}-{high:g}" for low, high in pairwise(EDGES[:-1])), f"above {EDGES[-2]:g}")
 DTP_1 = 1.0
 
 PerRecord = Float[np.ndarray, " records"]
@@ -43,30 +39,27 @@ class Risk(NamedTuple):
     floor_max: float
 
 
-def count(values: PerRecord) -> Int[np.ndarray, " bars"]:
-    """How many values fall into each bar.
+class Bar(NamedTuple):
+    """How many records have a PDTP within some limits, and how many a seed floor; do those break the DTP-1 rule?"""
 
-    >>> count(np.array([0.0, 0.003, 0.5, 1.0, 1.01, np.inf]))
-    array([1, 1, 0, 0, 0, 0, 2, 1, 1])
+    name: str
+    records: int
+    by_seed_floor: int
+    breaks_dtp_1: bool
+
+
+def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
+    """How many records have a PDTP of which size, beside the seed floor of the same records where there is one.
+
+    Those that break the DTP-1 rule stand last.
     """
-    return np.bincount(np.searchsorted(EDGES, values, side="left"), minlength=len(EDGES))
-
-
-def draw_distribution(axes: Axes, values: PerRecord, floor: PerRecord | None) -> None:
-    """How many records have a PDTP of which size, beside the seed floor of the same records.
-
-    Args:
-        axes: where to draw.
-        values: PDTP of each record.
-        floor: the mean of each record's seed floor; None for a learner without a seed.
-    """
-    counts = count(values)
-    places = np.arange(len(EDGES))
-    colours = [VERMILION if edge > DTP_1 else BLUE for edge in EDGES]
+    counts, floors = (np.array(each) for each in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True))
+    places = np.arange(len(bars))
+    colours = [VERMILION if bar.breaks_dtp_1 else BLUE for bar in bars]
+    limit = sum(not bar.breaks_dtp_1 for bar in bars) - 0.5
     axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
     highest = int(counts.max())
-    if floor is not None:
-        floors = count(floor)
+    if seeded:
         highest = max(highest, int(floors.max()))
         for place, height in zip(places.tolist(), floors.tolist(), strict=True):
             if height:
@@ -87,10 +80,10 @@ def draw_distribution(axes: Axes, values: PerRecord, floor: PerRecord | None) ->
     axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(0, highest * 4)
-    axes.set_xticks(places, NAMES, rotation=38, ha="right", rotation_mode="anchor")
+    axes.set_xticks(places, [bar.name for bar in bars], rotation=38, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
-    axes.axvline(EDGES.index(DTP_1) + 0.5, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
-    say(axes, "DTP-1", (EDGES.index(DTP_1) + 0.56, highest * 1.9), color=VERMILION, ha="left", fontweight="bold")
+    axes.axvline(limit, color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    say(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=VERMILION, ha="left", fontweight="bold")
     legend(axes, 2)
 
 

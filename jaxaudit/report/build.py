@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.glossary import papers, sorted_terms
@@ -48,7 +49,7 @@ def _apart(runs: Sequence[Run[Record]]) -> list[Run[Record]]:
     found = []
     for run in runs:
         seen[run.name] += 1
-        found.append(run._replace(name=f"{run.name} ({seen[run.name]})") if counts[run.name] > 1 else run)
+        found.append(replace(run, name=f"{run.name} ({seen[run.name]})") if counts[run.name] > 1 else run)
     return found
 
 

@@ -52,6 +52,12 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "The smallest share of the query set whose use this run would have noticed 95 times of 100.",
         PROGRAM,
     ),
+    "minimum detectable fraction": (
+        "The smallest used fraction of the query set that would be detected with 95% probability.",
+        PROGRAM,
+    ),
+    "holdout": ("Records of the query set's provider that nobody trained on.", PROGRAM),
+    "shadow model": ("A model trained here, of known membership.", SHOKRI),
     "EMA": (
         "Ensembled membership auditing: flags each record that looks like a training record, and tests whether all do.",
         HUANG,
@@ -94,8 +100,9 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "retraining": ("Training anew without the records: what forgetting is compared with.", BECKER),
     "amnesiac unlearning": ("Taking back every update of a batch that held a record to forget.", GRAVES),
     "Fisher forgetting": ("Noise on the weights, the more where the remaining records need them less.", GOLATKAR),
-    "not told apart": (
-        "No score ranks so high or so low among those of retrained models that chance would be a poor explanation.",
+    "distinguishable": (
+        "Said of a method where a score ranks so high or so low among those of retrained models that chance would be a "
+        "poor explanation.",
         PROGRAM,
     ),
     "interval": (

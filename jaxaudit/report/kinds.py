@@ -6,10 +6,14 @@ from typing import Any
 import msgspec
 
 from jaxaudit.report.attack.kind import ATTACK
+from jaxaudit.report.efficacy.kind import EFFICACY
 from jaxaudit.report.kind import Kind
 from jaxaudit.report.ks.kind import KS
+from jaxaudit.report.pdtp.kind import PDTP
+from jaxaudit.report.power.kind import POWER
+from jaxaudit.report.unlearn.kind import UNLEARN
 
-KINDS = (KS, ATTACK)
+KINDS = (KS, POWER, PDTP, ATTACK, EFFICACY, UNLEARN)
 
 
 def kind_of(name: str) -> Kind:

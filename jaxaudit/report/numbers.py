@@ -2,7 +2,7 @@
 
 import math
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxaudit.errors import visible
 
@@ -42,6 +42,7 @@ def share(value: float) -> str:
     return "under 0.1%" if value < 0.001 else f"{100 * value:.3g}%"
 
 
+@runtime_checkable
 class _Interval(Protocol):
     @property
     def low(self) -> float | None: ...

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Said = TypeVar("Said")
+FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
+"""What a file begins with that a report may be written over."""
+
 Where = Literal["both", "page", "terminal"]
 
 

@@ -1,7 +1,8 @@
 """One finished run as a report takes it: the result as JSON holds it, and the arrays its charts need."""
 
 from collections.abc import Mapping
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from jaxaudit.report.record import Record
 Result = TypeVar("Result", bound=Record, covariant=True)
 
 
-class Run(NamedTuple, Generic[Result]):
+@dataclass(frozen=True, eq=False)
+class Run(Generic[Result]):
     """One finished run.
 
     Attributes:

@@ -23,7 +23,8 @@ def as_terminal(part: Part) -> RenderableType:
         Text(),
         *(each for table in tables for each in (*table, Text())),
         *(_line(text, "dim") for text in part.legend),
-        *(_line(f"confidence: {text}") for text in part.confidences),
+        # Why there is no verdict is what the answer itself says.
+        *(_line(f"confidence: {text}") for text in part.confidences if not text.startswith("none")),
         *_checks(part),
         *(_line(f"limitation: {text}", "dim") for text in part.caveats),
         *(_line(f"to do: {text}") for text in part.would_change),

@@ -4,26 +4,24 @@ A page is made to be handed on, so whom the umask lets may read it; a run direct
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
+from jaxaudit.report.page import FIRST_LINES
 from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
+from jaxaudit.runs.directory import is_of_a_run
 
-FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
-"""What a file begins with that a report may be written over."""
-
-
-def claim_report(path: Path, run: tuple[Path, Callable[[str], bool]] | None = None) -> None:
+def claim_report(path: Path, out: Path | None = None) -> None:
     """Refuses, before any work is done, a file that could not be written in the end.
 
     Only a report, an empty file or nothing may stand there: no link, no device, no channel.
 
     Args:
         path: the file to be.
-        run: the run directory that will be made before it is written, and which names are those of a run's own files.
+        out: the run directory that will be made before it is written.
 
     Raises:
         InputError: it holds something else than a report, or cannot be written.
@@ -39,7 +37,7 @@ def claim_report(path: Path, run: tuple[Path, Callable[[str], bool]] | None = No
                     f"the report {path} would overwrite a file that is no report of jaxaudit; name another."
                 )
         place = Path(os.path.realpath(path.parent))
-        if run is not None and _is_in_run(place / path.name, Path(os.path.realpath(run[0])), run[1]):
+        if out is not None and _is_in_run(place / path.name, Path(os.path.realpath(out))):
             return
         if not place.is_dir():
             raise InputError(f"the report {path} cannot be written: there is no directory {place}; make it first.")
@@ -73,7 +71,7 @@ def _cannot(path: Path, error: OSError) -> InputError:
     return InputError(f"the report {path} cannot be written ({error.strerror}); name another file.")
 
 
-def _is_in_run(path: Path, out: Path, is_of_a_run: Callable[[str], bool]) -> bool:
+def _is_in_run(path: Path, out: Path) -> bool:
     """Whether the page will stand in the run directory, beside the run's own files.
 
     Raises:

@@ -1,7 +1,6 @@
 """The pdtp audit: what it measures is the difference one record makes, and nothing else."""
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -13,15 +12,12 @@ from support.tiny_learners import learner, records, small_mlp
 from jaxaudit.audits import left_out
 from jaxaudit.audits.left_out import leave_out, uses_key
 from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
-from jaxaudit.audits.pdtp.bound import dtp_bounds
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import (
     Learner,
     LeavesOneOut,
-    LeftOut,
-    arithmetic_mean,
     naive_bayes,
     nearest_neighbours,
     random_trees,
@@ -169,7 +165,7 @@ def test_publish_is_the_rule_and_open_where_not_all_were_measured():
     assert few.max_pdtp <= 1
     assert few.publish is None
     assert audit_pdtp(KEY, EXAMPLES, Shares(3)).publish is True
-    assert few._replace(values=np.array([1.5, 0.0, 0.0])).publish is False
+    assert replace(few, values=np.array([1.5, 0.0, 0.0])).publish is False
 
 
 def test_duplicates_and_last_members_are_marked():
@@ -213,8 +209,8 @@ def test_a_stopped_audit_goes_on(tmp_path):
     kept = len(list(tmp_path.glob("*/*.npz")))
     assert kept > 0
     again = audit_pdtp(KEY, EXAMPLES, NETWORK, **call, execution=Execution(3, checkpoints=tmp_path))
-    for part, other in zip(expected[:4], again[:4], strict=True):
-        np.testing.assert_array_equal(part, other)
+    for name in ("records", "values", "exact", "classes", "directions"):
+        np.testing.assert_array_equal(getattr(expected, name), getattr(again, name))
 
 
 def test_progress_rises_to_its_total():
@@ -279,22 +275,15 @@ def test_no_input_moves_an_output_by_more_than_the_bound(made):
     assert max(shares) > 0.5
 
 
-def test_bounds_where_they_are_proven_and_none_elsewhere():
-    same = np.log(np.full((4, 3), 1 / 3))
-    bounds = partial(dtp_bounds, all_labels=LABELS, labels=LABELS[:4], left=LeftOut(same, same))
-    np.testing.assert_allclose(cast(Any, bounds(nearest_neighbours(3, neighbours=3))), np.full(4, np.log(101)))
-    np.testing.assert_array_equal(cast(Any, bounds(random_trees((2,) * 3, 3, trees=2, depth=1))), np.zeros(4))
-    members = np.bincount(LABELS).min()
-    least = np.log((members + 2) / (members + 1) * (members + 3) / (members + 2))
-    np.testing.assert_allclose(cast(Any, bounds(naive_bayes((2, 3), 3))), np.full(4, least))
-    for made in (
-        naive_bayes((2, 0, 2), 3),
-        random_trees((2,) * 3, 3, trees=2, depth=1, smoothing=0.0),
-        random_trees((2,) * 3, 3, trees=2, depth=1, aggregate=arithmetic_mean),
-        nearest_neighbours(3, neighbours=3, smoothing=0.0),
-        cast(Learner, Shares(3)),
-    ):
-        assert bounds(made) is None
+def test_what_no_record_can_exceed_is_asked_of_the_learner():
+    units = Examples(np.clip(INPUTS, 0, 1), LABELS, ("a", "b", "c"), "units")
+    neighbours = audit_pdtp(KEY, units, nearest_neighbours(3, neighbours=3, smoothing=2.0), bins=0)
+    assert neighbours.largest_possible == np.log1p(0.5)
+    assert neighbours.max_pdtp <= np.log1p(0.5)
+    assert neighbours.largest_dtp_bound == neighbours.largest_possible
+    for learned in (audit_pdtp(KEY, EXAMPLES, Shares(3)), audit_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
+        assert learned.largest_possible is None
+        assert learned.dtp_bound is None
 
 
 @pytest.mark.parametrize("steps", [0, 22])

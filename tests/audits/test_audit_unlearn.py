@@ -140,7 +140,7 @@ def test_verdicts():
     assert audit.enough_seeds
     assert audit.verdict(place) == "above"
     assert audit.verdict(place._replace(direction=-1)) == "below"
-    assert audit.verdict(place._replace(p_value=0.01)) == "not told apart"
+    assert audit.verdict(place._replace(p_value=0.01)) == "not distinguishable"
 
 
 @pytest.mark.parametrize("each", [False, True])

@@ -36,16 +36,6 @@ def test_operating_curves_are_scikit_learns(attacks: list[tuple[float, bool]]):
     np.testing.assert_allclose(curve.true_positive, up, atol=1e-12)
 
 
-@given(st.lists(st.floats(0, 8) | st.sampled_from([*pdtp.EDGES, 1.0000001]), min_size=1, max_size=50))
-@settings(max_examples=30)
-def test_every_record_is_in_one_bar_and_dtp_1_between_two(values: list[float]):
-    counts = pdtp.count(np.array(values))
-    assert counts.sum() == len(values)
-    assert counts[0] == sum(value == 0 for value in values)
-    assert counts[pdtp.EDGES.index(1.0) + 1 :].sum() == sum(value > 1 for value in values)
-    assert len(counts) == len(pdtp.NAMES)
-
-
 def test_a_drawn_curve_is_near_the_empirical_cdf_however_many_records():
     sample = np.sort(np.random.default_rng(0).beta(20, 0.5, 50_000))
     places, shares = ks._steps(sample, 0.0, 1.0)

@@ -1,113 +1,166 @@
-"""The `efficacy` and `unlearn` answers as JSON and as tables, where numbers are not ordinary."""
+"""The `efficacy` answer as JSON, on a terminal and on a page."""
 
 import io
 import json
+from dataclasses import replace
+from typing import Any
 
 import jsonschema
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
+from support.html_pages import ALLOWED, Parsed
+from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
+from support.saved_runs.names import HOSTILE
 
-from jaxaudit.audits.efficacy.audit import EfficacyAudit, JudgedWeights
-from jaxaudit.metrics.efficacy import MeasuredEfficacy, efficacy
+from jaxaudit.audits.efficacy.result import EfficacyAudit
+from jaxaudit.errors import visible
+from jaxaudit.report.build import part_of
 from jaxaudit.report.efficacy import record as module
-from jaxaudit.report.efficacy.record import caveats, efficacy_json, efficacy_schema
-from jaxaudit.report.efficacy.table import efficacy_table
-from jaxaudit.report.unlearn.record import median
+from jaxaudit.report.efficacy.kind import EFFICACY
+from jaxaudit.report.efficacy.record import EfficacyRecord, efficacy_columns
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import schema_of
+from jaxaudit.report.record import from_json, to_json
+from jaxaudit.report.run import Run
+from jaxaudit.report.terminal import as_terminal
+
+NOTE = "All began with the same weights."
 
 
-def judged(name: str, norms: list[float], paths: dict[str, str] | None = None) -> JudgedWeights:
-    values = np.array(norms)
-    found = efficacy(values, float(values.min()))
-    return JudgedWeights(
-        name, MeasuredEfficacy(values, {"dense": found}, found, paths or {"dense/kernel": "contracted"}), 0.5, -1.0
-    )
+def shown(run: Run[EfficacyRecord], top: int = 5) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(as_terminal(part_of(run, top)))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
-def audit(*models: JudgedWeights, draws: bool = False) -> EfficacyAudit:
-    return EfficacyAudit(models[0], tuple(models[1:]), np.arange(len(models[0].measured.per_example)), 3, draws)
+def as_json(record: EfficacyRecord) -> dict[str, Any]:
+    return json.loads(json.dumps(to_json(record), allow_nan=False))
 
 
 def test_its_figure_has_a_row_for_each_weights_and_infinite_ones_too():
-    efficacies, bounds = audit(judged("mine", [0.0, 0.0]), judged("retrained", [1.0, 4.0])).plot().axes
+    figure = efficacy_audit(weights("mine", [0.0, 0.0]), weights("retrained", [1.0, 4.0])).plot()
+    efficacies, bounds = figure.axes
     assert [label.get_text() for label in efficacies.get_yticklabels()] == ["mine", "retrained"]
-    assert [np.asarray(line.get_xdata()).tolist() for line in efficacies.lines if line.get_marker() == "o"] == [
-        [],
-        [0.4],
-    ]
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in efficacies.lines if line.get_marker() == "o"]
+    assert drawn == [[], [0.4]]
     legend = bounds.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["mine", "retrained"]
 
 
-def shown(found: EfficacyAudit, top: int = 5) -> str:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(efficacy_table(found, ("a", "b", "c[red]\x1b[2J"), (), top))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+@pytest.mark.parametrize("audit", [None, efficacy_audit(weights("alone", [1.0, 2.0]))])
+def test_a_record_comes_back_as_it_was(audit: EfficacyAudit | None):
+    result = efficacy_run(audit=audit, notes=(NOTE,)).result
+    value = as_json(result)
+    assert from_json(EfficacyRecord, value) == result
+    jsonschema.validate(value, schema_of("efficacy"))
+    EFFICACY.check(result, {})
 
 
-def test_an_infinite_efficacy_is_said_and_fits_the_schema():
-    found = audit(judged("perfect", [0.0, 0.0, 0.0]), judged("other", [1.0, 2.0, 3.0]))
-    result = efficacy_json(found, ("a", "b", "c"), (), {})
-    jsonschema.validate(result, json.loads(efficacy_schema()))
-    assert result["models"][0]["efficacy"] == result["models"][0]["bound"] == "infinity"
-    assert result["models"][1]["efficacy"] == 0.5
-    assert any("infinite efficacy of perfect: every gradient is 0" in said for said in result["caveats"])
-    assert "infinite" in shown(found)
-    json.dumps(result, allow_nan=False)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"odd": 1},
+        {"outputs": "3"},
+        {"schema": "jaxaudit.efficacy/1"},
+        {"models": [{}]},
+        {"finding": {"verdict": "fine"}},
+        {"paths": {"dense": 1}},
+    ],
+)
+def test_other_keys_and_types_are_refused(change: dict[str, Any]):
+    with pytest.raises(msgspec.ValidationError):
+        from_json(EfficacyRecord, {**as_json(efficacy_run().result), **change})
+
+
+def test_what_does_not_fit_is_refused():
+    def wrong(change: Any, message: str) -> None:
+        value = as_json(efficacy_run().result)
+        change(value)
+        with pytest.raises(ValueError, match=message):
+            EFFICACY.check(from_json(EfficacyRecord, value), {})
+
+    wrong(lambda v: v["models"].clear(), "it has no weights")
+    wrong(lambda v: v["models"][1].update(name=v["models"][0]["name"]), "or two have one name")
+    wrong(lambda v: v["models"][1].update(role="judged"), "are to be judged")
+    wrong(lambda v: v["models"][1]["layers"].clear(), "different layers")
+    wrong(lambda v: v.update(records_measured=2), "more records than were measured")
+    wrong(lambda v: v["records"][0]["information"].clear(), "is not of the weights")
+    wrong(lambda v: v["caveats"].clear(), "its caveats are not those")
+
+
+def test_the_numbers_of_json():
+    audit = efficacy_audit(weights("perfect", [0.0, 0.0, 0.0]), weights("other", [1.0, 2.0, 3.0]))
+    result = as_json(efficacy_run(audit=audit, notes=(NOTE,)).result)
+    perfect, other = result["models"]
+    assert perfect["efficacy"] == perfect["bound"] == perfect["layers"][0]["efficacy"] == "infinity"
+    assert (perfect["role"], other["role"]) == ("judged", "reference")
+    assert (other["efficacy"], other["information"], other["bound"]) == (0.5, 2.0, 1.0)
+    assert result["records"][2] == {"index": 2, "class": "c", "information": {"perfect": 0.0, "other": 3.0}}
+    assert result["finding"]["verdict"] == "no verdict"
+    assert result["caveats"] == result["finding"]["caveats"] == [*audit.finding.caveats, NOTE]
+    columns = efficacy_columns(audit, ("a", "b", "c"))
+    assert columns["information of other"].tolist() == [1.0, 2.0, 3.0]
+    assert columns["class"].tolist() == ["a", "b", "c"]
+
+
+def test_terminal_and_page_say_what_was_measured():
+    run = efficacy_run(notes=(NOTE,))
+    finding = run.result.finding
+    text, page = " ".join(shown(run).split()), Parsed(report_html([run])).text
+    assert f"people.csv: no verdict. {finding.sentence}" in text
+    assert f"no verdict {finding.sentence}" in page
+    assert "infinite" in text
+    for said in (*finding.caveats, *finding.would_change, NOTE, finding.confidence.why):
+        assert said in text
+        assert said in page
+    both = Parsed(report_html([run, efficacy_run("other")])).text
+    assert "Efficacy of all weights of these runs" in both
 
 
 def test_the_most_exposed_records_are_those_with_the_smallest_norms():
-    found = audit(judged("model", [3.0, 0.5, 1.0]))
-    text = shown(found, top=2)
-    rows = [line.split() for line in text.splitlines() if line.split()[1:2] in (["a"], ["b"], [r"c[red]\x1b[2J"])]
+    run = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0])))
+    rows = [line.split() for line in shown(run, top=2).splitlines() if line.split()[1:2] in (["b"], ["c"])]
     assert [row[0] for row in rows] == ["1", "2"]
-    assert "\x1b" not in text
-    assert "c[red]" in text
+    assert [row[2] for row in rows] == ["0.5", "1"]
+    assert "exposed records" not in shown(run, top=0)
 
 
 def test_beyond_so_many_records_the_most_exposed_are_kept(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "MOST_RECORDS", 2)
-    result = efficacy_json(audit(judged("model", [3.0, 0.5, 1.0])), ("a", "b", "c"), (), {})
-    assert [record["index"] for record in result["records"]] == [1, 2]
-    assert result["records_measured"] == 3
+    result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
+    assert [record.index for record in result.records] == [1, 2]
+    assert result.records_measured == 3
 
 
-def test_what_took_the_slow_path_and_randomness_are_said():
+def test_how_norms_were_computed_is_said():
     paths = {"dense/kernel": "contracted", **{f"loop/{index}": "vmap(grad)" for index in range(5)}}
-    found = audit(judged("model", [1.0, 2.0, 3.0], paths), draws=True)
-    said = " ".join(caveats(found, ("a note",)))
-    assert "by vmap(grad), where no rule matched: loop/0, loop/1, loop/2 and 2 more" in said
-    assert "it was judged in evaluation mode" in said
-    assert "a lone efficacy is no verdict" in said
-    assert said.endswith("a note")
-    assert "1 of 6 parameters contracted" in shown(found)
+    text = " ".join(shown(efficacy_run(audit=efficacy_audit(weights("model", [1.0], paths)))).split())
+    assert "1 of 6 parameter tensors" in text
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([3.0, 1.0, 2.0], 2.0), ([1.0, 3.0], 2.0), ([np.inf, 1.0], np.inf), ([np.inf, np.inf], np.inf), ([5.0], 5.0)],
-)
-def test_a_median_of_infinities_is_no_nan(values: list[float], expected: float):
-    assert median(np.array(values)) == expected
-
-
-def test_long_names_are_broken_and_not_cut():
-    names = ["retrained-without-them.safetensors", "original-of-march.safetensors", "another.safetensors", "untrained"]
-    found = audit(*(judged(name, [1.0, 2.0]) for name in names))
-    console = Console(file=io.StringIO(), width=80)
-    console.print(efficacy_table(found, ("a", "b", "c"), (), 5))
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+@pytest.mark.parametrize("count", [1, 4, 6])
+def test_long_names_are_broken_and_not_cut(count: int):
+    names = [
+        "retrained-without-them.safetensors",
+        "original-of-march.safetensors",
+        *(f"untrained{n}" for n in range(4)),
+    ]
+    run = efficacy_run(audit=efficacy_audit(*(weights(name, [1e-5, 2e-5]) for name in names[:count])))
+    text = shown(run)
     assert "…" not in text
-    assert "2 most exposed records, by their information" in text
+    assert text.count("1e-05") >= count
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_short_floats_are_said():
-    model = judged("mine", [1.0, 2.0])
-    short = model._replace(measured=model.measured._replace(short=True))
-    said = "the network computes in floats of 16 bits or fewer"
-    assert not any(said in each for each in caveats(audit(model), ()))
-    assert any(said in each for each in caveats(audit(short), ()))
+def test_hostile_names_stay_text():
+    run = replace(efficacy_run(HOSTILE, notes=(HOSTILE,)), name=HOSTILE)
+    html = report_html([run, run])
+    page = Parsed(html)
+    assert {tag for tag, _ in page.elements} <= ALLOWED
+    assert visible(HOSTILE) in page.text
+    assert not {c for c in html if not c.isprintable()} - {"\n"}
+    assert not {c for c in shown(run) if not c.isprintable()} - {"\n"}

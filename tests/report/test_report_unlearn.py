@@ -1,115 +1,192 @@
-"""The `unlearn` answer as a table and as caveats: what may be concluded, and what fits a terminal."""
+"""The `unlearn` answer as JSON, on a terminal and on a page."""
 
 import io
-from collections.abc import Mapping
+import json
+from dataclasses import replace
 from typing import Any
 
+import jsonschema
+import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
-from support.report_runs import unlearn_run
+from support.html_pages import ALLOWED, Parsed
+from support.saved_runs.names import HOSTILE
+from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
 
-from jaxaudit.audits.unlearn.result import COMPARED, MethodResult, Scores, UnlearnAudit
-from jaxaudit.metrics.retrained_band import place
-from jaxaudit.report.unlearn.record import caveats, unlearn_json
-from jaxaudit.report.unlearn.table import unlearn_table
-from jaxaudit.report.unlearn.view import unlearn_part
+from jaxaudit.errors import visible
+from jaxaudit.report.build import part_of
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import schema_of
+from jaxaudit.report.record import from_json, to_json
+from jaxaudit.report.run import Run
+from jaxaudit.report.terminal import as_terminal
+from jaxaudit.report.unlearn.kind import UNLEARN
+from jaxaudit.report.unlearn.record import UnlearnRecord, median
 
-SEEDS = 10
-SPREAD = np.linspace(0.5, 0.6, SEEDS)
-
-
-def scores(changed: Mapping[str, float] | None = None) -> Scores:
-    """The retrained models' scores, some of them multiplied."""
-    columns = {name: (SPREAD * (changed or {}).get(name, 1.0))[None] for name in Scores._fields}
-    return Scores(**columns)
-
-
-def audit(original: Mapping[str, float], method: Mapping[str, float], seeds: int = SEEDS) -> UnlearnAudit:
-    retrained = scores()
-
-    def result(name: str, found: Scores) -> MethodResult:
-        columns = {
-            field: (getattr(found, field)[0, :seeds], getattr(retrained, field)[0, :seeds]) for field in COMPARED
-        }
-        places = {} if name == "retraining" else {field: (place(*both),) for field, both in columns.items()}
-        return MethodResult(name, found, places, None)
-
-    # So that ranks differ where nothing else does, and the signs of the differences alternate.
-    untouched = Scores(*(column + 1e-6 * (-1.0) ** np.arange(SEEDS) for column in scores()))
-    return UnlearnAudit(
-        methods=(
-            result("original", scores(original) if original else untouched),
-            result("retraining", retrained),
-            result("mine", scores(method) if method else untouched),
-        ),
-        forget=np.array([[True, False]]),
-        forgotten=np.array([1]),
-        seeds=seeds,
-        examples=2,
-        test_examples=2,
-        nonmembers=2,
-        members_share=0.5,
-        level=0.95,
-        models_per_batch=None,
-    )
+NOTE = "Trained on digits."
 
 
-def shown(found: UnlearnAudit, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(unlearn_table(found, "some records", ()))
+def shown(run: Run[UnlearnRecord]) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(as_terminal(part_of(run)))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
+def as_json(record: UnlearnRecord) -> dict[str, Any]:
+    return json.loads(json.dumps(to_json(record), allow_nan=False))
+
+
+@pytest.mark.parametrize("run", [unlearn_run(), unlearn_run(audit=unlearn_audit({}, {}, 3, attacked=False))])
+def test_a_record_comes_back_as_it_was(run: Run[UnlearnRecord]):
+    value = as_json(run.result)
+    assert from_json(UnlearnRecord, value) == run.result
+    jsonschema.validate(value, schema_of("unlearn"))
+    UNLEARN.check(run.result, {})
+
+
 @pytest.mark.parametrize(
-    ("original", "method", "seeds", "conclusion", "line"),
+    "change",
     [
-        ({"efficacy": 9.0}, {"efficacy": 0.1}, SEEDS, "differs", "mine differs from retraining: efficacy below"),
-        ({"efficacy": 9.0}, {}, SEEDS, "not told apart", "mine is not told apart from retraining"),
-        (
-            *({}, {}, SEEDS, "inconclusive"),
-            "mine inconclusive: not even the original, which forgot nothing, is told apart from retraining",
-        ),
-        ({"efficacy": 9.0}, {"efficacy": 0.1}, 3, "inconclusive", "mine inconclusive: too few seeds"),
+        {"odd": 1},
+        {"forgotten": 3},
+        {"schema": "jaxaudit.unlearn/1"},
+        {"protocol": {"seeds": 1}},
+        {"finding": None},
+        {"methods": [{}]},
+        {"caveats": "one"},
     ],
 )
-def test_what_is_concluded(original: Any, method: Any, seeds: int, conclusion: str, line: str):
-    """A method that passes where the original would pass, too, has not been tested."""
-    found = audit(original, method, seeds)
-    assert found.conclusion("mine") == conclusion
-    said = {each["name"]: each["conclusion"] for each in unlearn_json(found, "some records", (), {})["methods"]}
-    assert said == {"original": None, "retraining": None, "mine": conclusion}
-    assert line in " ".join(shown(found).split())
+def test_other_keys_and_types_are_refused(change: dict[str, Any]):
+    with pytest.raises(msgspec.ValidationError):
+        from_json(UnlearnRecord, {**as_json(unlearn_run().result), **change})
 
 
-def test_scores_that_are_blind_are_named():
-    found = audit({"efficacy": 9.0, "bound": 9.0}, {})
-    assert found.blind() == ("forgotten_accuracy", "attack")
-    said = "by forgotten accuracy and attack not even the original, which forgot nothing, is told apart from retraining"
-    assert any(said in each for each in caveats(found, ()))
-    every: dict[str, float] = dict.fromkeys(("efficacy", "bound", "forgotten_accuracy", "attack"), 9.0)
-    assert audit(every, {}).blind() == ()
-    assert not any("not even the original" in each for each in caveats(audit(every, {}), ()))
-    one = audit({**every, "attack": 1.0}, {})
-    assert any(each.startswith("by attack not even the original") for each in caveats(one, ()))
+def test_the_old_words_and_odd_scores_are_refused():
+    for old in ("not told apart", "differs"):
+        value = as_json(unlearn_run().result)
+        value["methods"][3]["places"]["efficacy"]["verdict"] = old
+        with pytest.raises(msgspec.ValidationError):
+            from_json(UnlearnRecord, value)
+    value = as_json(unlearn_run().result)
+    value["methods"][3]["places"]["odd"] = value["methods"][3]["places"]["efficacy"]
+    with pytest.raises(msgspec.ValidationError):
+        from_json(UnlearnRecord, value)
+
+
+def test_what_does_not_fit_is_refused():
+    def wrong(change: Any, message: str) -> None:
+        value = as_json(unlearn_run().result)
+        change(value)
+        with pytest.raises(ValueError, match=message):
+            UNLEARN.check(from_json(UnlearnRecord, value), {})
+
+    def without(value: Any) -> None:
+        value["methods"] = value["methods"][3:]
+
+    def unmeasured(value: Any) -> None:
+        for method in value["methods"]:
+            method["scores"]["efficacy"] = None
+
+    wrong(lambda v: v["methods"].append(v["methods"][3]), "two methods have one name")
+    wrong(without, "no original")
+    wrong(unmeasured, "no method has an efficacy")
+    wrong(lambda v: v["methods"][0]["scores"]["bound"]["values"].pop(), "differ in number")
+    wrong(lambda v: v["protocol"].update(seeds=SEEDS + 1), "differ in number")
+    wrong(lambda v: v["methods"][3].update(finding=None), "missing or out of place")
+    wrong(lambda v: v["methods"][0].update(finding=v["finding"]), "missing or out of place")
+    wrong(lambda v: v["methods"][3].update(conclusion=None), "not that of its finding")
+    wrong(lambda v: v["methods"][3]["finding"].update(verdict="fine"), "not that of its finding")
+    wrong(lambda v: v["methods"][3].update(places={}), "not that of its places")
+    wrong(lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method")
+    wrong(lambda v: v["caveats"].append("more"), "its caveats are not those")
+
+
+def test_the_numbers_and_words_of_json():
+    audit = unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": np.inf, "bound": 0.1}, "same": {}})
+    result = as_json(unlearn_run("records", audit, (NOTE,)).result)
+    mine, same = result["methods"][3:]
+    assert mine["scores"]["efficacy"] == {
+        **dict.fromkeys(("median", "low", "high", "mean"), "infinity"),
+        "values": ["infinity"] * SEEDS,
+    }
+    assert mine["scores"]["bound"]["values"] == audit["mine"].scores.bound[0].tolist()
+    assert {name: place["verdict"] for name, place in mine["places"].items()} == {
+        "efficacy": "above",
+        "bound": "below",
+        **dict.fromkeys(("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"), "not distinguishable"),
+    }
+    assert mine["places"]["bound"]["p_value"] == 2 / 2**SEEDS
+    assert [method["conclusion"] for method in result["methods"]] == [
+        *(None, None, None, "distinguishable", "not distinguishable")
+    ]
+    assert result["methods"][0]["scores"]["attack"] is None
+    assert result["finding"]["verdict"] == "distinguishable"
+    for finding in (result["finding"], mine["finding"], same["finding"]):
+        assert finding["caveats"][-1] == NOTE
+    assert result["caveats"] == result["finding"]["caveats"]
+    assert result["protocol"]["members_share"] == 4 / 6
+    unattacked = unlearn_run(audit=unlearn_audit({}, {"mine": {}}, 3, attacked=False)).result
+    assert unattacked.protocol.members_share is None
+    assert unattacked.methods[3].places["bound"].verdict == "too few seeds"
+
+
+@pytest.mark.parametrize(
+    ("original", "method", "seeds"),
+    [({"efficacy": 9.0}, {"efficacy": 0.1}, SEEDS), ({"efficacy": 9.0}, {}, SEEDS), ({}, {}, SEEDS), ({}, {}, 3)],
+)
+def test_terminal_and_page_say_what_was_decided(original: Any, method: Any, seeds: int):
+    audit = unlearn_audit(original, {"mine": method}, seeds)
+    run = unlearn_run(audit=audit, notes=(NOTE,))
+    text, page = " ".join(shown(run).split()), Parsed(report_html([run])).text
+    assert f"mine: {audit.finding.verdict}. {audit.finding.sentence}" in text
+    assert f"{audit.finding.verdict} {audit.finding.sentence}" in page
+    for said in (*audit.finding.caveats, *audit.finding.would_change, NOTE, audit.finding.confidence.why):
+        assert said in text
+        assert said in page
+
+
+def test_the_page_of_several_runs_has_one_chart_of_all():
+    one, other = unlearn_run(), unlearn_run("other")
+    page = Parsed(report_html([one, other])).text
+    assert "Efficacy of each method's models" in page
+    assert "distinguishable from retraining" in page
+
+
+def test_a_run_without_methods_says_so():
+    run = unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, {}), notes=(NOTE,))
+    text = " ".join(shown(run).split())
+    assert run.result.finding.sentence in text
+    assert NOTE in text
+    assert run.result.finding.sentence in Parsed(report_html([run])).text
 
 
 def test_wide_ranges_fit_80_columns():
-    found = audit({"efficacy": 1e9}, {"efficacy": 1.5e-15, "bound": 2.5e-14})
-    lines = shown(found).splitlines()
+    audit = unlearn_audit({"efficacy": 1e9}, {"mine": {"efficacy": 1.5e-15, "bound": 2.5e-14}})
+    lines = shown(unlearn_run(audit=audit)).splitlines()
     assert not any("…" in line for line in lines)
     assert max(map(len, lines)) <= 80
     words = " ".join(lines).split()
     assert "7.5e-16" in words
     assert "9e-16" in words
-    assert "forgotten" in words
+    assert "remaining" in words
+    assert "inf" in shown(unlearn_run()).split("fisher")[1]
 
 
-def test_a_page_does_not_praise_a_method_where_the_original_passes_too():
-    run = unlearn_run()
-    fisher = next(method for method in run.result["methods"] if method["name"] == "fisher")
-    for conclusion, wanted in (("inconclusive", "open"), ("not told apart", "good")):
-        fisher["conclusion"] = conclusion
-        answer = next(each for each in unlearn_part(run).answers if each.about == "fisher")
-        assert answer.tone == wanted, conclusion
+def test_hostile_names_stay_text():
+    run = replace(unlearn_run(HOSTILE, notes=(HOSTILE,)), name=HOSTILE)
+    html = report_html([run, run])
+    page = Parsed(html)
+    assert {tag for tag, _ in page.elements} <= ALLOWED
+    assert visible(HOSTILE) in page.text
+    assert not {c for c in html if not c.isprintable()} - {"\n"}
+    assert not {c for c in shown(run) if not c.isprintable()} - {"\n"}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([3.0, 1.0, 2.0], 2.0), ([1.0, 3.0], 2.0), ([np.inf, 1.0], np.inf), ([np.inf, np.inf], np.inf), ([5.0], 5.0)],
+)
+def test_a_median_of_infinities_is_no_nan(values: list[float], expected: float):
+    assert median(np.array(values)) == expected

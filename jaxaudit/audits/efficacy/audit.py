@@ -1,23 +1,20 @@
 """The `efficacy` audit: what several sets of weights of one network expose of the same records."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
+from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
-from jaxaudit.metrics.efficacy import MeasuredEfficacy, measure_efficacy
+from jaxaudit.metrics.efficacy import measure_efficacy
 from jaxaudit.models import PureModule
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CHUNK = 1024
 
@@ -34,52 +31,6 @@ class NamedWeights(NamedTuple):
     name: str
     params: Any
     state: Any
-
-
-class JudgedWeights(NamedTuple):
-    """What one set of weights exposes of the records.
-
-    Attributes:
-        name: what they are called.
-        measured: their efficacy: whole, of each layer, and what each record contributes.
-        accuracy: share of the records classified as labelled.
-        mean_log_prob: mean log-probability of the label, in nats.
-    """
-
-    name: str
-    measured: MeasuredEfficacy
-    accuracy: float
-    mean_log_prob: float
-
-
-@dataclass(frozen=True, eq=False)
-class EfficacyAudit:
-    """Weights in question, and references beside them.
-
-    Attributes:
-        judged: the weights in question.
-        references: others of the same network, such as untrained, original or retrained ones.
-        labels: of the records, in their order.
-        classes: outputs of the network.
-        draws: whether the network has layers that are random in training; they were off.
-    """
-
-    judged: JudgedWeights
-    references: tuple[JudgedWeights, ...]
-    labels: Int[np.ndarray, " n"]
-    classes: int
-    draws: bool
-
-    def plot(self) -> "Figure":
-        """Efficacy of all weights, alone and against its bound, as a Matplotlib figure."""
-        from jaxaudit.audits.efficacy.figure import plot_efficacy
-
-        return plot_efficacy(self)
-
-    @property
-    def models(self) -> tuple[JudgedWeights, ...]:
-        """The weights in question, then the references."""
-        return (self.judged, *self.references)
 
 
 def audit_efficacy(

@@ -9,7 +9,7 @@ from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import panels
 
 if TYPE_CHECKING:
-    from jaxaudit.audits.efficacy.audit import EfficacyAudit
+    from jaxaudit.audits.efficacy.result import EfficacyAudit
 
 
 def plot_efficacy(audit: "EfficacyAudit") -> Figure:

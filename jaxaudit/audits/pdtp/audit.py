@@ -1,96 +1,20 @@
 """The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor beside each number."""
 
-from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
-from jaxaudit.audits.pdtp.bound import dtp_bounds
+from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
-from jaxaudit.learners import Learner
-from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, publishable, seed_floor
+from jaxaudit.learners import BoundsDTP, Learner
+from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import stream
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-class PDTPAudit(NamedTuple):
-    """What was measured of each record; larger PDTP means more exposed.
-
-    Attributes:
-        records: indices of the measured records.
-        values: PDTP of each in nats, the mean over measurements, of outputs put into bins.
-        exact: the same of outputs as they are, without bins.
-        dtp_bound: nats that no output moves by more on any input, without bins, the mean over measurements of what is
-            proven for the learner (`dtp_bounds`); None where nothing is.
-        classes: the class that attains it, in the measurement where the record's value is largest.
-        directions: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
-        floor: the same number where nothing was removed and only the seed differs; 0 for a learner without a seed.
-        duplicates: how many records have the same input and label, itself included.
-        only_member: whether it is the only record of its class, which the model without it has never seen.
-        measurements: PDTP of each record in each measurement, which has a key of its own.
-        train_accuracy: the share of measured records that A(T) classifies as labelled.
-        examples: records of the training set.
-        bins: equal bins of [0, 1] that outputs were put into; 0 for none.
-        seeded: whether the learner's result depends on its key at all.
-    """
-
-    records: Int[np.ndarray, " records"]
-    values: Float[np.ndarray, " records"]
-    exact: Float[np.ndarray, " records"]
-    dtp_bound: Float[np.ndarray, " records"] | None
-    classes: Int[np.ndarray, " records"]
-    directions: Int[np.ndarray, " records"]
-    floor: SeedFloor
-    duplicates: Int[np.ndarray, " records"]
-    only_member: Bool[np.ndarray, " records"]
-    measurements: Float[np.ndarray, "measurements records"]
-    train_accuracy: float
-    examples: int
-    bins: int
-    seeded: bool
-
-    @property
-    def max_pdtp(self) -> float:
-        """The largest value, in nats: the classifier's."""
-        return float(self.values.max())
-
-    @property
-    def above_floor(self) -> int:
-        """How many records move the outputs more than any other seed that was tried does."""
-        return int((self.values > self.floor.largest).sum())
-
-    def plot(self) -> "Figure":
-        """How many records have which PDTP, and the riskiest beside their seed floor, as a Matplotlib figure."""
-        from jaxaudit.audits.pdtp.figure import plot_pdtp
-
-        return plot_pdtp(self)
-
-    @property
-    def publish(self) -> bool | None:
-        """The DTP-1 rule: False where a value is above 1 nat; None where none is, but not every record was measured."""
-        if not publishable(self.max_pdtp):
-            return False
-        return True if len(self.records) == self.examples else None
-
-
-class Reduction(NamedTuple):
-    """What became of the largest PDTP as the riskiest record was removed, again and again.
-
-    Attributes:
-        removed: the record removed at each step, as an index into the examples at the start.
-        max_pdtp: the largest PDTP of the records that remain, in nats: before the first step and after each.
-    """
-
-    removed: Int[np.ndarray, " steps"]
-    max_pdtp: Float[np.ndarray, " steps_and_start"]
 
 
 def audit_pdtp(
@@ -108,8 +32,9 @@ def audit_pdtp(
 
     Trains A(T) and A(T without t) for each record t, both with the same key and the same minibatches but for t, so
     that they differ by the record alone; a learner that knows its leave-one-out models (`LeavesOneOut`) is not
-    refitted. A record whose class has no other member leaves a model that has never seen that class: what it says is
-    the learner's to define, its value is large, and `only_member` marks it.
+    refitted, and one that knows how far a record can move any output (`BoundsDTP`) is asked. A record whose class has
+    no other member leaves a model that has never seen that class: what it says is the learner's to define, its value
+    is large, and `only_member` marks it.
 
     Args:
         key: random key; everything follows from it.
@@ -147,7 +72,9 @@ def audit_pdtp(
         left = leave_out(one, examples, learner, chosen, execution=part)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
-        bounds.append(dtp_bounds(learner, examples.labels, examples.labels[chosen], left))
+        if isinstance(learner, BoundsDTP):
+            bound = learner.dtp_bound(examples.labels, examples.labels[chosen], left)
+            bounds += [] if bound is None else [bound]
         accuracy += float((left.with_record.argmax(axis=1) == examples.labels[chosen]).mean()) / len(keys)
     each = np.stack([part.values for part in parts])
     largest = each.argmax(axis=0), np.arange(len(chosen))
@@ -161,7 +88,7 @@ def audit_pdtp(
         records=chosen,
         values=each.mean(axis=0),
         exact=exact,
-        dtp_bound=None if bounds[0] is None else np.mean(bounds, axis=0),
+        dtp_bound=np.mean(bounds, axis=0) if bounds else None,
         classes=np.stack([part.classes for part in parts])[largest],
         directions=np.stack([part.directions for part in parts])[largest],
         floor=floor,
@@ -172,6 +99,7 @@ def audit_pdtp(
         examples=len(examples),
         bins=bins,
         seeded=seeded,
+        largest_possible=learner.largest_dtp if isinstance(learner, BoundsDTP) else None,
     )
 
 

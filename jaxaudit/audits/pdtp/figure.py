@@ -9,7 +9,7 @@ from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import panels
 
 if TYPE_CHECKING:
-    from jaxaudit.audits.pdtp.audit import PDTPAudit
+    from jaxaudit.audits.pdtp.result import PDTPAudit
 
 MOST_RISKY = 10
 
@@ -17,7 +17,8 @@ MOST_RISKY = 10
 def plot_pdtp(audit: "PDTPAudit") -> Figure:
     """How many records have which PDTP, and the riskiest, against their seed floor."""
     figure, (distribution, riskiest) = panels(2)
-    plot.draw_distribution(distribution, audit.values, audit.floor.mean if audit.seeded else None)
+    bars = [plot.Bar(bar.name, bar.records, bar.by_seed_floor, bar.breaks_dtp_1) for bar in audit.distribution]
+    plot.draw_distribution(distribution, bars, seeded=audit.seeded)
     order = np.argsort(-audit.values, kind="stable")[:MOST_RISKY]
     risks = [
         plot.Risk(

@@ -72,12 +72,12 @@ def audit_unlearn(
         seeds: models of each kind; too few can tell nothing, see `UnlearnAudit.enough_seeds`.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
             records, or all. 0 leaves the attack out, and its scores are NaN.
-        attack_epochs: passes of an attack network through its records; 100 in the toolbox the paper used.
+        attack_epochs: epochs of an attack network; 100 in the toolbox the paper used.
         attack_each: by default attack networks learn from the originals, as an attacker does who knew the model before
             it forgot, and the same network is asked about each method's model. True trains one anew on every model,
             its remaining records being the members, as the paper does. Such a network is told the label: of a class
             that was forgotten whole, it has seen no member, and says so whatever the model remembers.
-        level: the confidence at which a method is said to differ from retraining, over all its scores and sets.
+        level: the confidence at which a method is called distinguishable from retraining, over all its scores and sets.
         execution: how models are trained, who is told, in millionths of the work, and where what is finished is kept,
             every trained model included, which a later call with the same arguments takes up; see `fit_many`. The same
             `learner` is the caller's word.

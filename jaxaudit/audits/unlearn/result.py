@@ -1,11 +1,14 @@
 """What the `unlearn` audit found."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.unlearn.finding import Conclusion, Position, find, together
 from jaxaudit.metrics.retrained_band import Place
 
 if TYPE_CHECKING:
@@ -98,6 +101,22 @@ class UnlearnAudit:
         """The method of this name."""
         return next(method for method in self.methods if method.name == name)
 
+    @cached_property
+    def finding(self) -> Finding:
+        """What the audit concludes over all methods and sets: the worst verdict."""
+        sets = range(len(self.forget))
+        return together(
+            {
+                name if len(sets) == 1 else f"{name}, set {place}": finding
+                for place in sets
+                for name, finding in self.findings(place).items()
+            }
+        )
+
+    def findings(self, forget_set: int = 0) -> dict[str, Finding]:
+        """What the audit concludes of each judged method about one set to forget."""
+        return {each.name: find(self, each.name, forget_set) for each in self.methods if each.name not in REFERENCES}
+
     def plot(self, forget_set: int = 0) -> "Figure":
         """What is left of one set to forget, method by method, as a Matplotlib figure."""
         from jaxaudit.audits.unlearn.figure import plot_unlearn
@@ -115,31 +134,34 @@ class UnlearnAudit:
         return 2.0 ** (1 - self.seeds) <= self.threshold
 
     def blind(self, forget_set: int = 0) -> tuple[str, ...]:
-        """The scores about forgotten records by which not even the original, which forgot nothing, is told apart.
+        """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
 
-        Of these, that a method is not told apart from retraining says nothing.
+        That such a score does not distinguish a method from retraining says nothing.
         """
-        places = self[ORIGINAL].places
-        return tuple(
-            name
-            for name in FORGETTING
-            if name in places and self.verdict(places[name][forget_set]) not in ("above", "below")
-        )
+        places, informative = self[ORIGINAL].places, self.informative(forget_set)
+        return tuple(name for name in FORGETTING if name in places and name not in informative)
 
-    def conclusion(self, name: str, forget_set: int = 0) -> str:
+    def informative(self, forget_set: int = 0) -> tuple[str, ...]:
+        """The scores about forgotten records that distinguish the original, which forgot nothing, from retraining."""
+        places = self[ORIGINAL].places
+        return tuple(name for name in FORGETTING if name in places and self._differs(places[name][forget_set]))
+
+    def conclusion(self, name: str, forget_set: int = 0) -> Conclusion:
         """What all scores of a method say together.
 
-        `differs` from the retrained models by a score or more; `not told apart`; or `inconclusive`: too few seeds, or
-        scores by which not even the original is told apart from them.
+        `distinguishable` from the retrained models by a score or more; `not distinguishable`; or `inconclusive`: too
+        few seeds, or no score distinguishes even the original from them.
         """
-        verdicts = [self.verdict(where[forget_set]) for where in self[name].places.values()]
-        if any(verdict in ("above", "below") for verdict in verdicts):
-            return "differs"
-        sighted = any(self.verdict(where[forget_set]) in ("above", "below") for where in self[ORIGINAL].places.values())
-        return "not told apart" if sighted else "inconclusive"
+        if any(self._differs(where[forget_set]) for where in self[name].places.values()):
+            return "distinguishable"
+        sighted = any(self._differs(where[forget_set]) for where in self[ORIGINAL].places.values())
+        return "not distinguishable" if sighted else "inconclusive"
 
-    def verdict(self, where: Place) -> str:
-        """`above` or `below` the retrained models, `not told apart` from them, or `too few seeds` to tell."""
+    def verdict(self, where: Place) -> Position:
+        """`above` or `below` the retrained models, `not distinguishable` from them, or `too few seeds` to tell."""
         if where.p_value <= self.threshold:
             return "above" if where.direction > 0 else "below"
-        return "not told apart" if self.enough_seeds else "too few seeds"
+        return "not distinguishable" if self.enough_seeds else "too few seeds"
+
+    def _differs(self, where: Place) -> bool:
+        return self.verdict(where) in ("above", "below")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, Recipe, failing
 from jaxaudit.cli.harness import Command, Job, Planned
@@ -45,7 +45,7 @@ class Targets:
     holdout_target: tuple[Path, ...] = option(
         (), "The same target's outputs on the holdout, in its order. Repeatable, in step with --target.", names="file"
     )
-    target_kind: str = option("auto", "Content of the files.", choices=("auto", "probabilities", "logits"))
+    target_kind: Literal["auto", "probabilities", "logits"] = option("auto", "Content of the files.", choices=("auto", "probabilities", "logits"))
     target_data: tuple[str, ...] = option(
         (),
         "Simulate a target trained on this data; repeated, on all of it together.",

@@ -23,6 +23,7 @@ from jaxaudit.data import (
     load,
     prepare_images,
 )
+from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
 from jaxaudit.places import without_folders
@@ -162,7 +163,7 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
     return (simulate(parts),)
 
 
-def _read_outputs(paths: tuple[Path, ...], kind: str, examples: Examples, of: str) -> list[Outputs]:
+def _read_outputs(paths: tuple[Path, ...], kind: Kind, examples: Examples, of: str) -> list[Outputs]:
     """These files as outputs on these records; messages call them `of`."""
     files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
     return name_apart(files, list(paths))

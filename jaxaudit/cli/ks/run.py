@@ -104,8 +104,8 @@ def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
     audit, held = options.audit, options.data.holdout is not None
     without = audit.shadow_models or SHADOW_MODELS
     some = max(LEAST, without // 2)
-    known: dict[str, KSTest] = {test.name: test() for test in TESTS}
-    known |= {
+    known: dict[str, KSTest] = {
+        **{test.name: test() for test in TESTS},
         "holdout": HoldoutTest(query_and_holdout=audit.holdout_shadow_models or HOLDOUT_MODELS),
         "shadow": ShadowTest(without_query=without, half_query=some, with_query=some),
         "rho": RhoTest(replicates=audit.replicates or REPLICATES, controls=audit.controls, subsample=audit.subsample),

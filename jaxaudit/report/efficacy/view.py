@@ -1,190 +1,160 @@
-"""The `efficacy` answer as a part of a page."""
+"""What is said of an `efficacy` run, on a terminal and on a page."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
-from matplotlib.figure import Figure
+from rich.cells import chop_cells
 
+from jaxaudit.audits.efficacy.finding import CONTRACTED
 from jaxaudit.errors import visible
-from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.numbers import nats, precise
-from jaxaudit.report.page import Answer, Cells, Checked, Confidence, Part, Picture
+from jaxaudit.report.efficacy.record import EfficacyRecord, Exposed, Model
+from jaxaudit.report.glossary import terms
+from jaxaudit.report.numbers import precise
+from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 LISTED = 50
+ROOM, LEAST_ROOM = 58, 9
+"""Columns of a terminal that the names of weights may share, and how many each needs for its numbers."""
 
 
-def efficacy_part(run: Run) -> Part:
-    """What a page says of a run of `efficacy`."""
+def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
+    """What is said of a run of `efficacy`; a terminal lists so many records."""
     result = run.result
-    drawn = drawn_weights(result)
+    count = result.records_measured
+
+    def pictures() -> tuple[Picture, ...]:
+        from jaxaudit.report.efficacy.pictures import efficacy_pictures
+
+        return efficacy_pictures(run)
+
     return Part(
         named(run),
         run.kind,
-        "How much do these weights still expose of the records?",
-        f"Of {result['records_measured']:,} records, by the Fisher information that the weights have about them: how "
-        "much the loss of each record still pulls at the weights. Efficacy is one divided by it: the smaller, the less "
-        "is exposed. It means something only beside weights whose past is known.",
+        f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
+        "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
+        "gradient. Efficacy is 1 / information: the smaller, the less is exposed. Compare it with that of weights "
+        "whose training is known.",
         (_answer(result),),
-        _checks(result),
-        (_efficacies(result, drawn), _bounds(result, drawn)),
-        (_models(result), _layers(result), _records(result)),
-        tuple(f"{visible(caveat)}." for caveat in result["caveats"]),
-        repeat(result["provenance"]),
-        ("efficacy", "bound of the efficacy", "Fisher information"),
-    )
-
-
-def drawn_weights(result: Mapping[str, Any]) -> list[plot.Method]:
-    """The weights in question and their references, to be drawn."""
-    return [
-        plot.Method(visible(model["name"]), np.array([nats(model["efficacy"])]), np.array([nats(model["bound"])]), None)
-        for model in result["models"]
-    ]
-
-
-def _answer(result: Mapping[str, Any]) -> Answer:
-    judged, *others = result["models"]
-    value = nats(judged["efficacy"])
-    words = [
-        f"{'less' if value < nats(other['efficacy']) else 'more'} than {visible(other['name'])}"
-        for other in others
-        if value != nats(other["efficacy"])
-    ]
-    sentence = f"It exposes {', '.join(words)}." if words else "There is nothing beside it that tells it apart."
-    return Answer(
-        visible(judged["name"]),
-        "no verdict",
-        "open",
-        sentence,
-        "efficacy",
-        precise(judged["efficacy"]),
-        "",
-        Confidence(
-            "weak" if words else "none",
-            "One model a reference: chance between seeds is not shown. The unlearn command places a method among many "
-            "retrained models."
-            if words
-            else "A lone efficacy is no verdict; put known weights beside it (--reference).",
-        ),
         (
-            ("Its upper bound", precise(judged["bound"])),
-            ("Information (mean squared gradient norm)", precise(judged["information"])),
-            ("Accuracy on the records", f"{judged['accuracy']:.1%}"),
+            _weights(result),
+            _models(result),
+            _layers_side_by_side(result),
+            _layers(result),
+            *([_most_exposed(result, top)] if top else []),
+            _records(result),
         ),
+        pictures,
+        (
+            "Efficacy is 1 / information, and never above its bound. The smaller it is, the less the weights fit the "
+            "records, and the less they expose by this measure.",
+            _paths(result),
+        ),
+        repeat(result.provenance),
+        terms("efficacy", "bound of the efficacy", "Fisher information"),
     )
 
 
-def _checks(result: Mapping[str, Any]) -> tuple[Checked, ...]:
-    references = len(result["models"]) - 1
-    endless = [visible(model["name"]) for model in result["models"] if model["efficacy"] == "infinity"]
-    found = (
-        Checked(
-            "references",
-            "passed" if references else "warning",
-            f"{references} other weights stand beside it"
-            if references
-            else "a lone efficacy is no verdict: give --reference",
-        ),
-        Checked(
-            "finite efficacies",
-            "warning" if endless else "passed",
-            f"{', '.join(endless)}: every gradient is 0, which is what fitting the records perfectly looks like, too"
-            if endless
-            else "no weights fit the records so perfectly that nothing could be measured",
-        ),
-    )
-    return tuple(sorted(found, key=lambda each: ("failed", "warning", "passed").index(each.state)))
-
-
-def _numbers(result: Mapping[str, Any]) -> Cells:
-    return Cells(
-        "Efficacy and bound",
-        ("weights", "efficacy", "bound"),
-        tuple((visible(m["name"]), precise(m["efficacy"]), precise(m["bound"])) for m in result["models"]),
-        ("efficacy", "bound"),
-        folded=True,
-    )
-
-
-def _efficacies(result: Mapping[str, Any], drawn: list[plot.Method]) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(drawn)))
-        plot.draw_efficacies(axes, drawn, None)
-        return figure
-
-    return Picture(
+def _answer(result: EfficacyRecord) -> Answer:
+    judged = result.models[0]
+    return Answer(
+        visible(judged.name),
+        result.finding,
         "efficacy",
-        "Efficacy of each",
-        "; ".join(f"{visible(model['name'])}: {precise(model['efficacy'])}" for model in result["models"]),
-        "On a logarithmic axis: the further left, the less is exposed. A triangle is an infinite value.",
-        draw,
-        _numbers(result),
+        precise(judged.efficacy),
+        "",
+        (
+            ("Its upper bound", precise(judged.bound)),
+            ("Information (mean squared gradient norm)", precise(judged.information)),
+            ("Accuracy on the records", f"{judged.accuracy:.1%}"),
+        ),
     )
 
 
-def _bounds(result: Mapping[str, Any], drawn: list[plot.Method]) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_bounds(axes, drawn)
-        return figure
-
-    return Picture(
-        "bound",
-        "Efficacy against its bound",
-        "Every mark lies on or above the line where the two are equal.",
-        "The bound is never below the efficacy: a mark near the dotted line is where it is good.",
-        draw,
-        _numbers(result),
+def _paths(result: EfficacyRecord) -> str:
+    paths = list(result.paths.values())
+    return (
+        f"{paths.count(CONTRACTED)} of {len(paths)} parameter tensors: per-example norms without materialising "
+        "per-example gradients."
     )
 
 
-def _models(result: Mapping[str, Any]) -> Cells:
+def _weights(result: EfficacyRecord) -> Cells:
+    numbers = ("efficacy", "information", "bound", "accuracy")
+    rows = ((visible(model.name), *_numbers(model), f"{model.accuracy:.1%}") for model in result.models)
+    return Cells("", ("weights", *numbers), tuple(rows), numbers, on="terminal")
+
+
+def _models(result: EfficacyRecord) -> Cells:
     numbers = ("efficacy", "information", "bound", "accuracy", "mean log-probability")
+    rows = (
+        (
+            *(visible(model.name), model.role, *_numbers(model)),
+            *(f"{model.accuracy:.1%}", precise(model.mean_log_probability)),
+        )
+        for model in result.models
+    )
+    return Cells("Weights", ("weights", "role", *numbers), tuple(rows), numbers)
+
+
+def _numbers(model: Model) -> tuple[str, str, str]:
+    return precise(model.efficacy), precise(model.information), precise(model.bound)
+
+
+def _layers_side_by_side(result: EfficacyRecord) -> Cells:
+    """Information of each layer, a column for each set of weights."""
+    columns = _columns(result.models)
+    rows = (
+        (visible(layers[0].name), *(precise(layer.information) for layer in layers))
+        for layers in zip(*(model.layers for model in result.models), strict=True)
+    )
+    return Cells("Information by layer", ("layer", *columns), tuple(rows), columns, on="terminal")
+
+
+def _layers(result: EfficacyRecord) -> Cells:
+    numbers = ("information", "efficacy", "bound")
+    rows = (
+        (visible(model.name), visible(layer.name), *(precise(getattr(layer, name)) for name in numbers))
+        for model in result.models
+        for layer in model.layers
+    )
+    return Cells("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
+
+
+def _most_exposed(result: EfficacyRecord, count: int) -> Cells:
+    """The records with the smallest gradients, a column for each set of weights."""
+    found, columns = _ranked(result)[:count], _columns(result.models)
+    rows = (
+        (
+            *(str(each.index), visible(each.class_name)),
+            *(precise(each.information[model.name]) for model in result.models),
+        )
+        for each in found
+    )
     return Cells(
-        "Weights",
-        ("weights", "role", *numbers),
-        tuple(
-            (
-                visible(model["name"]),
-                model["role"],
-                *(precise(model[name]) for name in ("efficacy", "information", "bound")),
-                f"{model['accuracy']:.1%}",
-                precise(model["mean_log_probability"]),
-            )
-            for model in result["models"]
-        ),
-        numbers,
+        f"The {len(found)} most exposed records, by information",
+        ("record", "class", *columns),
+        tuple(rows),
+        ("record", *columns),
+        on="terminal",
     )
 
 
-def _layers(result: Mapping[str, Any]) -> Cells:
-    return Cells(
-        "Layer by layer",
-        ("weights", "layer", "information", "efficacy", "bound"),
-        tuple(
-            (visible(m["name"]), visible(e["name"]), *(precise(e[n]) for n in ("information", "efficacy", "bound")))
-            for m in result["models"]
-            for e in m["layers"]
-        ),
-        ("information", "efficacy", "bound"),
-        folded=True,
-    )
+def _records(result: EfficacyRecord) -> Cells:
+    judged, found = result.models[0].name, _ranked(result)[:LISTED]
+    rows = ((str(each.index), visible(each.class_name), precise(each.information[judged])) for each in found)
+    title = f"The {len(found)} most exposed records"
+    numbers = ("record", "information")
+    return Cells(title, ("record", "class", "information"), tuple(rows), numbers, folded=True)
 
 
-def _records(result: Mapping[str, Any]) -> Cells:
-    judged = result["models"][0]["name"]
-    records = sorted(result["records"], key=lambda record: record["information"].get(judged, 0.0))[:LISTED]
-    return Cells(
-        f"The {len(records)} records most exposed",
-        ("record", "class", "information"),
-        tuple(
-            (str(record["index"]), visible(record["class"]), precise(record["information"].get(judged)))
-            for record in records
-        ),
-        ("record", "information"),
-        folded=True,
-    )
+def _ranked(result: EfficacyRecord) -> list[Exposed]:
+    """The records that the judged weights expose most first."""
+    judged = result.models[0].name
+    return sorted(result.records, key=lambda record: record.information[judged])
+
+
+def _columns(models: Sequence[Model]) -> tuple[str, ...]:
+    """The names of weights, long ones broken into lines, so that a terminal has room for all."""
+    room = max(LEAST_ROOM, ROOM // len(models) - 2)
+    return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)

@@ -11,10 +11,9 @@ from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import visible
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
-from jaxaudit.report.page import Page, Picture
+from jaxaudit.report.page import FIRST_LINES, Page, Picture
 from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
-from jaxaudit.runs.report_file import FIRST_LINES
 from jaxaudit.version import __version__
 
 LONG_TABLE = 30

@@ -7,7 +7,11 @@ import numpy as np
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.tests.test import medians
-from jaxaudit.metrics import checks, ema, ks, usage
+from jaxaudit.metrics import checks
+from jaxaudit.metrics import ks as of_rho
+from jaxaudit.metrics import usage as of_use
+from jaxaudit.metrics.ema import EMA as Replicate
+from jaxaudit.metrics.ema import ema_rule
 from jaxaudit.report.record import Number, Part, Provenance, Record, number
 
 Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
@@ -158,8 +162,8 @@ def _verdict(verdict: str) -> Verdict:
     return found[verdict]
 
 
-def _usage(found: usage.Usage) -> Usage:
-    share = usage.used_share(found)
+def _usage(found: of_use.Usage) -> Usage:
+    share = of_use.used_share(found)
     return Usage(
         found.method,
         found.verdict,
@@ -173,15 +177,15 @@ def _usage(found: usage.Usage) -> Usage:
     )
 
 
-def _ema(emas: tuple[ema.EMA, ...]) -> EMA | None:
+def _ema(emas: tuple[Replicate, ...]) -> EMA | None:
     if not emas:
         return None
     p_value, share = medians(emas)
     p_values, shares = ([number(getattr(each, name)) for each in emas] for name in ("p_value", "member_share"))
-    return EMA(number(p_value), number(share), p_values, shares, ema.ema_rule(p_value))
+    return EMA(number(p_value), number(share), p_values, shares, ema_rule(p_value))
 
 
-def _rho(rho: ks.Rho) -> Rho:
+def _rho(rho: of_rho.Rho) -> Rho:
     return Rho(number(rho.median), number(rho.low), number(rho.high), _numbers(rho.values))
 
 

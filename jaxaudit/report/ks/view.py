@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxaudit.audits.finding import Tone
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.ks.record import KSRecord, Target, Usage
+from jaxaudit.report.ks.record import KSRecord, Target, Test, Usage
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.repeat import repeat
@@ -55,7 +55,7 @@ def _answer(target: Target, level: float) -> Answer:
         facts += [(f"p(unused), {title}", precise(usage.p_never)), (f"p(all used), {title}", precise(usage.p_fully))]
         facts.append((f"Minimum detectable fraction, {title}", least_text(usage.detectable)))
     for test in target.tests[1:]:
-        facts.append((f"By the {test.title}" if test.name != "rho" else "By rho", test.finding.verdict))
+        facts.append((_by(test).capitalize(), test.finding.verdict))
     if target.truth is not None:
         truth = target.truth
         facts.append(("In truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
@@ -65,6 +65,10 @@ def _answer(target: Target, level: float) -> Answer:
         alone = f"forgotten ({least_text(target.usage[0].detectable)} or more)"
     between = f"{between} ({percent(level)} interval)" if between else ""
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
+
+
+def _by(test: Test) -> str:
+    return f"by the {visible(test.title)}" if test.title.endswith("test") else f"by {visible(test.title)}"
 
 
 def _title(target: Target, method: str) -> str:
@@ -108,8 +112,7 @@ def _grid(result: KSRecord) -> Cells:
         rows.append((visible(target.name), *truth, target.verdict, *numbers, number(target.rho.median, 2)))
         blank = [""] * len(truth)
         for test in target.tests[1:] if len(target.tests) > 2 else ():
-            said = f"  by the {test.title}" if test.name != "rho" else "  by rho"
-            rows.append((said, *blank, test.finding.verdict, *_test_numbers(target, test.name), ""))
+            rows.append((f"  {_by(test)}", *blank, test.finding.verdict, *_test_numbers(target, test.name), ""))
     numbers = tuple(column for column in columns if column not in (name, "verdict", "paper's rule"))
     return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
 

@@ -1,64 +1,65 @@
 """The charts of a `pdtp` run."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.audits.pdtp.result import EDGES
+from jaxaudit.errors import visible
 from jaxaudit.plots import pdtp as plot
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.numbers import nats, number
+from jaxaudit.report.numbers import number
 from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.pdtp.record import PDTPRecord, Reduced
+from jaxaudit.report.pdtp.view import by_risk
+from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 
 DRAWN = 12
 
 
-def values_of(run: Run) -> np.ndarray:
-    """PDTP of every record that is at hand."""
-    if "pdtp" in run.arrays:
-        return run.arrays["pdtp"]
-    return np.array([nats(record["pdtp"]) for record in run.result["records"]])
+def pdtp_pictures(run: Run[PDTPRecord]) -> tuple[Picture, ...]:
+    """All charts of a run."""
+    reduction = run.result.reduction
+    return (
+        _distribution(run.result),
+        _riskiest(run.result),
+        *(() if reduction is None else (_reduction(reduction),)),
+    )
 
 
-def distribution_picture(run: Run) -> Picture:
-    result = run.result
-    values = values_of(run)
-    floors = run.arrays.get("seed_floor", np.array([nats(record["seed_floor"]) for record in result["records"]]))
-    seeded = result["seed_floor"]["seeded"]
-    counts, floor_counts = plot.count(values), plot.count(floors)
+def _distribution(result: PDTPRecord) -> Picture:
+    bars, seeded = result.distribution, result.seed_floor.seeded
+    drawn = [plot.Bar(visible(bar.name), bar.records, bar.by_seed_floor, bar.breaks_dtp_1) for bar in bars]
 
     def draw() -> Figure:
         figure, axes = canvas()
-        plot.draw_distribution(axes, values, floors if seeded else None)
+        plot.draw_distribution(axes, drawn, seeded=seeded)
         return figure
 
     numbers = ("records by PDTP", *(("by seed floor",) if seeded else ()))
-    rows = zip(plot.NAMES, counts.tolist(), floor_counts.tolist(), strict=True)
-    part = "" if len(values) == result["records_measured"] else f" Only the riskiest {len(values):,} are shown."
     return Picture(
         "distribution",
         "How many records have which PDTP",
-        "; ".join(f"{name} nats: {count:,}" for name, count in zip(plot.NAMES, counts.tolist(), strict=True) if count),
-        "Bars count records, on a logarithmic axis, so that single ones show. Right of the line DTP-1 is broken. "
-        + ("Lines across count the same records by what another seed alone moves." if seeded else "")
-        + part,
+        "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in drawn if bar.records),
+        "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
+        + (" Horizontal lines count the same records by what another seed alone moves." if seeded else ""),
         draw,
         Cells(
             "Records by PDTP",
             ("nats", *numbers),
-            tuple((name, f"{count:,}", *((f"{floor:,}",) if seeded else ())) for name, count, floor in rows),
+            tuple((bar.name, f"{bar.records:,}", *((f"{bar.by_seed_floor:,}",) if seeded else ())) for bar in drawn),
             numbers,
             folded=True,
         ),
     )
 
 
-def shares_picture(name: str, runs: Sequence[Run]) -> Picture:
-    """Of several runs, how many of their records have a PDTP above each value."""
-    drawn = [(named(run), values_of(run)) for run in runs]
-    places = [edge for edge in plot.EDGES if 0 < edge < np.inf]
+def compared_picture(runs: Sequence[Run[PDTPRecord]]) -> Picture:
+    """Of several runs, the share of records with a PDTP above each value."""
+    drawn = [(named(run), _values(run)) for run in runs]
+    places = [edge for edge in EDGES if 0 < edge < np.inf]
 
     def draw() -> Figure:
         figure, axes = canvas()
@@ -70,10 +71,10 @@ def shares_picture(name: str, runs: Sequence[Run]) -> Picture:
 
     names = tuple(each for each, _ in drawn)
     return Picture(
-        name,
+        "compared-pdtp",
         "Share of records above a PDTP",
         "; ".join(f"{each}: {share(values, 1.0)} of records above 1" for each, values in drawn),
-        "The curve further to the right gives away more about its records. Right of the line the DTP-1 rule is broken.",
+        "The further right a curve, the more a classifier leaks. Records right of the line break the DTP-1 rule.",
         draw,
         Cells(
             "Share of records above",
@@ -85,21 +86,21 @@ def shares_picture(name: str, runs: Sequence[Run]) -> Picture:
     )
 
 
-def by_risk(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return sorted(result["records"], key=lambda record: -nats(record["pdtp"]))
+def _values(run: Run[PDTPRecord]) -> np.ndarray:
+    """PDTP of every measured record; 0 where only the riskiest are known."""
+    if "pdtp" in run.arrays:
+        return run.arrays["pdtp"]
+    listed = [as_float(record.pdtp) for record in run.result.records]
+    return np.array([*listed, *[0.0] * (run.result.records_measured - len(listed))])
 
 
-def riskiest_picture(result: Mapping[str, Any]) -> Picture:
+def _riskiest(result: PDTPRecord) -> Picture:
     risks = [
-        plot.Risk(f"record {each['index']}", *(nats(each[name]) for name in ("pdtp", "seed_floor", "seed_floor_max")))
+        plot.Risk(f"record {each.index}", *map(as_float, (each.pdtp, each.seed_floor, each.seed_floor_max)))
         for each in by_risk(result)[:DRAWN]
     ]
-
-    seeded = result["seed_floor"]["seeded"]
-    floors = (
-        " The grey bar is what seeds alone move the same record by, its tick their mean: a mark beyond its bar is more "
-        "than chance."
-    )
+    seeded = result.seed_floor.seeded
+    floors = " The grey bar reaches to the largest seed floor of the record, its tick marks the mean."
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(risks)) + 0.2)
@@ -110,32 +111,32 @@ def riskiest_picture(result: Mapping[str, Any]) -> Picture:
         "riskiest",
         "The riskiest records",
         "; ".join(f"{risk.name}: {number(risk.pdtp)}" for risk in risks),
-        "A mark is a record's PDTP; a diamond, one that breaks the rule." + (floors if seeded else ""),
+        "A mark is a record's PDTP; a diamond breaks the DTP-1 rule." + (floors if seeded else ""),
         draw,
         Cells(
             "The riskiest records",
-            ("record", "PDTP", "seed floor", "its largest"),
+            ("record", "PDTP", "seed floor", "floor max"),
             tuple((risk.name, number(risk.pdtp), number(risk.floor), number(risk.floor_max)) for risk in risks),
-            ("PDTP", "seed floor", "its largest"),
+            ("PDTP", "seed floor", "floor max"),
             folded=True,
         ),
     )
 
 
-def reduction_picture(reduction: Mapping[str, Any]) -> Picture:
-    largest = np.array([nats(value) for value in reduction["max_pdtp"]])
+def _reduction(reduction: Reduced) -> Picture:
+    largest = np.array([as_float(value) for value in reduction.max_pdtp])
 
     def draw() -> Figure:
         figure, axes = canvas()
         plot.draw_reduction(axes, largest)
         return figure
 
-    removed = ["none", *(f"{record}" for record in reduction["removed"])]
+    removed = ["none", *map(str, reduction.removed)]
     return Picture(
         "reduction",
         "The largest PDTP as the riskiest record is removed",
         f"From {number(largest[0])} at first to {number(largest[-1])} after {len(largest) - 1} removals.",
-        "Removing a record exposes others that it had stood beside, so the curve rises and falls like a saw.",
+        "Removing a record exposes records that are like it, so the largest PDTP rises and falls.",
         draw,
         Cells(
             "After each removal",

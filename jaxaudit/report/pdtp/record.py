@@ -1,107 +1,170 @@
-"""The `pdtp` answer as one JSON object; its shape is fixed by `pdtp.schema.json` beside this file."""
+"""The `pdtp` answer as JSON: what `jaxaudit pdtp --json` prints and `--out` writes."""
 
-import math
-from importlib.resources import files
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import numpy as np
+from jaxtyping import Int
+from msgspec import Meta, field
 
-from jaxaudit.audits.pdtp.audit import PDTPAudit, Reduction
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
+from jaxaudit.report.record import Part, Provenance, Record, extended
 
-SCHEMA = "jaxaudit.pdtp/1"
 MOST_RECORDS = 100_000
 QUANTILES = (0.5, 0.9, 0.99)
 
-
-def verdict(audit: PDTPAudit) -> str:
-    """`publish`, `do not publish`, or `inconclusive`, by the DTP-1 rule."""
-    return {True: "publish", False: "do not publish", None: "inconclusive"}[audit.publish]
+Nats = Annotated[float, Meta(ge=0)] | Literal["infinity"]
+Count = Annotated[int, Meta(ge=0)]
 
 
-def because(audit: PDTPAudit) -> str:
-    """Why, in a sentence."""
-    measured = f"{len(audit.records):,} of {audit.examples:,} records"
-    risky = int((audit.values > 1).sum())
-    if audit.publish is False:
-        plural = "record has a PDTP" if risky == 1 else "records have a PDTP"
-        return f"{risky:,} {plural} above 1 (DTP-1 rule)"
-    if audit.publish is None:
-        return f"no PDTP is above 1, but only {measured} were measured"
-    if audit.dtp_bound is not None and audit.dtp_bound.max() <= 1:
-        return "no record has a PDTP above 1 (DTP-1 rule), nor a DTP: none moves an output that far on any input"
-    return "no record has a PDTP above 1 (DTP-1 rule); a record may still show in outputs on other inputs"
+class SeedFloor(Part, frozen=True):
+    """What another seed alone moves, over the measured records.
 
-
-def pdtp_json(
-    audit: PDTPAudit,
-    reduction: Reduction | None,
-    class_names: tuple[str, ...],
-    provenance: dict[str, Any],
-    bound: float | None,
-) -> dict[str, Any]:
-    """The object `jaxaudit pdtp --json` prints; an infinite PDTP, which JSON cannot hold, is the text `infinity`.
-
-    `records` is in the order of the table and complete up to `MOST_RECORDS`, beyond that the riskiest so many.
+    Attributes:
+        seeded: whether the learner's result depends on its seed at all.
+        mean: over records, of the mean over seeds.
+        max: the most that another seed moved any record.
+        above: records whose PDTP is above the largest of their own floor.
     """
-    whole = audit
-    if len(audit.records) > MOST_RECORDS:
-        audit = _riskiest(audit)
-    columns = zip(
-        audit.records.tolist(),
-        audit.values.tolist(),
-        audit.exact.tolist(),
-        [None] * len(audit.records) if audit.dtp_bound is None else map(_number, audit.dtp_bound.tolist()),
-        audit.floor.mean.tolist(),
-        audit.floor.largest.tolist(),
-        audit.classes.tolist(),
-        audit.directions.tolist(),
-        audit.duplicates.tolist(),
-        audit.only_member.tolist(),
-        strict=True,
+
+    seeded: bool
+    mean: Nats
+    max: Nats
+    above: Count
+
+
+class Bar(Part, frozen=True):
+    """How many records have a PDTP, and a seed floor, between two edges; see `jaxaudit.audits.pdtp.result.Bar`."""
+
+    name: str
+    above: Nats
+    up_to: Nats
+    breaks_dtp_1: bool
+    records: Count
+    by_seed_floor: Count
+
+
+class Risk(Part, frozen=True):
+    """One measured record.
+
+    Attributes:
+        index: its place in the table that was given, from 0.
+        pdtp: nats; `exact_pdtp` without bins.
+        dtp_bound: an upper bound of its DTP, without bins; null where none is proven for the learner.
+        seed_floor: the mean over seeds of what another seed alone moves, and
+        seed_floor_max: the most.
+        class_: the class whose probability moves most; `class` in JSON.
+        direction: 1 where the model with the record gives that class more, -1 where less, 0 where nothing moves.
+        duplicates: records with the same input and label, itself included.
+        only_member_of_its_class: whether the model without it has never seen its class.
+    """
+
+    index: Count
+    pdtp: Nats
+    exact_pdtp: Nats
+    dtp_bound: Nats | None
+    seed_floor: Nats
+    seed_floor_max: Nats
+    class_: str = field(name="class")
+    direction: Literal[-1, 0, 1]
+    duplicates: Annotated[int, Meta(ge=1)]
+    only_member_of_its_class: bool
+
+
+class Reduced(Part, frozen=True):
+    """What `--reduce` did; see `jaxaudit.audits.pdtp.result.Reduction`."""
+
+    removed: list[Count]
+    max_pdtp: list[Nats]
+
+
+class PDTPRecord(Record, kw_only=True):
+    """The object.
+
+    Attributes:
+        publish: the DTP-1 rule; null where no PDTP is above 1 but not every record was measured.
+        because: the sentence of the finding.
+        bound: nats that no record can move any output by, without bins and whatever the data; null where there is none.
+        dtp_bound: nats that no measured record moves any output by, on any input and without bins; null where nothing
+            is proven for the learner.
+        quantiles: of PDTP over the measured records.
+        distribution: how many records have which PDTP.
+        above_1_without_bins: records above 1 where outputs are compared as they are.
+        above_1_within_floor: records above 1 that are not above the largest of their own seed floor.
+        copies: measured records with the same input and label as another.
+        lone_members: measured records that are the only one of their class.
+        train_accuracy: on the measured records.
+        records: in the order of the table; where more than `MOST_RECORDS` were measured, the riskiest so many.
+        reduction: what `--reduce` did; null without it.
+    """
+
+    schema: Literal["jaxaudit.pdtp/2"] = "jaxaudit.pdtp/2"
+    finding: Finding
+    max_pdtp: Nats
+    median_pdtp: Nats
+    publish: bool | None
+    verdict: Literal["publish", "do not publish", "inconclusive"]
+    because: str
+    bound: Nats | None
+    dtp_bound: Nats | None
+    seed_floor: SeedFloor
+    quantiles: dict[Literal["0.5", "0.9", "0.99"], Nats]
+    distribution: Annotated[list[Bar], Meta(min_length=1)]
+    above_1: Count
+    above_1_without_bins: Count
+    above_1_within_floor: Count
+    copies: Count
+    lone_members: Count
+    training_records: Annotated[int, Meta(ge=1)]
+    records_measured: Annotated[int, Meta(ge=1)]
+    train_accuracy: Annotated[float, Meta(ge=0, le=1)]
+    records: Annotated[list[Risk], Meta(min_length=1)]
+    reduction: Reduced | None
+
+
+def pdtp_record(
+    audit: PDTPAudit, reduction: Reduction | None, class_names: Sequence[str], provenance: Provenance
+) -> PDTPRecord:
+    """The record of an audit.
+
+    Args:
+        audit: what was found; its `records` by their place in the table that was given.
+        reduction: what became of it as records were removed, by the same places; None where none were.
+        class_names: in label order.
+        provenance: what repeats the run.
+    """
+    floor, finding, bound = audit.floor, audit.finding, audit.largest_dtp_bound
+    quantiles = {f"{share:g}": np.quantile(audit.values, share, method="inverted_cdf") for share in QUANTILES}
+    return PDTPRecord(
+        finding=finding,
+        max_pdtp=extended(audit.max_pdtp),
+        median_pdtp=extended(np.median(audit.values)),
+        publish=audit.publish,
+        verdict=finding.verdict,  # pyright: ignore[reportArgumentType]
+        because=finding.sentence,
+        bound=None if audit.largest_possible is None else extended(audit.largest_possible),
+        dtp_bound=None if bound is None else extended(bound),
+        seed_floor=SeedFloor(
+            audit.seeded, extended(np.mean(floor.mean)), extended(np.max(floor.largest)), audit.above_floor
+        ),
+        quantiles={share: extended(value) for share, value in quantiles.items()},  # pyright: ignore[reportArgumentType]
+        distribution=[Bar(*bar[:2], extended(bar.up_to), *bar[3:]) for bar in audit.distribution],
+        above_1=audit.above_1,
+        above_1_without_bins=audit.above_1_without_bins,
+        above_1_within_floor=audit.above_1_within_floor,
+        copies=audit.copies,
+        lone_members=audit.lone_members,
+        training_records=audit.examples,
+        records_measured=len(audit.records),
+        train_accuracy=audit.train_accuracy,
+        records=_risks(audit, class_names, _listed(audit)),
+        reduction=reduction and Reduced(reduction.removed.tolist(), [extended(each) for each in reduction.max_pdtp]),
+        provenance=provenance,
     )
-    return {
-        "schema": SCHEMA,
-        "max_pdtp": _number(whole.max_pdtp),
-        "publish": whole.publish,
-        "verdict": verdict(whole),
-        "because": because(whole),
-        "bound": bound,
-        "dtp_bound": None if whole.dtp_bound is None else _number(whole.dtp_bound.max()),
-        "seed_floor": {
-            "seeded": whole.seeded,
-            "mean": _number(np.mean(whole.floor.mean)),
-            "max": _number(np.max(whole.floor.largest)),
-            "above": whole.above_floor,
-        },
-        "quantiles": {
-            f"{share:g}": _number(np.quantile(whole.values, share, method="inverted_cdf")) for share in QUANTILES
-        },
-        "above_1": int((whole.values > 1).sum()),
-        "above_1_without_bins": int((whole.exact > 1).sum()),
-        "records_measured": len(whole.records),
-        "train_accuracy": whole.train_accuracy,
-        "records": [
-            {
-                "index": index,
-                "pdtp": _number(value),
-                "exact_pdtp": _number(exact),
-                "dtp_bound": dtp_bound,
-                "seed_floor": _number(floor),
-                "seed_floor_max": _number(floor_max),
-                "class": class_names[place],
-                "direction": direction,
-                "duplicates": copies,
-                "only_member_of_its_class": alone,
-            }
-            for index, value, exact, dtp_bound, floor, floor_max, place, direction, copies, alone in columns
-        ],
-        "reduction": reduction
-        and {"removed": reduction.removed.tolist(), "max_pdtp": [_number(value) for value in reduction.max_pdtp]},
-        "provenance": provenance,
-    }
 
 
-def pdtp_columns(audit: PDTPAudit, class_names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def pdtp_columns(audit: PDTPAudit, class_names: Sequence[str]) -> dict[str, np.ndarray]:
     """The same of every measured record for `record_files`; NaN where there is no number."""
     return {
         "index": audit.records.astype(np.int64),
@@ -117,18 +180,30 @@ def pdtp_columns(audit: PDTPAudit, class_names: tuple[str, ...]) -> dict[str, np
     }
 
 
-def _riskiest(audit: PDTPAudit) -> PDTPAudit:
-    kept = np.sort(np.argsort(-audit.values, kind="stable")[:MOST_RECORDS])
-    rows = {name: getattr(audit, name)[kept] for name in ("records", "values", "exact", "classes", "directions")}
-    rows |= {name: getattr(audit, name)[kept] for name in ("duplicates", "only_member")}
-    rows["dtp_bound"] = None if audit.dtp_bound is None else audit.dtp_bound[kept]
-    return audit._replace(**rows, floor=type(audit.floor)(*(values[kept] for values in audit.floor)))
+def _listed(audit: PDTPAudit) -> Int[np.ndarray, " listed"]:
+    """The places of the riskiest `MOST_RECORDS` in the order of the table."""
+    return np.sort(np.argsort(-audit.values, kind="stable")[:MOST_RECORDS])
 
 
-def pdtp_schema() -> str:
-    """The JSON Schema of that object, as text."""
-    return (files("jaxaudit.report.pdtp") / "schema.json").read_text(encoding="utf-8")
-
-
-def _number(value: Any) -> float | str:
-    return "infinity" if math.isinf(value) else float(value)
+def _risks(audit: PDTPAudit, class_names: Sequence[str], places: Int[np.ndarray, " listed"]) -> list[Risk]:
+    columns = (
+        *(audit.records, audit.values, audit.exact, audit.floor.mean, audit.floor.largest),
+        *(audit.classes, audit.directions, audit.duplicates, audit.only_member),
+    )
+    bounds = [None] * len(places) if audit.dtp_bound is None else map(extended, audit.dtp_bound[places].tolist())
+    rows = zip(*(column[places].tolist() for column in columns), bounds, strict=True)
+    return [
+        Risk(
+            index=index,
+            pdtp=extended(value),
+            exact_pdtp=extended(exact),
+            dtp_bound=bound,
+            seed_floor=extended(floor),
+            seed_floor_max=extended(floor_max),
+            class_=str(class_names[place]),
+            direction=direction,
+            duplicates=copies,
+            only_member_of_its_class=alone,
+        )
+        for index, value, exact, floor, floor_max, place, direction, copies, alone, bound in rows
+    ]

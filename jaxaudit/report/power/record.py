@@ -1,37 +1,78 @@
-"""The `power` answer as one JSON object; its shape is fixed by `power.schema.json` beside this file."""
+"""The `power` answer as JSON: what `jaxaudit power --json` prints and `--out` writes."""
 
-from importlib.resources import files
-from typing import Any
+from typing import Literal
 
-from jaxaudit.audits.power.audit import FRACTIONS, Power
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.power.result import FRACTIONS, Power
+from jaxaudit.report.record import Number, Part, Provenance, Record
 
-SCHEMA = "jaxaudit.power/1"
+
+class Separation(Part, frozen=True):
+    """How far membership scores separate records in training; see `jaxaudit.metrics.power.Separation`."""
+
+    difference: float
+    inside: float
+    outside: float
+    between: float
+    models: int
 
 
-def power_json(power: Power, provenance: dict[str, Any]) -> dict[str, Any]:
-    """The object `jaxaudit power --json` prints."""
-    return {
-        "schema": SCHEMA,
-        "separation": power.told._asdict(),
-        "sizes": [
-            {
-                "query": row.query,
-                "holdout": row.holdout,
-                "given": index == power.given,
-                "chances": [
-                    {"fraction": f, "chance_noticed": chance} for f, chance in zip(FRACTIONS, row.chances, strict=True)
-                ],
-                "least_noticed": row.least,
-            }
-            for index, row in enumerate(power.rows)
+class Chance(Part, frozen=True):
+    """The probability that use of this fraction is detected."""
+
+    fraction: float
+    chance_noticed: float
+
+
+class Size(Part, frozen=True):
+    """What an audit of this size would detect; `least_noticed` is the minimum detectable fraction, null for none."""
+
+    query: int
+    holdout: int
+    given: bool
+    chances: list[Chance]
+    least_noticed: Number
+
+
+class ByModels(Part, frozen=True):
+    """The minimum detectable fraction of the sizes given with so many shadow models; null for none."""
+
+    models: int
+    least_noticed: Number
+
+
+class PowerRecord(Record, kw_only=True):
+    """The object; `records_needed` is null where no number of records detects the fraction asked about."""
+
+    schema: Literal["jaxaudit.power/2"] = "jaxaudit.power/2"
+    finding: Finding
+    separation: Separation
+    sizes: list[Size]
+    shadow_models: list[ByModels]
+    fraction: float
+    records_needed: int | None
+
+
+def power_record(power: Power, provenance: Provenance) -> PowerRecord:
+    """The record of what was found; `provenance` repeats the run."""
+    measured = power.separation
+    return PowerRecord(
+        finding=power.finding,
+        separation=Separation(
+            measured.difference, measured.inside, measured.outside, measured.between, measured.models
+        ),
+        sizes=[
+            Size(
+                size.query,
+                size.holdout,
+                place == power.given,
+                [Chance(*each) for each in zip(FRACTIONS, size.probabilities, strict=True)],
+                size.min_detectable,
+            )
+            for place, size in enumerate(power.sizes)
         ],
-        "shadow_models": [{"models": models, "least_noticed": least} for models, least in power.by_models],
-        "fraction": power.fraction,
-        "records_needed": power.needed,
-        "provenance": provenance,
-    }
-
-
-def power_schema() -> str:
-    """The JSON Schema of that object, as text."""
-    return (files("jaxaudit.report.power") / "schema.json").read_text(encoding="utf-8")
+        shadow_models=[ByModels(models, least) for models, least in power.by_models],
+        fraction=power.fraction,
+        records_needed=power.records_needed,
+        provenance=provenance,
+    )

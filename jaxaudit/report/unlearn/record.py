@@ -1,120 +1,150 @@
-"""The `unlearn` answer as one JSON object; its shape is fixed by `unlearn.schema.json` beside this file."""
+"""The `unlearn` answer as JSON: what `jaxaudit unlearn --json` prints and `--out` writes."""
 
-import math
-from importlib.resources import files
-from typing import Any
+from typing import Literal
 
+import msgspec
 import numpy as np
+from jaxtyping import Float
 
-from jaxaudit.audits.unlearn.result import COMPARED, REFERENCES, MethodResult, Scores, UnlearnAudit
-from jaxaudit.metrics.retrained_band import Place
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.unlearn.finding import Conclusion, Position, together
+from jaxaudit.audits.unlearn.result import COMPARED, MethodResult, UnlearnAudit
+from jaxaudit.metrics import retrained_band
+from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended
 
-SCHEMA = "jaxaudit.unlearn/1"
+Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 
 
-def unlearn_json(
-    audit: UnlearnAudit, forgotten: str, notes: tuple[str, ...], provenance: dict[str, Any]
-) -> dict[str, Any]:
-    """The object `jaxaudit unlearn --json` prints, about the one set of `audit`.
+class Protocol(Part, frozen=True):
+    """How many records and models there were, and what the test over seeds asks for."""
 
-    Numbers JSON cannot hold: an infinite efficacy is `infinity`, a score that was not measured is null.
+    training_records: int
+    forgotten_records: int
+    test_records: int
+    attack_nonmembers: int
+    seeds: int
+    level: float
+    p_value_threshold: float
+    enough_seeds: bool
+    members_share: Number
+
+
+class Spread(Part, frozen=True):
+    """A score of the models of all seeds, in the order of the seeds."""
+
+    median: Extended
+    low: Extended
+    high: Extended
+    mean: Extended
+    values: list[Extended]
+
+
+class Scores(Part, frozen=True):
+    """The scores of one method; null where they were not measured. See `jaxaudit.audits.unlearn.result.Scores`."""
+
+    efficacy: Spread | None
+    information: Spread | None
+    bound: Spread | None
+    remaining_accuracy: Spread | None
+    forgotten_accuracy: Spread | None
+    test_accuracy: Spread | None
+    attack: Spread | None
+
+
+class Place(Part, frozen=True):
+    """Where a score lies among those of retrained models; see `jaxaudit.metrics.retrained_band.Place`."""
+
+    verdict: Position
+    p_value: float
+    retrained_low: Extended
+    retrained_high: Extended
+    share_below: float
+    share_above: float
+
+
+class Method(Part, frozen=True):
+    """One method; a reference has no conclusion and no finding."""
+
+    name: str
+    scores: Scores
+    places: dict[Score, Place]
+    conclusion: Conclusion | None
+    finding: Finding | None
+
+
+class UnlearnRecord(Record, kw_only=True):
+    """The object, about one set to forget; `caveats` are those of the finding."""
+
+    schema: Literal["jaxaudit.unlearn/2"] = "jaxaudit.unlearn/2"
+    finding: Finding
+    forgotten: str
+    protocol: Protocol
+    methods: list[Method]
+    caveats: list[str]
+
+
+def unlearn_record(
+    audit: UnlearnAudit, forgotten: str, notes: tuple[str, ...], provenance: Provenance
+) -> UnlearnRecord:
+    """The record of an audit of one set to forget; of several, that of the first.
 
     Args:
         audit: what was found.
         forgotten: what was to be forgotten, in words.
-        notes: further sentences.
+        notes: further sentences, which become caveats of every finding.
         provenance: what repeats the run.
     """
-    return {
-        "schema": SCHEMA,
-        "forgotten": forgotten,
-        "protocol": {
-            "training_records": audit.examples,
-            "forgotten_records": int(audit.forgotten[0]),
-            "test_records": audit.test_examples,
-            "attack_nonmembers": audit.nonmembers,
-            "seeds": audit.seeds,
-            "level": audit.level,
-            "p_value_threshold": audit.threshold,
-            "enough_seeds": audit.enough_seeds,
-            "members_share": audit.members_share if audit.nonmembers else None,
-        },
-        "methods": [_method(audit, method) for method in audit.methods],
-        "caveats": list(caveats(audit, notes)),
-        "provenance": provenance,
-    }
 
+    def noted(finding: Finding) -> Finding:
+        return msgspec.structs.replace(finding, caveats=(*finding.caveats, *notes))
 
-def unlearn_schema() -> str:
-    """The JSON Schema of that object, as text."""
-    return (files("jaxaudit.report.unlearn") / "schema.json").read_text(encoding="utf-8")
-
-
-def caveats(audit: UnlearnAudit, notes: tuple[str, ...]) -> tuple[str, ...]:
-    """What a reader should keep in mind, in sentences."""
-    said = []
-    if not audit.enough_seeds:
-        least = math.ceil(1 - math.log2(audit.threshold))
-        said.append(
-            f"{audit.seeds} seeds can show no difference from retraining: the smallest p-value there is, "
-            f"{2.0 ** (1 - audit.seeds):.2g}, is above {audit.threshold:.2g}; it takes at least {least} seeds"
-        )
-    blind = [name.replace("_", " ") for name in audit.blind()]
-    if blind and audit.enough_seeds:
-        said.append(
-            f"by {' and '.join(filter(None, (', '.join(blind[:-1]), blind[-1])))} not even the original, which forgot "
-            "nothing, is told apart from retraining: that a method is not, says nothing of it"
-        )
-    if audit.nonmembers:
-        said.append(
-            f"attack: the mean probability of membership that a learned attack gives the forgotten records; one who "
-            f"knows nothing says {audit.members_share:.2f}"
-        )
-    return (
-        *said,
-        "not told apart from retraining is no proof of forgetting: another score may tell",
-        *notes,
+    findings = audit.findings()
+    whole = noted(together(findings))
+    noted_findings = {name: noted(finding) for name, finding in findings.items()}
+    return UnlearnRecord(
+        finding=whole,
+        forgotten=forgotten,
+        protocol=Protocol(
+            training_records=audit.examples,
+            forgotten_records=int(audit.forgotten[0]),
+            test_records=audit.test_examples,
+            attack_nonmembers=audit.nonmembers,
+            seeds=audit.seeds,
+            level=audit.level,
+            p_value_threshold=audit.threshold,
+            enough_seeds=audit.enough_seeds,
+            members_share=audit.members_share if audit.nonmembers else None,
+        ),
+        methods=[_method(audit, method, noted_findings.get(method.name)) for method in audit.methods],
+        caveats=list(whole.caveats),
+        provenance=provenance,
     )
 
 
-def _method(audit: UnlearnAudit, method: MethodResult) -> dict[str, Any]:
-    return {
-        "name": method.name,
-        "scores": {name: _spread(getattr(method.scores, name)[0]) for name in Scores._fields},
-        "places": {name: _place(audit, method.places[name][0]) for name in COMPARED if name in method.places},
-        "conclusion": None if method.name in REFERENCES else audit.conclusion(method.name),
-    }
-
-
-def _spread(values: np.ndarray) -> dict[str, Any] | None:
-    if np.isnan(values).any():
-        return None
-    return {
-        "median": _number(median(values)),
-        "low": _number(values.min()),
-        "high": _number(values.max()),
-        "mean": _number(values.mean()),
-        "values": [_number(value) for value in values],
-    }
-
-
-def median(values: np.ndarray) -> float:
+def median(values: Float[np.ndarray, " seeds"]) -> float:
     """The median, of an even number the mean of the two in the middle; infinite where either is."""
     ordered = np.sort(values)
     low, high = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
     return float(low) if low == high else float(low / 2 + high / 2)
 
 
-def _place(audit: UnlearnAudit, place: Place) -> dict[str, Any]:
-    return {
-        "verdict": audit.verdict(place),
-        "p_value": place.p_value,
-        "retrained_low": _number(place.low),
-        "retrained_high": _number(place.high),
-        "share_below": place.below,
-        "share_above": place.above,
-    }
+def _method(audit: UnlearnAudit, method: MethodResult, finding: Finding | None) -> Method:
+    return Method(
+        method.name,
+        Scores(**{name: _spread(values[0]) for name, values in method.scores._asdict().items()}),
+        {name: _place(audit, method.places[name][0]) for name in COMPARED if name in method.places},
+        None if finding is None else audit.conclusion(method.name),
+        finding,
+    )
 
 
-def _number(value: Any) -> float | str:
-    return "infinity" if math.isinf(value) else float(value)
+def _spread(values: np.ndarray) -> Spread | None:
+    if np.isnan(values).any():
+        return None
+    middle, low, high, mean = map(extended, (median(values), values.min(), values.max(), values.mean()))
+    return Spread(middle, low, high, mean, [extended(value) for value in values])
+
+
+def _place(audit: UnlearnAudit, place: retrained_band.Place) -> Place:
+    ends = extended(place.low), extended(place.high)
+    return Place(audit.verdict(place), place.p_value, *ends, place.below, place.above)

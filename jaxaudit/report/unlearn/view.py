@@ -1,267 +1,169 @@
-"""The `unlearn` answer as a part of a page."""
+"""What is said of an `unlearn` run, on a terminal and on a page."""
 
-from collections.abc import Mapping
-from typing import Any
+import math
 
-import numpy as np
-from matplotlib.figure import Figure
-
-from jaxaudit.audits.unlearn.result import REFERENCES
+from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.errors import visible
-from jaxaudit.plots import unlearn as plot
-from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.numbers import nats, number, precise
-from jaxaudit.report.page import Answer, Cells, Checked, Confidence, Part, Picture, Tone
+from jaxaudit.report.glossary import terms
+from jaxaudit.report.numbers import number, percent, precise
+from jaxaudit.report.page import Answer, Cells, Part, Picture
+from jaxaudit.report.record import Extended, as_float
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
+from jaxaudit.report.unlearn.record import Method, Spread, UnlearnRecord
 
-SCORES = {
+COLUMNS = {
     "efficacy": "efficacy",
     "bound": "bound",
-    "remaining_accuracy": "accuracy on remaining records",
-    "forgotten_accuracy": "accuracy on forgotten records",
-    "test_accuracy": "accuracy on test records",
-    "attack": "attack probability",
+    "remaining_accuracy": "accuracy:\nremaining",
+    "forgotten_accuracy": "\nforgotten",
+    "test_accuracy": "\ntest",
+    "attack": "\nattack",
 }
-TONES: dict[str, Tone] = {"differs": "bad", "not told apart": "good", "inconclusive": "open"}
+"""Of the terminal's table."""
+MARKS = {"above": "above", "below": "below", "not distinguishable": "~", "too few seeds": "?"}
+WIDEST_RANGE = 11
+"""Characters: wider ones are broken, so that six columns fit a terminal."""
 
 
-def unlearn_part(run: Run) -> Part:
-    """What a page says of a run of `unlearn`."""
-    result, protocol = run.result, run.result["protocol"]
-    judged = [method for method in result["methods"] if method["name"] not in REFERENCES]
-    drawn = drawn_methods(result)
-    guess = protocol["members_share"]
-    attacked = any(method.attack is not None for method in drawn)
+def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
+    """What is said of a run of `unlearn`, which lists no records: `top` changes nothing."""
+    result, protocol = run.result, run.result.protocol
+
+    def pictures() -> tuple[Picture, ...]:
+        from jaxaudit.report.unlearn.pictures import unlearn_pictures
+
+        return unlearn_pictures(run)
+
+    judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
     return Part(
         named(run),
         run.kind,
-        "Did unlearning work?",
-        f"{protocol['seeds']} models were trained on {protocol['training_records']:,} records and made to forget "
-        f"{protocol['forgotten_records']:,} of them ({visible(result['forgotten'])}). What forgetting should look like "
-        "is shown by models retrained without those records: a method that lies outside their band forgot too little, "
-        "or too much.",
-        tuple(_answer(result, method) for method in judged),
-        _checks(result),
-        (
-            efficacies_picture("efficacy", drawn, _band(result)),
-            _bounds(drawn),
-            *([_attacks(drawn, guess)] if attacked else []),
-        ),
-        (_accuracies(result), _places(result)),
-        tuple(visible(caveat) for caveat in result["caveats"]),
-        repeat(result["provenance"]),
-        (
+        "Does unlearning work?",
+        f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
+        f"forget {protocol.forgotten_records:,} of these ({visible(result.forgotten)}). Models retrained without those "
+        "records show what forgetting should look like. A method is distinguishable from retraining where a score lies "
+        "above or below those of the retrained models: it forgot too little, or changed too much.",
+        judged or (Answer("", result.finding, "methods judged", "0", ""),),
+        (_grid(result), _accuracies(result), _places(result)),
+        pictures,
+        _legend(result),
+        repeat(result.provenance),
+        terms(
             *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
-            *("Fisher forgetting", "membership attack", "not told apart"),
+            *("Fisher forgetting", "membership attack", "distinguishable"),
         ),
     )
 
 
-def drawn_methods(result: Mapping[str, Any]) -> list[plot.Method]:
-    """Every method that was measured, to be drawn."""
-
-    def values(method: Mapping[str, Any], name: str) -> np.ndarray | None:
-        spread = method["scores"][name]
-        return None if spread is None else np.array([nats(value) for value in spread["values"]])
-
-    found = []
-    for method in result["methods"]:
-        efficacy, bound = values(method, "efficacy"), values(method, "bound")
-        if efficacy is not None and bound is not None:
-            found.append(plot.Method(visible(method["name"]), efficacy, bound, values(method, "attack")))
-    return found
-
-
-def _answer(result: Mapping[str, Any], method: Mapping[str, Any]) -> Answer:
-    verdict: str = method["conclusion"]
-    apart = [
-        f"{SCORES[name]} {place['verdict']}"
-        for name, place in method["places"].items()
-        if place["verdict"] in ("above", "below")
-    ]
-    words = {
-        "differs": f"It differs from retraining: {'; '.join(apart)}.",
-        "not told apart": "It is not told apart from retraining by any of these scores.",
-        "inconclusive": "Not even the original, which forgot nothing, is told apart from retraining."
-        if result["protocol"]["enough_seeds"]
-        else "Too few seeds to tell it from retraining.",
-    }
-    level = result["protocol"]["level"]
-    confidence = {
-        "differs": Confidence("strong", f"Ranks among retrained models, at {100 * level:g}% over all scores together."),
-        "not told apart": Confidence("fair", "Not told apart is no proof of forgetting: another score may tell."),
-        "inconclusive": Confidence(
-            "none",
-            "These scores cannot show forgetting here."
-            if result["protocol"]["enough_seeds"]
-            else f"{result['protocol']['seeds']} seeds cannot show a difference (--seeds).",
-        ),
-    }
-    spread = method["scores"]["efficacy"]
-    between = "" if spread is None else f"{precise(spread['low'])} to {precise(spread['high'])} (all seeds)"
-    place = method["places"].get("efficacy")
+def _answer(method: Method) -> Answer:
+    assert method.finding is not None
+    spread, place, attack = method.scores.efficacy, method.places.get("efficacy"), method.scores.attack
     facts = []
     if place is not None:
-        band = f"{precise(place['retrained_low'])} to {precise(place['retrained_high'])}"
+        band = f"{precise(place.retrained_low)} to {precise(place.retrained_high)}"
         facts.append(("Efficacy of retrained models", band))
-    attack = method["scores"]["attack"]
     if attack is not None:
-        facts.append(("Attack probability", number(attack["median"], 2)))
+        facts.append(("Attack probability (median)", number(attack.median, 2)))
     return Answer(
-        visible(method["name"]),
-        {"differs": "differs from retraining"}.get(verdict, verdict),
-        TONES[verdict],
-        words[verdict],
+        visible(method.name),
+        method.finding,
         "efficacy (median)",
-        "none" if spread is None else precise(spread["median"]),
-        between,
-        confidence[verdict],
+        "none" if spread is None else precise(spread.median),
+        "" if spread is None else f"{precise(spread.low)} to {precise(spread.high)} (all seeds)",
         tuple(facts),
+        alone=clause(method.finding.verdict),
     )
 
 
-def _checks(result: Mapping[str, Any]) -> tuple[Checked, ...]:
-    protocol = result["protocol"]
-    enough = protocol["enough_seeds"]
-    endless = [
-        visible(method["name"])
-        for method in result["methods"]
-        if method["scores"]["efficacy"] is not None and "infinity" in method["scores"]["efficacy"]["values"]
+def _legend(result: UnlearnRecord) -> tuple[str, ...]:
+    protocol = result.protocol
+    found = [
+        f"Forgotten: {visible(result.forgotten)}.",
+        f"Each cell: median over {protocol.seeds} seeds; range; position relative to retrained models "
+        f"(~: not distinguishable; ?: too few seeds; {percent(protocol.level)} over all scores of a method).",
+        "Efficacy is 1 / information, and never above its bound. The smaller it is, the less is exposed.",
     ]
-    attacked = protocol["members_share"] is not None
-    found = (
-        Checked(
-            "enough seeds",
-            "passed" if enough else "failed",
-            f"{protocol['seeds']} seeds" + ("" if enough else " are too few to show any difference; use --seeds 20"),
-        ),
-        Checked(
-            "finite efficacies",
-            "warning" if endless else "passed",
-            f"some models of {', '.join(endless)} fit the records perfectly, which looks like knowing nothing of them"
-            if endless
-            else "no model fits the records so perfectly that nothing could be measured",
-        ),
-        Checked(
-            "attack beside it",
-            "passed" if attacked else "warning",
-            "a learned membership attack was made on every model"
-            if attacked
-            else "no membership attack was made, and efficacy alone can mislead (--nonmembers)",
-        ),
-    )
-    return tuple(sorted(found, key=lambda each: ("failed", "warning", "passed").index(each.state)))
+    if protocol.members_share is not None:
+        found.append(
+            "Attack: mean probability of membership that a learned attack gives the forgotten records; baseline (no "
+            f"information): {number(protocol.members_share, 2)}."
+        )
+    return tuple(found)
 
 
-def _band(result: Mapping[str, Any]) -> tuple[float, float] | None:
-    spread = next(
-        (method["scores"]["efficacy"] for method in result["methods"] if method["name"] == "retraining"), None
-    )
-    return None if spread is None else (nats(spread["low"]), nats(spread["high"]))
-
-
-def _values(drawn: list[plot.Method], title: str, names: tuple[str, ...]) -> Cells:
+def _grid(result: UnlearnRecord) -> Cells:
+    """Three lines a method, narrow enough for 80 columns: medians, ranges, positions."""
     rows = []
-    for method in drawn:
-        for seed in range(len(method.efficacy)):
-            shown = (getattr(method, name) for name in names)
-            cells = ("-" if values is None or seed >= len(values) else precise(float(values[seed])) for values in shown)
-            rows.append((method.name, str(seed), *cells))
-    return Cells(title, ("models", "seed", *names), tuple(rows), ("seed", *names), folded=True)
+    for method in result.methods:
+        cells = [(visible(method.name), "", ""), *(_cell(method, name) for name in COLUMNS)]
+        rows += zip(*cells, strict=True)
+    columns = tuple(COLUMNS.values())
+    return Cells("", ("models", *columns), tuple(rows), columns, tones={"above": "bad", "below": "bad"}, on="terminal")
 
 
-def efficacies_picture(name: str, drawn: list[plot.Method], band: tuple[float, float] | None) -> Picture:
-    """Efficacy of every model of these methods, beside the band of retrained ones, if there is one."""
-    shaded = " The shaded band is where retrained models lie: neither less nor more is what forgetting should leave."
-
-    def draw() -> Figure:
-        figure, axes = canvas(row_height(len(drawn)) + 0.2)
-        plot.draw_efficacies(axes, drawn, band)
-        return figure
-
-    return Picture(
-        name,
-        "Efficacy" + (" beside retrained models" if band else ""),
-        "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
-        "A mark is a model, a bar the median, a triangle an infinite value." + (shaded if band else ""),
-        draw,
-        _values(drawn, "Efficacy of every model", ("efficacy",)),
-    )
+def _cell(method: Method, name: str) -> tuple[str, str, str]:
+    spread: Spread | None = getattr(method.scores, name)
+    if spread is None:
+        return "-", "", ""
+    low, high = _brief(spread.low, name), _brief(spread.high, name)
+    between = f"{low}-{high}" if len(low) + len(high) < WIDEST_RANGE else f"{low} -\n{high}"
+    place = next((place for score, place in method.places.items() if score == name), None)
+    return _brief(spread.median, name), between, "" if place is None else MARKS[place.verdict]
 
 
-def _bounds(drawn: list[plot.Method]) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_bounds(axes, drawn)
-        return figure
-
-    return Picture(
-        "bound",
-        "Efficacy against its bound",
-        "Every mark lies on or above the line where the two are equal.",
-        "The bound is never below the efficacy: marks near the dotted line are where it is good.",
-        draw,
-        _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound")),
-    )
+def _brief(extended: Extended, name: str) -> str:
+    """Two digits, as short as can be: six columns of ranges are to fit 80 characters."""
+    value = as_float(extended)
+    if math.isinf(value):
+        return "inf"
+    if name not in ("efficacy", "bound"):
+        return f"{value:.2f}".removeprefix("0") if value < 0.995 else "1.0"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    if -3 <= int(exponent) < 4:
+        return f"{float(f'{value:.1e}'):.6g}".removeprefix("0") or "0"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def _attacks(drawn: list[plot.Method], guess: float | None) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_attacks(axes, drawn, guess)
-        return figure
+def _accuracies(result: UnlearnRecord) -> Cells:
+    names = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack")
 
-    said = [f"{m.name}: median {number(float(np.median(m.attack)), 2)}" for m in drawn if m.attack is not None]
-    return Picture(
-        "attack",
-        "Attack probability against efficacy",
-        "; ".join(said),
-        "How sure a learned attack is that the forgotten records were trained on."
-        + ("" if guess is None else f" The dotted line, {number(guess, 2)}, is what one who knows nothing says."),
-        draw,
-        _values(drawn, "Efficacy and attack probability of every model", ("efficacy", "attack")),
-    )
-
-
-def _accuracies(result: Mapping[str, Any]) -> Cells:
-    names = [name for name in SCORES if name not in ("efficacy", "bound")]
-
-    def shown(spread: Mapping[str, Any] | None) -> str:
+    def shown(spread: Spread | None) -> str:
         if spread is None:
             return "-"
-        return f"{number(spread['median'], 2)} ({number(spread['low'], 2)} to {number(spread['high'], 2)})"
+        return f"{number(spread.median, 2)} ({number(spread.low, 2)} to {number(spread.high, 2)})"
 
     columns = tuple(SCORES[name] for name in names)
     return Cells(
         "Accuracy, median and range over seeds",
         ("models", *columns),
         tuple(
-            (visible(method["name"]), *(shown(method["scores"][name]) for name in names))
-            for method in result["methods"]
+            (visible(method.name), *(shown(getattr(method.scores, name)) for name in names))
+            for method in result.methods
         ),
         columns,
     )
 
 
-def _places(result: Mapping[str, Any]) -> Cells:
+def _places(result: UnlearnRecord) -> Cells:
+    numbers = ("p", "retrained from", "to", "share below", "share above")
     return Cells(
-        "Places among the retrained models",
-        ("models", "score", "verdict", "p", "retrained from", "to", "share below", "share above"),
+        "Positions relative to retrained models",
+        ("models", "score", "position", *numbers),
         tuple(
             (
-                visible(method["name"]),
-                SCORES.get(name, visible(name)),
-                place["verdict"],
-                precise(place["p_value"]),
-                precise(place["retrained_low"]),
-                precise(place["retrained_high"]),
-                number(place["share_below"], 2),
-                number(place["share_above"], 2),
+                visible(method.name),
+                SCORES[name],
+                place.verdict,
+                precise(place.p_value),
+                precise(place.retrained_low),
+                precise(place.retrained_high),
+                number(place.share_below, 2),
+                number(place.share_above, 2),
             )
-            for method in result["methods"]
-            for name, place in method["places"].items()
+            for method in result.methods
+            for name, place in method.places.items()
         ),
-        ("p", "retrained from", "to", "share below", "share above"),
+        numbers,
         folded=True,
     )

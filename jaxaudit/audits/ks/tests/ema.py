@@ -52,7 +52,7 @@ class EMATest:
     ) -> Judgement:
         emas = _emas(said, evidence)
         p_value, share = medians(emas)
-        words = f"{share:.1%} of the query records look like training records (p = {p_text(p_value)})"
+        words = f"{share:.1%} of the query records look like training records ({p_text(p_value)})"
         check = failed(common, NEEDS)
         if check is not None:
             finding = undecided(check, self.assumes)

@@ -5,7 +5,7 @@ it refuses, what it draws, how it judges.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -58,12 +58,9 @@ class KSTest(Protocol):
         references: shadow models whose spread a p-value rests on; 0 where there is none.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def assumes(self) -> str: ...
+    name: ClassVar[str]
+    title: ClassVar[str]
+    assumes: ClassVar[str]
     @property
     def references(self) -> int: ...
 
@@ -136,12 +133,12 @@ def of_use(
     check = failed(checks, needs | {TARGET_OUTPUTS})
     if check is not None:
         return undecided(check, test.assumes)
-    p_unused = f"p = {p_text(usage.p_never)}"
+    p_unused = p_text(usage.p_never)
     if usage.verdict == "not forgotten":
         share = used_share(usage)
         shown = share and f" Estimated used fraction: {percent(share.value)} ({_between(share)})."
         sentence = f"Use of the query set was detected ({p_unused}).{shown or ''}"
-        return _finding(usage.verdict, sentence, (f"p(unused) {p_text(usage.p_never)}", *usage.reasons), test)
+        return _finding(usage.verdict, sentence, (f"{p_unused} for a target that used none of the query set", *usage.reasons), test)
     if usage.verdict == "forgotten" and usage.detectable is not None:
         least = percent(usage.detectable)
         sentence = (
@@ -180,9 +177,9 @@ def p_text(value: float) -> str:
     """A p-value for a person.
 
     >>> p_text(0.0005), p_text(0.0312), p_text(1.0)
-    ('< 0.001', '0.031', '1')
+    ('p < 0.001', 'p = 0.031', 'p = 1')
     """
-    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
 def _between(share: Share) -> str:

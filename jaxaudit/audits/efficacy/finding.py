@@ -1,0 +1,93 @@
+"""What the `efficacy` audit concludes: it measures, and judges nothing."""
+
+import math
+from typing import TYPE_CHECKING
+
+from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
+
+if TYPE_CHECKING:
+    from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
+
+CONTRACTED = "contracted"
+"""How the gradient norms of a parameter were computed where no gradient of a single example was needed."""
+NAMED = 3
+
+
+def find(audit: "EfficacyAudit") -> Finding:
+    """`no verdict`: what was measured, beside what was measured of the references."""
+    judged, references = audit.judged.measured.whole, audit.references
+    others = ", ".join(f"{each.name}: {_number(each.measured.whole.efficacy)}" for each in references)
+    sentence = (
+        f"Efficacy of the judged weights: {_number(judged.efficacy)} (information {_number(judged.information)})"
+        f"{f'; {others}' if others else ''}."
+    )
+    checks = _checks(audit)
+    if not references:
+        reasons = ("there is no reference to compare with",)
+        confidence = Confidence("none", "A single efficacy cannot be interpreted.")
+        more = "Compare with the same network untrained, original, or retrained without the records (--reference)."
+    else:
+        reasons = tuple(_compared(audit.judged, each) for each in references)
+        weakened = any(check.state != "passed" for check in checks)
+        why = "One model per reference: variation between seeds is not shown."
+        confidence = Confidence("weak" if weakened else "fair", why)
+        more = "Compare with many retrained models (jaxaudit unlearn)."
+    return Finding("no verdict", "open", sentence, reasons, confidence, checks, _caveats(audit), (more,))
+
+
+def _compared(judged: "JudgedWeights", reference: "JudgedWeights") -> str:
+    mine, theirs = judged.measured.whole.efficacy, reference.measured.whole.efficacy
+    relation = "equal to" if mine == theirs else "below" if mine < theirs else "above"
+    return f"efficacy {relation} that of {reference.name}"
+
+
+def _checks(audit: "EfficacyAudit") -> tuple[Checked, ...]:
+    count = len(audit.references)
+    perfect = [model.name for model in audit.models if math.isinf(model.measured.whole.efficacy)]
+    short = any(model.measured.short for model in audit.models)
+    return in_order(
+        (
+            Checked(
+                "references",
+                _warning(count > 0),
+                f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
+                if count
+                else "there is none, and every model that fits the records has a large efficacy (--reference)",
+            ),
+            Checked(
+                "finite efficacies",
+                _warning(not perfect),
+                f"infinite efficacy of {', '.join(perfect)}: every gradient is 0 in float32, as for any model that "
+                "fits the records perfectly"
+                if perfect
+                else "every set of weights has gradients that could be measured",
+            ),
+            Checked(
+                "32-bit arithmetic",
+                _warning(not short),
+                "the network computes in floats of 16 bits or fewer: the numbers are good to some percent, and small "
+                "gradients may be lost"
+                if short
+                else "the network computes in floats of 32 bits or more",
+            ),
+        )
+    )
+
+
+def _caveats(audit: "EfficacyAudit") -> tuple[str, ...]:
+    found = ["Efficacy is large for every model that fits the records well, whether it was trained on them or not."]
+    if audit.draws:
+        found.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
+    slow = [name for name, path in audit.judged.measured.paths.items() if path != CONTRACTED]
+    if slow:
+        some = ", ".join(slow[:NAMED]) + (f" and {len(slow) - NAMED} more" if len(slow) > NAMED else "")
+        found.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")
+    return tuple(found)
+
+
+def _warning(passed: bool) -> State:
+    return "passed" if passed else "warning"
+
+
+def _number(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{value:.4g}"

@@ -1,0 +1,66 @@
+"""What the `efficacy` audit measured."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxaudit.audits.efficacy.finding import find
+from jaxaudit.audits.finding import Finding
+from jaxaudit.metrics.efficacy import MeasuredEfficacy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class JudgedWeights(NamedTuple):
+    """What one set of weights exposes of the records.
+
+    Attributes:
+        name: what they are called.
+        measured: their efficacy: whole, of each layer, and what each record contributes.
+        accuracy: share of the records classified as labelled.
+        mean_log_prob: mean log-probability of the label, in nats.
+    """
+
+    name: str
+    measured: MeasuredEfficacy
+    accuracy: float
+    mean_log_prob: float
+
+
+@dataclass(frozen=True, eq=False)
+class EfficacyAudit:
+    """Weights in question, and references beside them.
+
+    Attributes:
+        judged: the weights in question.
+        references: others of the same network, such as untrained, original or retrained ones.
+        labels: of the records, in their order.
+        classes: outputs of the network.
+        draws: whether the network has layers that are random in training; they were off.
+    """
+
+    judged: JudgedWeights
+    references: tuple[JudgedWeights, ...]
+    labels: Int[np.ndarray, " n"]
+    classes: int
+    draws: bool
+
+    @cached_property
+    def finding(self) -> Finding:
+        """What was measured, and how far it can be interpreted."""
+        return find(self)
+
+    def plot(self) -> "Figure":
+        """Efficacy of all weights, alone and against its bound, as a Matplotlib figure."""
+        from jaxaudit.audits.efficacy.figure import plot_efficacy
+
+        return plot_efficacy(self)
+
+    @property
+    def models(self) -> tuple[JudgedWeights, ...]:
+        """The weights in question, then the references."""
+        return (self.judged, *self.references)

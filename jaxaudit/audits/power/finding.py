@@ -1,0 +1,118 @@
+"""What the `power` audit concludes: do the records given suffice for the fraction asked about?"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
+from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed
+from jaxaudit.metrics.usage import ALPHA, POWER
+
+if TYPE_CHECKING:
+    from jaxaudit.audits.power.result import Power
+
+ENOUGH_MODELS = 19
+"""Shadow models from which on the variance between models is known well enough: their t quantile is within 6% of the
+normal one."""
+CAVEATS = (
+    "The target must be built and trained like the shadow models, on about as many records.",
+    "A record is taken to expose as much of itself in a set of another size.",
+    f"The probabilities are those of the holdout test at the {ALPHA:.0%} level, by a normal approximation. The minimum "
+    "detectable fraction is by another, that of the ks audit: the two differ by some percent.",
+)
+
+
+def find(power: "Power") -> Finding:
+    """`sufficient` where the minimum detectable fraction at the sizes given is at most the fraction asked about."""
+    size, measured, models = power.sizes[power.given], power.separation, power.separation.models
+    least, asked = size.min_detectable, percent(power.fraction)
+    sufficient = least is not None and least <= power.fraction
+    sentence = f"With {size.query:,} query and {size.holdout:,} holdout records, "
+    if least is None:
+        sentence += f"not even use of the whole query set would be detected with {POWER:.0%} probability."
+    else:
+        shown = percent(least) if sufficient else _other_than(asked, least)
+        sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
+        sentence += "" if sufficient else f" Use of {asked} would not."
+    reasons = (
+        f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
+        "shadow models",
+        f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
+    )
+    few = models < ENOUGH_MODELS
+    why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."
+    return Finding(
+        "sufficient" if sufficient else "insufficient",
+        "good" if sufficient else "bad",
+        sentence,
+        reasons,
+        Confidence("weak" if few else "fair", why),
+        _checks(measured),
+        CAVEATS,
+        () if sufficient else (_what_it_takes(power, asked),),
+    )
+
+
+def percent(fraction: float, digits: int = 3) -> str:
+    """A fraction of the query set, with so many significant digits.
+
+    >>> percent(0.0684), percent(0.01), percent(1.0)
+    ('6.84%', '1%', '100%')
+    """
+    return f"{100 * fraction:.{digits}g}%"
+
+
+def _checks(measured: Separation) -> tuple[Checked, ...]:
+    models, higher = measured.models, measured.difference > 0
+    enough = models >= ENOUGH_MODELS
+    return in_order(
+        (
+            Checked(
+                "enough shadow models",
+                "passed" if enough else "warning",
+                f"{models} shadow models" + ("" if enough else f"; {ENOUGH_MODELS} or more know their variance better"),
+            ),
+            Checked(
+                "membership signal",
+                "passed" if higher else "warning",
+                "membership scores of records in training are higher than those of others"
+                if higher
+                else "membership scores of records in training are not higher than those of others; train the shadow "
+                "models as long as the target",
+            ),
+        )
+    )
+
+
+def _other_than(asked: str, fraction: float) -> str:
+    """A fraction with as many digits as it takes to differ from the one asked about."""
+    return next((text for digits in range(3, 17) if (text := percent(fraction, digits)) != asked), asked)
+
+
+def _what_it_takes(power: "Power", asked: str) -> str:
+    """The records with which the verdict would be another, or why there are none."""
+    measured, size = power.separation, power.sizes[power.given]
+    detects = f"would detect {asked} use with {POWER:.0%} probability"
+    if power.records_needed is None:
+        return f"No sample size detects {asked} use with {POWER:.0%} probability: {_why_none(measured)}."
+    needed = records_needed(measured, power.fraction, models=measured.models)
+    if needed is not None:
+        # The two approximations differ by some percent: with so many records both hold.
+        return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."
+    # So few models know the variance between models too badly, however many records there are.
+    if power.records_needed <= min(size.query, size.holdout):
+        return f"Train more than {measured.models} shadow models (--holdout-shadows)."
+    return (
+        f"{power.records_needed:,} query and as many holdout records {detects}, with more than {measured.models} "
+        "shadow models (--holdout-shadows)."
+    )
+
+
+def _why_none(measured: Separation) -> str:
+    if measured.difference <= 0:
+        return "membership scores do not separate records in training from others"
+    # With ever more records, all that is left of the variance is that between models.
+    if measured.difference < stats.norm.ppf(POWER) * np.sqrt(measured.between):
+        return "between-model variance is too large"
+    return f"{MOST_RECORDS:,} query records are not enough"

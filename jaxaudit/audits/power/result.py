@@ -1,0 +1,66 @@
+"""What the `power` audit answers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.power.finding import find
+from jaxaudit.metrics.power import Separation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FRACTIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Used fractions of the query set whose detection probability is given."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What an audit of this size would detect.
+
+    Attributes:
+        query, holdout: numbers of records.
+        probabilities: for each of `FRACTIONS`, the probability that its use is detected at the 5% level.
+        min_detectable: the smallest fraction detected with 95% probability; None where not even all.
+    """
+
+    query: int
+    holdout: int
+    probabilities: tuple[float, ...]
+    min_detectable: float | None
+
+
+@dataclass(frozen=True)
+class Power:
+    """What can be detected, and what it takes.
+
+    Attributes:
+        separation: how far membership scores separate query records in training from others, measured.
+        sizes: for the sizes given (`given`, its index) and for smaller and larger ones in proportion.
+        given: index of the sizes given among `sizes`.
+        by_models: numbers of shadow models, and the minimum detectable fraction of the sizes given with so many.
+        fraction: the fraction asked about, and
+        records_needed: how many query records, with as many in the holdout, detect it with 95% probability; None: no
+            number does.
+        models_per_batch: how many models were trained at the same time.
+    """
+
+    separation: Separation
+    sizes: tuple[Size, ...]
+    given: int
+    by_models: tuple[tuple[int, float | None], ...]
+    fraction: float
+    records_needed: int | None
+    models_per_batch: int
+
+    @cached_property
+    def finding(self) -> Finding:
+        """Whether the sizes given suffice for the fraction asked about."""
+        return find(self)
+
+    def plot(self) -> "Figure":
+        """Detection probability by used fraction, a line for each size, as a Matplotlib figure."""
+        from jaxaudit.audits.power.figure import plot_power
+
+        return plot_power(self)

@@ -1,0 +1,64 @@
+"""How likely use of part of a query set is detected."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from jaxaudit.plots.style import DASHES, MARKERS, MUTED, SERIES, dress, legend
+
+WANTED = 0.95
+"""The probability that use is to be detected with."""
+
+Fractions = Float[np.ndarray, " fractions"]
+
+
+class Line(NamedTuple):
+    """One size: query and holdout records, and the probability of detection at each used fraction.
+
+    Fractions and probabilities are from 0 to 1. The size that was given stands out.
+    """
+
+    query: int
+    holdout: int
+    fractions: Fractions
+    probabilities: Fractions
+    given: bool
+
+    @property
+    def name(self) -> str:
+        """Both numbers of records."""
+        return f"{self.query:,} + {self.holdout:,}{' (given)' if self.given else ''}"
+
+
+def draw_probabilities(axes: Axes, lines: Sequence[Line], asked: float) -> None:
+    """The probability of detection by used fraction on a logarithmic axis, a line for each size.
+
+    Upright: the fraction asked about; level: `WANTED`.
+    """
+    for place, line in enumerate(lines):
+        axes.plot(
+            line.fractions,
+            line.probabilities,
+            MARKERS[place % len(MARKERS)],
+            color=SERIES[place % len(SERIES)],
+            linestyle=DASHES[place % len(DASHES)],
+            linewidth=2.6 if line.given else 1.4,
+            markersize=6 if line.given else 4.5,
+            clip_on=False,
+            label=line.name,
+        )
+    axes.axhline(WANTED, color=MUTED, linewidth=1.2, linestyle=DASHES[2])
+    axes.axvline(asked, color=MUTED, linewidth=1.2, linestyle=DASHES[3])
+    dress(axes, "used fraction of the query set", "probability of detection")
+    axes.set_xscale("log")
+    ticks = np.unique(np.concatenate([line.fractions for line in lines]))
+    axes.set_xticks(ticks, [f"{100 * tick:g}%" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(min(ticks[0], asked) / 1.15, 1.15)
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    legend(axes, 2)

@@ -1,0 +1,107 @@
+"""What is said of a `power` run, on a terminal and on a page."""
+
+from jaxaudit.audits.power.finding import percent
+from jaxaudit.report.glossary import terms
+from jaxaudit.report.numbers import NONE, precise
+from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
+from jaxaudit.report.power.record import PowerRecord, Size
+from jaxaudit.report.repeat import repeat
+from jaxaudit.report.run import Run, named
+
+
+def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
+    """What is said of a run of `power`, which lists no records: `top` changes nothing."""
+    result = run.result
+    given = given_of(result)
+
+    def pictures() -> tuple[Picture, ...]:
+        from jaxaudit.report.power.pictures import power_pictures
+
+        return power_pictures(run)
+
+    return Part(
+        named(run),
+        run.kind,
+        f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
+        f"{result.separation.models} shadow models were each trained on a random half of the query set and a share of "
+        "the calibration set. How far their membership scores separate the two halves shows how small a used fraction "
+        "of the query set the holdout test would detect for a target like them.",
+        (
+            Answer(
+                "",
+                result.finding,
+                "minimum detectable fraction",
+                _fraction(given.least_noticed),
+                "",
+                (
+                    ("Records given", f"{given.query:,} query, {given.holdout:,} holdout"),
+                    ("Fraction asked about", percent(result.fraction)),
+                    (
+                        f"Records for which the probability of detecting {percent(result.fraction)} is 95%",
+                        _needed(result),
+                    ),
+                ),
+            ),
+        ),
+        (sizes_table(result, "terminal"), sizes_table(result, "page"), _by_models(result), _separation(result)),
+        pictures,
+        (
+            "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
+            "probability.",
+            f"Records for which the probability of detecting {percent(result.fraction)} use is 95%: {_needed(result)}.",
+        ),
+        repeat(result.provenance),
+        terms("query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction"),
+    )
+
+
+def given_of(result: PowerRecord) -> Size:
+    """What was found for the sizes given."""
+    return next(size for size in result.sizes if size.given)
+
+
+def sizes_table(result: PowerRecord, on: Where) -> Cells:
+    """The probability of detection by size and used fraction, and the minimum detectable fraction."""
+    breaks = "\n" if on == "terminal" else " "
+    columns = (
+        *(f"{name}{breaks}records" for name in ("query", "holdout")),
+        *(f"{percent(each.fraction)}{breaks}used" for each in result.sizes[0].chances),
+        f"min.{breaks}detectable",
+    )
+    rows = (
+        (
+            f"{'*' if size.given else ''}{size.query:,}",
+            f"{size.holdout:,}",
+            *(f"{100 * each.chance_noticed:.0f}%" for each in size.chances),
+            _fraction(size.least_noticed),
+        )
+        for size in result.sizes
+    )
+    return Cells("Probability of detecting use of part of the query set", columns, tuple(rows), columns, on=on)
+
+
+def _by_models(result: PowerRecord) -> Cells:
+    rows = ((str(each.models), _fraction(each.least_noticed)) for each in result.shadow_models)
+    columns = ("shadow models", "min. detectable")
+    return Cells("By number of shadow models, at the sizes given", columns, tuple(rows), columns, on="both")
+
+
+def _separation(result: PowerRecord) -> Cells:
+    measured = result.separation
+    rows = (
+        ("mean score of records in training less that of others", precise(measured.difference)),
+        ("variance of the scores of records in training", precise(measured.inside)),
+        ("variance of the scores of others", precise(measured.outside)),
+        ("variance of the difference between models", precise(measured.between)),
+        ("shadow models", str(measured.models)),
+    )
+    return Cells("Membership scores", ("what", "value"), rows, ("value",), folded=True)
+
+
+def _needed(result: PowerRecord) -> str:
+    needed = result.records_needed
+    return "no number is enough" if needed is None else f"{needed:,} query, {needed:,} holdout"
+
+
+def _fraction(value: float | None) -> str:
+    return NONE if value is None else percent(value)

@@ -1,0 +1,68 @@
+"""What the `efficacy` audit says: no verdict, how far it can be interpreted, and every check both ways."""
+
+import pytest
+from support.saved_runs.efficacy import efficacy_audit, weights
+
+from jaxaudit.audits.efficacy.result import EfficacyAudit
+from jaxaudit.audits.finding import Finding
+
+MINE, OTHER = weights("mine", [3.0, 1.0, 2.0]), weights("retrained", [8.0, 8.0, 8.0])
+PERFECT, SHORT = weights("perfect", [0.0, 0.0, 0.0]), weights("short", [1.0, 2.0, 3.0], short=True)
+
+
+def state(finding: Finding, name: str) -> str:
+    (found,) = [check.state for check in finding.checks if check.name == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("audit", "confidence"),
+    [
+        (efficacy_audit(MINE), "none"),
+        (efficacy_audit(MINE, OTHER), "fair"),
+        (efficacy_audit(MINE, OTHER, PERFECT), "weak"),
+        (efficacy_audit(MINE, SHORT), "weak"),
+    ],
+)
+def test_it_judges_nothing(audit: EfficacyAudit, confidence: str):
+    finding = audit.finding
+    assert (finding.verdict, finding.tone, finding.confidence.word) == ("no verdict", "open", confidence)
+    assert finding.would_change
+
+
+def test_what_was_measured_is_said():
+    finding = efficacy_audit(MINE, OTHER, PERFECT, weights("same", [2.0, 2.0, 2.0])).finding
+    assert "0.5 (information 2); retrained: 0.125, perfect: infinite, same: 0.5" in finding.sentence
+    above, below, equal = finding.reasons
+    assert ("above" in above, "below" in below, "equal" in equal) == (True, True, True)
+    assert [reason.split()[-1] for reason in finding.reasons] == ["retrained", "perfect", "same"]
+    assert "0.5 (information 2)." in efficacy_audit(MINE).finding.sentence
+
+
+def test_references():
+    assert state(efficacy_audit(MINE, OTHER).finding, "references") == "passed"
+    alone = efficacy_audit(MINE).finding
+    assert state(alone, "references") == "warning"
+    assert any("--reference" in each for each in alone.would_change)
+
+
+def test_finite_efficacies():
+    assert state(efficacy_audit(MINE, OTHER).finding, "finite efficacies") == "passed"
+    finding = efficacy_audit(MINE, PERFECT).finding
+    assert state(finding, "finite efficacies") == "warning"
+    assert "of perfect:" in finding.checks[0].message
+
+
+def test_32_bit_arithmetic():
+    assert state(efficacy_audit(MINE, OTHER).finding, "32-bit arithmetic") == "passed"
+    assert state(efficacy_audit(SHORT, OTHER).finding, "32-bit arithmetic") == "warning"
+
+
+def test_caveats():
+    usual = efficacy_audit(MINE, OTHER).finding.caveats
+    assert len(usual) == 1
+    paths = {"dense/kernel": "contracted", **{f"loop/{index}": "vmap(grad)" for index in range(5)}}
+    slow = efficacy_audit(weights("mine", [1.0, 2.0], paths), draws=True).finding.caveats
+    assert any("evaluation mode" in each for each in slow)
+    assert any("loop/0, loop/1, loop/2 and 2 more" in each for each in slow)
+    assert set(usual) < set(slow)

@@ -1,0 +1,197 @@
+"""What the `pdtp` audit concludes: by the values, from every record, one rule for every output."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.saved_runs.pdtp import audit_of, pdtp_audit
+
+from jaxaudit.audits.finding import Checked
+from jaxaudit.audits.pdtp.result import EDGES, PDTPAudit, distribution
+from jaxaudit.metrics.pdtp import SeedFloor
+
+NATS = st.sampled_from([0.0, 0.5, 1.0, math.nextafter(1.0, 2.0), 1.4, math.inf])
+BELOW = [0.1, 0.2, 0.3]
+
+
+def check(audit: PDTPAudit, name: str) -> Checked:
+    """The check of this name, of which there is one."""
+    (found,) = [each for each in audit.finding.checks if each.name == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "examples", "verdict", "tone"),
+    [
+        (BELOW, 3, "publish", "good"),
+        ([1.0, 1.0, 1.0], 3, "publish", "good"),
+        (BELOW, 4, "inconclusive", "open"),
+        ([0.1, 1.1, 0.3], 3, "do not publish", "bad"),
+        ([0.1, math.inf, 0.3], 3, "do not publish", "bad"),
+        ([0.1, 1.1, 0.3], 4, "do not publish", "bad"),
+    ],
+)
+def test_the_verdict_is_the_rule(values: list[float], examples: int, verdict: str, tone: str):
+    finding = audit_of(values, examples=examples).finding
+    assert (finding.verdict, finding.tone) == (verdict, tone)
+    assert finding.sentence
+    assert (finding.confidence.word == "none") is (verdict == "inconclusive")
+
+
+@st.composite
+def audits(draw: st.DrawFn) -> PDTPAudit:
+    count = draw(st.integers(1, 8))
+
+    def column(of: Any) -> list[Any]:
+        return draw(st.lists(of, min_size=count, max_size=count))
+
+    return audit_of(
+        column(NATS),
+        exact=np.array(column(NATS)),
+        dtp_bound=draw(st.none() | st.just(np.array(column(NATS)))),
+        floor=SeedFloor(np.array(column(NATS)), np.array(column(NATS))),
+        duplicates=np.array(column(st.integers(1, 3))),
+        only_member=np.array(column(st.booleans())),
+        train_accuracy=draw(st.floats(0, 1)),
+        bins=draw(st.sampled_from([0, 2, 100])),
+        seeded=draw(st.booleans()),
+        largest_possible=draw(st.none() | st.sampled_from([0.5, 1.0, 2.0, math.inf])),
+        examples=draw(st.integers(count, count + 1)),
+    )
+
+
+@given(audits())
+@settings(max_examples=200, deadline=None)
+def test_nothing_but_values_and_how_many_were_measured_decides(audit: PDTPAudit):
+    expected = "do not publish" if any(value > 1 for value in audit.values) else "publish"
+    if expected == "publish" and len(audit.records) < audit.examples:
+        expected = "inconclusive"
+    assert audit.finding.verdict == expected
+    bare = audit_of(audit.values, examples=audit.examples)
+    assert bare.finding.verdict == expected
+    failed = [each.name for each in audit.finding.checks if each.state == "failed"]
+    assert failed == (["records measured"] if expected == "inconclusive" else [])
+
+
+@given(audits())
+@settings(max_examples=200, deadline=None)
+def test_counts_are_those_of_a_loop_over_the_records(audit: PDTPAudit):
+    above = floor = without = within = made = copies = alone = 0
+    for place in range(len(audit.records)):
+        value, exact, largest = audit.values[place], audit.exact[place], audit.floor.largest[place]
+        floor += value > largest
+        without += exact > 1
+        if value > 1:
+            above += 1
+            within += not value > largest
+            made += exact <= 1
+        copies += audit.duplicates[place] > 1
+        alone += bool(audit.only_member[place])
+    counted = (audit.above_1, audit.above_floor, audit.above_1_without_bins, audit.above_1_within_floor)
+    assert counted == (above, floor, without, within)
+    assert (audit.binning_artefacts, audit.copies, audit.lone_members) == (made, copies, alone)
+
+
+@given(st.lists(st.floats(0, 8) | st.sampled_from([*EDGES, 1.0000001]), min_size=1, max_size=50))
+@settings(max_examples=50)
+def test_every_record_is_in_one_bar_and_dtp_1_between_two(values: list[float]):
+    bars = distribution(np.array(values), np.array(values[::-1]))
+    assert bars[0].records == sum(value == 0 for value in values)
+    for bar in bars[1:]:
+        assert bar.records == bar.by_seed_floor == sum(bar.above < value <= bar.up_to for value in values)
+    assert sum(bar.records for bar in bars) == len(values)
+    assert sum(bar.records for bar in bars if bar.breaks_dtp_1) == sum(value > 1 for value in values)
+
+
+def test_all_records_must_be_measured_to_publish():
+    assert check(audit_of(BELOW), "records measured").state == "passed"
+    assert check(audit_of(BELOW, examples=9), "records measured").state == "failed"
+    assert check(audit_of([1.5], examples=9), "records measured").state == "passed"
+
+
+def test_the_seed_floor_is_asked_of_the_records_above_1_alone():
+    """Records above their floor that are not risky say nothing of one that is."""
+    floor = SeedFloor(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 2.0]))
+    hidden = audit_of([0.5, 0.5, 1.5], floor=floor)
+    assert hidden.above_floor == 2
+    assert hidden.above_1_within_floor == 1
+    assert check(hidden, "seed floor").state == "warning"
+    assert check(hidden, "seed floor").message.endswith("0 of 1")
+    some = replace(hidden, values=np.array([0.5, 1.2, 1.5]), exact=np.array([0.5, 1.2, 1.5]))
+    assert check(some, "seed floor").state == "warning"
+    assert check(some, "seed floor").message.endswith("1 of 2")
+    beyond = replace(some, values=np.array([0.5, 1.2, 2.5]))
+    assert check(beyond, "seed floor").state == "passed"
+    below = replace(hidden, values=np.array([0.5, 0.5, 0.9]))
+    assert check(below, "seed floor").state == "passed"
+    nothing = SeedFloor(np.zeros(3), np.zeros(3))
+    assert check(audit_of([1.5] * 3, floor=nothing, seeded=False), "seed floor").state == "passed"
+
+
+def test_a_value_that_a_bin_edge_made_is_an_artefact():
+    made = audit_of([math.log(3), 0.1], exact=np.array([0.2, 1.3]))
+    assert check(made, "bins").state == "warning"
+    assert check(made, "bins").message.startswith("1 of 1 records above 1 is a binning artefact (1 with --bins 0)")
+    assert check(audit_of([1.5, 1.5]), "bins").state == "passed"
+    assert check(audit_of([0.5, 0.5], exact=np.array([0.1, 1.1])), "bins").state == "passed"
+    assert check(audit_of([1.5, 1.5], bins=0), "bins").state == "passed"
+
+
+def test_what_bins_hide_is_a_limitation():
+    hidden = audit_of(BELOW, exact=np.array([0.1, 1.4, 2.0]))
+    assert len(hidden.finding.caveats) == len(audit_of(BELOW).finding.caveats) + 1
+
+
+@pytest.mark.parametrize(("largest", "state"), [(0.69, "warning"), (1.0, "warning"), (1.01, "passed")])
+def test_a_learner_that_always_passes_the_rule_is_said(largest: float, state: str):
+    assert check(audit_of(BELOW, largest_possible=largest), "DTP-1 can fail").state == state
+
+
+def test_nothing_is_said_of_a_learner_without_a_largest():
+    assert "DTP-1 can fail" not in [each.name for each in audit_of(BELOW).finding.checks]
+
+
+def test_copies_and_lone_members_are_looked_for():
+    plain = audit_of(BELOW)
+    assert check(plain, "copies").state == check(plain, "classes").state == "passed"
+    assert check(audit_of(BELOW, duplicates=np.array([2, 2, 1])), "copies").state == "warning"
+    assert check(audit_of(BELOW, only_member=np.array([True, False, False])), "classes").state == "warning"
+
+
+@pytest.mark.parametrize(
+    ("values", "known", "word"),
+    [
+        (BELOW, {"examples": 4}, "none"),
+        (BELOW, {}, "fair"),
+        (BELOW, {"dtp_bound": np.array([0.1, 0.2, 2.0])}, "fair"),
+        (BELOW, {"dtp_bound": np.array([0.1, 0.2, math.inf])}, "fair"),
+        (BELOW, {"dtp_bound": np.array([0.1, 0.2, 1.0])}, "strong"),
+        ([0.1, 0.2, 1.1], {"exact": np.array(BELOW)}, "weak"),
+        ([0.1, 0.2, 1.1], {"floor": SeedFloor(np.full(3, 1.0), np.full(3, 1.1))}, "fair"),
+        ([0.1, 0.2, 1.1], {}, "strong"),
+        ([0.1, 0.2, math.inf], {"bins": 0}, "strong"),
+        ([0.1, 0.2, 1.1], {"seeded": False, "floor": SeedFloor(np.zeros(3), np.zeros(3))}, "strong"),
+    ],
+)
+def test_how_far_to_trust_it(values: list[float], known: dict[str, Any], word: str):
+    assert audit_of(values, **known).finding.confidence.word == word
+
+
+def test_pdtp_is_a_lower_bound_unless_a_bound_of_dtp_is_proven():
+    proven = audit_of(BELOW, dtp_bound=np.array(BELOW)).finding.caveats
+    open_ = audit_of(BELOW).finding.caveats
+    assert set(proven) < set(open_)
+    assert len(open_) == len(proven) + 1
+
+
+def test_checks_are_in_order_and_advice_follows_the_verdict():
+    audit = audit_of(BELOW, examples=9, duplicates=np.array([2, 2, 1]))
+    assert [each.state for each in audit.finding.checks[:3]] == ["failed", "warning", "passed"]
+    assert audit.finding.would_change
+    assert audit_of(BELOW).finding.would_change  # attack it first
+    assert pdtp_audit().finding.verdict == "do not publish"
+    assert pdtp_audit().finding is not pdtp_audit().finding

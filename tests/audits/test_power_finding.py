@@ -1,0 +1,90 @@
+"""What the `power` audit concludes: both verdicts, what it takes, and every check both ways."""
+
+import pytest
+from support.saved_runs.power import KNOWN, power_audit
+
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.power.result import Power
+from jaxaudit.metrics.power import MOST_RECORDS, Separation
+
+NOTHING = Separation(0.0, 0.04, 0.04, 0.0, 31)
+VARIED = Separation(0.3, 0.05, 0.04, 0.3**2, 31)
+
+
+def state(finding: Finding, name: str) -> str:
+    (found,) = [check.state for check in finding.checks if check.name == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("audit", "verdict", "tone", "confidence"),
+    [
+        (power_audit(0.1), "sufficient", "good", "fair"),
+        (power_audit(0.05), "insufficient", "bad", "fair"),
+        (power_audit(1.0, 20, 20), "sufficient", "good", "fair"),
+        (power_audit(1.0, measured=NOTHING), "insufficient", "bad", "fair"),
+        (power_audit(0.1, measured=KNOWN._replace(models=6)), "sufficient", "good", "weak"),
+    ],
+)
+def test_verdicts(audit: Power, verdict: str, tone: str, confidence: str):
+    finding = audit.finding
+    assert (finding.verdict, finding.tone, finding.confidence.word) == (verdict, tone, confidence)
+    assert (verdict == "insufficient") == bool(finding.would_change)
+
+
+def test_the_verdict_is_that_of_the_minimum_detectable_fraction():
+    least = power_audit().sizes[1].min_detectable
+    assert least is not None
+    assert power_audit(least).finding.verdict == "sufficient"
+    below = power_audit(least - 1e-9).finding
+    assert below.verdict == "insufficient"
+    # Equal to three digits, and yet not the same.
+    assert "8.45% would not" in below.sentence
+    assert "8.45% or more" not in below.sentence
+
+
+def test_the_sizes_given_are_named():
+    finding = power_audit(0.1, 1234, 567).finding
+    assert "1,234 query and 567 holdout" in finding.sentence
+    assert "whole query set" in power_audit(measured=NOTHING).finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("audit", "words"),
+    [
+        (power_audit(0.01), " query and as many holdout records"),
+        (power_audit(0.01, measured=NOTHING), "scores do not separate"),
+        (power_audit(0.01, measured=VARIED), "between-model variance is too large"),
+        (power_audit(1e-5), f"{MOST_RECORDS:,} query records are not enough"),
+    ],
+)
+def test_what_it_takes(audit: Power, words: str):
+    (advice,) = audit.finding.would_change
+    assert words in advice
+
+
+def test_few_shadow_models_take_more_of_them():
+    """Four know the variance between models badly, and no number of records mends that."""
+    varied = Separation(0.3, 0.05, 0.04, 0.02, 4)
+    (both,) = power_audit(0.2, measured=varied).finding.would_change
+    assert both.startswith("1,850 query")
+    assert "more than 4 shadow models (--holdout-shadows)" in both
+    (models,) = power_audit(0.2, 2000, 2000, varied).finding.would_change
+    assert models.startswith("Train more than 4 shadow models")
+
+
+def test_what_it_takes_is_enough():
+    (advice,) = power_audit(0.01).finding.would_change
+    records = int(advice.split()[0].replace(",", ""))
+    assert power_audit(0.01, records, records).finding.verdict == "sufficient"
+    assert power_audit(0.01, records - 1, records - 1).finding.verdict == "insufficient"
+
+
+def test_enough_shadow_models():
+    assert state(power_audit(measured=KNOWN._replace(models=19)).finding, "enough shadow models") == "passed"
+    assert state(power_audit(measured=KNOWN._replace(models=18)).finding, "enough shadow models") == "warning"
+
+
+def test_membership_signal():
+    assert state(power_audit().finding, "membership signal") == "passed"
+    assert state(power_audit(measured=NOTHING).finding, "membership signal") == "warning"

@@ -1,0 +1,123 @@
+"""What the `unlearn` audit concludes: every verdict, every check both ways."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.saved_runs.unlearn import SEEDS, Factors, unlearn_audit
+
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.unlearn.finding import together
+from jaxaudit.audits.unlearn.result import UnlearnAudit
+
+SEEN: Factors = {"efficacy": 9.0}
+EVERY: Factors = dict.fromkeys(("efficacy", "bound", "forgotten_accuracy", "attack"), 9.0)
+
+
+def judged(original: Factors, method: Factors, seeds: int = SEEDS, **how: Any) -> UnlearnAudit:
+    return unlearn_audit(original, {"mine": method}, seeds, **how)
+
+
+def state(finding: Finding, name: str) -> str:
+    (found,) = [check.state for check in finding.checks if check.name == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("original", "method", "seeds", "verdict", "tone", "confidence"),
+    [
+        (SEEN, {"efficacy": 0.1}, SEEDS, "distinguishable", "bad", "strong"),
+        ({}, {"test_accuracy": 0.1}, SEEDS, "distinguishable", "bad", "strong"),
+        (SEEN, {}, SEEDS, "not distinguishable", "good", "fair"),
+        ({"remaining_accuracy": 9.0}, {}, SEEDS, "not distinguishable", "good", "weak"),
+        ({}, {}, SEEDS, "inconclusive", "open", "none"),
+        (SEEN, {"efficacy": 0.1}, 3, "inconclusive", "open", "none"),
+    ],
+)
+def test_verdicts(original: Any, method: Any, seeds: int, verdict: str, tone: str, confidence: str):
+    """A method that passes where the original would pass, too, has not been tested."""
+    audit = judged(original, method, seeds)
+    finding = audit.finding
+    assert (finding.verdict, finding.tone, finding.confidence.word) == (verdict, tone, confidence)
+    assert audit.conclusion("mine") == verdict
+    assert audit.findings() == {"mine": finding}
+    assert finding.reasons
+    assert (verdict == "inconclusive") == bool(finding.would_change)
+
+
+def test_which_scores_differ_and_where():
+    finding = judged(SEEN, {"efficacy": 0.1, "bound": 0.1, "test_accuracy": 9.0}).finding
+    assert [reason.split(" (")[0] for reason in finding.reasons] == [
+        "efficacy below retrained models",
+        "bound below retrained models",
+        "test accuracy above retrained models",
+    ]
+    assert all(f"p = {2 / 2**SEEDS:.2g}" in reason for reason in finding.reasons)
+    lower, higher = finding.sentence.split(". ")
+    assert "fficacy and bound are lower" in lower
+    assert "est accuracy is higher" in higher
+
+
+def test_enough_seeds():
+    assert state(judged(SEEN, {}).finding, "enough seeds") == "passed"
+    few = judged(SEEN, {}, 3)
+    assert state(few.finding, "enough seeds") == "failed"
+    # 2 / 2^n is at most 0.05 / 6 from 8 seeds on.
+    assert judged(SEEN, {}, 8).enough_seeds
+    assert not judged(SEEN, {}, 7).enough_seeds
+    assert any("8 seeds" in each for each in few.finding.would_change)
+
+
+def test_finite_efficacies():
+    assert state(judged(SEEN, {}).finding, "finite efficacies") == "passed"
+    finding = judged(SEEN, {"efficacy": np.inf}).finding
+    assert state(finding, "finite efficacies") == "warning"
+    assert next(check for check in finding.checks if check.state == "warning").message.startswith("some models of mine")
+
+
+def test_membership_attack():
+    assert state(judged(SEEN, {}).finding, "membership attack") == "passed"
+    finding = judged(SEEN, {}, attacked=False).finding
+    assert state(finding, "membership attack") == "warning"
+    assert any("--nonmembers" in each for each in finding.would_change)
+
+
+def test_scores_that_are_blind_are_named():
+    audit = judged({"efficacy": 9.0, "bound": 9.0}, {})
+    assert audit.blind() == ("forgotten_accuracy", "attack")
+    assert audit.informative() == ("efficacy", "bound")
+    assert any("`forgotten accuracy` and `attack probability` cannot" in each for each in audit.finding.caveats)
+    assert judged(EVERY, {}).blind() == ()
+    assert not any("uninformative" in each for each in judged(EVERY, {}).finding.caveats)
+    one = judged({**EVERY, "attack": 1.0}, {})
+    assert any(each.startswith("`attack probability` cannot") for each in one.finding.caveats)
+    # With too few seeds nothing is known of any score.
+    assert not any("uninformative" in each for each in judged({}, {}, 3).finding.caveats)
+
+
+def test_a_run_is_as_bad_as_its_worst_method():
+    audit = unlearn_audit(SEEN, {"good": {}, "bad": {"bound": 0.1}, "worse": {"efficacy": 0.1}})
+    finding = audit.finding
+    assert (finding.verdict, finding.tone, finding.confidence.word) == ("distinguishable", "bad", "strong")
+    assert all(f"{name}: " in finding.sentence for name in ("good", "bad", "worse"))
+    assert [reason.split(":")[0] for reason in finding.reasons] == ["good", "bad", "worse"]
+    assert [check.name for check in finding.checks] == ["enough seeds", "finite efficacies", "membership attack"]
+    assert len(set(finding.caveats)) == len(finding.caveats)
+    # Nothing distinguishes the original, but one of the methods.
+    mixed = unlearn_audit({}, {"same": {}, "other": {"bound": 9.0}})
+    assert [each.verdict for each in mixed.findings().values()] == ["inconclusive", "distinguishable"]
+    assert mixed.finding.verdict == "distinguishable"
+    both = together({"a": judged(SEEN, {}).finding, "b": judged({}, {}).finding})
+    assert (both.verdict, both.confidence.word) == ("inconclusive", "none")
+    fair, weak = judged(SEEN, {}).finding, judged({"remaining_accuracy": 9.0}, {}).finding
+    assert together({"a": fair, "b": weak}).confidence == weak.confidence
+
+
+def test_several_sets_and_no_method():
+    audit = judged(SEEN, {"efficacy": 0.1}, sets=2)
+    assert audit.findings(0) == audit.findings(1)
+    assert "mine, set 0: " in audit.finding.sentence
+    assert "mine, set 1: " in audit.finding.sentence
+    nothing = unlearn_audit(SEEN, {}).finding
+    assert (nothing.verdict, nothing.confidence.word) == ("inconclusive", "none")
+    assert "--method" in nothing.would_change[0]

@@ -1,0 +1,1 @@
+"""Small audits, and the runs they would leave, without training anything."""

@@ -1,0 +1,55 @@
+"""A small run of `pdtp` to make reports of, without training anything."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
+from jaxaudit.metrics.pdtp import SeedFloor
+from jaxaudit.report.pdtp.record import PDTPRecord, pdtp_record
+from jaxaudit.report.run import Run
+from support.saved_runs.provenance import provenance
+
+
+def audit_of(values: Any, **known: Any) -> PDTPAudit:
+    """An audit of every record with these values, of which nothing else stands out but what is given."""
+    values = np.asarray(values, np.float64)
+    count = len(values)
+    facts: dict[str, Any] = {
+        "records": np.arange(count),
+        "values": values,
+        "exact": values,
+        "dtp_bound": None,
+        "classes": np.arange(count) % 2,
+        "directions": np.ones(count, int),
+        "floor": SeedFloor(np.full(count, 0.01), np.full(count, 0.02)),
+        "duplicates": np.ones(count, int),
+        "only_member": np.zeros(count, bool),
+        "measurements": values[None],
+        "train_accuracy": 0.9,
+        "examples": count,
+        "bins": 100,
+        "seeded": True,
+        "largest_possible": None,
+    }
+    return PDTPAudit(**(facts | known))
+
+
+def pdtp_audit() -> PDTPAudit:
+    """Forty records, two of them above 1, one of those infinitely."""
+    rng = np.random.default_rng(1)
+    values = np.round(rng.gamma(0.3, 0.2, 40), 4)
+    values[[3, 7]] = 1.4, np.inf
+    floor = SeedFloor(rng.uniform(0, 0.1, 40), rng.uniform(0.1, 0.3, 40))
+    return audit_of(values, floor=floor, largest_possible=5.29)
+
+
+def run_of(audit: PDTPAudit, reduction: Reduction | None = None, name: str = "people.csv") -> Run[PDTPRecord]:
+    """A run that found this."""
+    data = {"name": name, "records": 40, "columns": [name], "classes": [name, "no"], "content_hash": "blake2b:aa"}
+    return Run("b run", "pdtp", pdtp_record(audit, reduction, (name, "no"), provenance("pdtp", name, data)), {})
+
+
+def pdtp_run(name: str = "people.csv") -> Run[PDTPRecord]:
+    """A run of `pdtp --reduce 2`."""
+    return run_of(pdtp_audit(), Reduction(np.array([7, 3]), np.array([np.inf, 1.4, 0.6])), name)

@@ -97,7 +97,7 @@ def differences(record: dict[str, Any]) -> list[str]:
     words = [
         "Fisher forgetting is the variant `becker-code`, with alpha 3e-6, because that made the paper's table: its "
         "standard deviation is capped at 0.001, too little to change any prediction.",
-        "Retraining walks the original's minibatches less the forgotten images; the authors draw new minibatches of "
+        "Retraining takes the original's minibatches less the forgotten images; the authors draw new minibatches of "
         "the remaining ones.",
         f"Attack networks learn from the training images and {record['options']['nonmembers']:,} test images drawn "
         "once; the authors' code takes all 10,000, so that theirs say about 0.1 where they know nothing. Outputs are "

@@ -6,9 +6,9 @@ from . import metrics as metrics
 from . import models as models
 from .audits.attack.audit import audit_attack as audit_attack
 from .audits.attack.result import AttackAudit as AttackAudit
-from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import audit_efficacy as audit_efficacy
+from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
 from .audits.ks.audit import audit_ks as audit_ks
 from .audits.ks.result import KSAudit as KSAudit
@@ -19,9 +19,9 @@ from .audits.ks.tests import EMATest as EMATest
 from .audits.ks.tests import HoldoutTest as HoldoutTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest
-from .audits.pdtp.result import PDTPAudit as PDTPAudit
 from .audits.pdtp.audit import audit_pdtp as audit_pdtp
 from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
+from .audits.pdtp.result import PDTPAudit as PDTPAudit
 from .audits.pool import Part as Part
 from .audits.power.audit import audit_power as audit_power
 from .audits.unlearn.audit import audit_unlearn as audit_unlearn

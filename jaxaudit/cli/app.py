@@ -8,16 +8,20 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
+from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.ks.command import KS
 from jaxaudit.cli.options import renamed
+from jaxaudit.cli.pdtp.command import PDTP
+from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.show import accept_any_text
+from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
 
-COMMANDS = (KS, ATTACK)
+COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 """A line for each command that audits."""
 
 app = typer.Typer(

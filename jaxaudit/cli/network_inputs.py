@@ -1,18 +1,17 @@
 """From the words on the command line to records as a network takes them."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from jaxaudit.cli.groups import Images
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.words import parse_image_size
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.errors import InputError
 
 
-def read_inputs(name: str, options: dict[str, Any]) -> Examples:
+def read_inputs(name: str, options: Images) -> Examples:
     """The records that `name` means, as float32.
 
     Images of whole numbers become floats in [0, 1] with an axis of channels. Floats are taken as they are, since a
@@ -21,9 +20,8 @@ def read_inputs(name: str, options: dict[str, Any]) -> Examples:
     Raises:
         InputError: see `load` and `prepare_images`.
     """
-    size, gray = parse_image_size(options["image_size"]), options["gray"]
-    data_dir: Path | None = options["data_dir"]
-    examples = load(name, data_dir=data_dir, image_size=size, gray=gray)
+    size, gray = parse_image_size(options.image_size or "none"), options.gray
+    examples = load(name, data_dir=options.data_dir, image_size=size, gray=gray)
     floats = np.issubdtype(examples.inputs.dtype, np.floating)
     if not is_image(examples) or (floats and size is None and not gray):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))

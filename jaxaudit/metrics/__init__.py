@@ -3,7 +3,7 @@
 | question | names |
 |---|---|
 | has a model forgotten a data set? | `rho`, `verdict`, `ema`; `holdout_test` and `shadow_test` with `used_share` |
-| how small a used share would a test notice? | `separation`, `least_noticed`, `records_needed` |
+| how small a used share would a test notice? | `separation`, `min_detectable_fraction`, `records_needed` |
 | may a classifier be published? | `pdtp`, `seed_floor`, `publishable`, the bounds of `stability` |
 | how well does an attack tell members? | `attack_metrics`, `membership_scores`, `correlation` |
 | what do weights know about records? | `measure_efficacy`, `efficacy` |

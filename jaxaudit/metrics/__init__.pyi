@@ -51,8 +51,8 @@ from .pdtp import pdtp as pdtp
 from .pdtp import publishable as publishable
 from .pdtp import seed_floor as seed_floor
 from .power import Separation as Separation
-from .power import chance_noticed as chance_noticed
-from .power import least_noticed as least_noticed
+from .power import detection_probability as detection_probability
+from .power import min_detectable_fraction as min_detectable_fraction
 from .power import records_needed as records_needed
 from .power import separation as separation
 from .retrained_band import Place as Place

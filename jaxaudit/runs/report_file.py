@@ -14,6 +14,7 @@ from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import is_of_a_run
 
+
 def claim_report(path: Path, out: Path | None = None) -> None:
     """Refuses, before any work is done, a file that could not be written in the end.
 

@@ -121,8 +121,7 @@ def test_neither_width_nor_neighbours_matter():
     outputs, labels, member = attack_data(4, 3, 90)
     keys = jax.random.split(jax.random.key(9), 3)
     wide, narrow = (
-        fit_learned(keys, outputs, labels, member, CLASSES, epochs=3, execution=Execution(models_per_batch=w))
-        for w in (2, 1)
+        fit_learned(keys, outputs, labels, member, CLASSES, epochs=3, execution=Execution(w)) for w in (2, 1)
     )
     for mine, theirs in zip(jax.tree.leaves(wide.params), jax.tree.leaves(narrow.params), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=3e-5)
@@ -164,15 +163,7 @@ def test_progress_counts_models():
     outputs, labels, member = attack_data(4, 3, 40)
     seen = []
     keys = jax.random.split(jax.random.key(1), 3)
-    fit_learned(
-        keys,
-        outputs,
-        labels,
-        member,
-        CLASSES,
-        epochs=1,
-        execution=Execution(models_per_batch=2, progress=lambda *now: seen.append(now)),
-    )
+    fit_learned(keys, outputs, labels, member, CLASSES, epochs=1, execution=Execution(2, lambda *now: seen.append(now)))
     assert sorted(seen)[-1] == (3, 3)
 
 

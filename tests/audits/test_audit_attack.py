@@ -184,13 +184,9 @@ def test_the_measured_model_is_the_attacked_one(candidates: Examples):
     row = draw(KEY, candidates, 1, 4).membership[:1]
     members = np.flatnonzero(row[0])
     keys = jax.random.split(KEY, 1)
-    params = fit_many(
-        keys, row, candidates.inputs, candidates.labels, learner(), execution=Execution(models_per_batch=1)
-    )
+    params = fit_many(keys, row, candidates.inputs, candidates.labels, learner(), execution=Execution(1))
     attacked = log_probs_many(learner(), params, candidates.inputs[members])[0]
-    left = leave_out(
-        keys[0], candidates.take(members), learner(), np.arange(len(members)), execution=Execution(models_per_batch=4)
-    )
+    left = leave_out(keys[0], candidates.take(members), learner(), np.arange(len(members)), execution=Execution(4))
     np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
 
 
@@ -240,7 +236,7 @@ def test_fresh_shadows_are_drawn_in_every_iteration(candidates: Examples):
     run = partial(audit_attack, KEY, candidates, NearestCentroid(), **how)
     once = run(iterations=1)
     np.testing.assert_array_equal(run(iterations=1, fresh_shadows=True).attacks[0].scores, once.attacks[0].scores)
-    fresh = run(iterations=3, fresh_shadows=True, progress=lambda done, total: seen.append(total))
+    fresh = run(iterations=3, fresh_shadows=True, execution=Execution(progress=lambda done, total: seen.append(total)))
     kept = run(iterations=3)
     # The first iteration's shadows are the only ones of the other.
     np.testing.assert_array_equal(fresh.attacks[0].scores[:2], kept.attacks[0].scores[:2])

@@ -53,13 +53,7 @@ def audit(query, calibration, learner):
     mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
     never = SimulatedTarget("never", (Part(calibration, 0.5),))
     return audit_ks(
-        KEY,
-        query,
-        calibration,
-        learner,
-        simulated=[used, mixed, never],
-        replicates=3,
-        execution=Execution(models_per_batch=2),
+        KEY, query, calibration, learner, simulated=[used, mixed, never], replicates=3, execution=Execution(2)
     )
 
 
@@ -115,16 +109,7 @@ def of_files(query, calibration, learner):
     exact = np.exp(np.asarray(learner.log_probs(trained, jax.numpy.asarray(query.inputs))))
     printed = np.round(exact, 2)
     files = [as_outputs(exact), as_outputs(printed, decimals=2), as_outputs(printed)]
-    return audit_ks(
-        KEY,
-        query,
-        calibration,
-        learner,
-        outputs=files,
-        replicates=3,
-        controls=0,
-        execution=Execution(models_per_batch=2),
-    )
+    return audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, controls=0, execution=Execution(2))
 
 
 def test_a_file_is_judged_the_same_when_printed_with_two_decimals(of_files):
@@ -174,7 +159,7 @@ def test_badly_trained_shadows_leave_no_verdict(query, calibration, learner):
         simulated=[SimulatedTarget("used", (Part(query, 1.0),))],
         replicates=2,
         min_accuracy=0.999,
-        execution=Execution(models_per_batch=2),
+        execution=Execution(2),
     ).targets[0]
     assert answer.verdict == "inconclusive"
     assert answer.because.startswith("shadow accuracy: the least accurate shadow model gets")
@@ -264,14 +249,7 @@ def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path, m
 
     arguments = {"simulated": [used, mixed, never], "replicates": 3}
     with pytest.raises(KeyboardInterrupt):
-        audit_ks(
-            KEY,
-            query,
-            calibration,
-            learner,
-            execution=Execution(models_per_batch=2, progress=stop, checkpoints=tmp_path),
-            **arguments,
-        )
+        audit_ks(KEY, query, calibration, learner, execution=Execution(2, stop, checkpoints=tmp_path), **arguments)
     assert 0 < kept_models(tmp_path) < 10
     # Another width, or none, is asked for: what is kept decides, and the answer says so.
     again = audit_ks(

@@ -49,7 +49,7 @@ def audit():
         replicates=2,
         shadows=Shadows(never=19, half=2, fully=19, mixed=19),
         ema=True,
-        execution=Execution(models_per_batch=16),
+        execution=Execution(16),
     )
 
 
@@ -84,7 +84,7 @@ def test_a_holdout_from_elsewhere_is_noticed(audit):
         replicates=1,
         controls=0,
         shadows=Shadows(mixed=19),
-        execution=Execution(models_per_batch=16),
+        execution=Execution(16),
     ).targets[0]
     assert elsewhere.verdict == "inconclusive"
     assert elsewhere.because.startswith("holdout like query: query set and holdout were not dealt at random")
@@ -104,7 +104,7 @@ def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
         replicates=1,
         controls=0,
         shadows=Shadows(mixed=19),
-        execution=Execution(models_per_batch=16),
+        execution=Execution(16),
     ).targets[0]
     (fit,) = (check for check in unfit.checks if check.name == HOLDOUT_MODELS)
     assert not fit.passed

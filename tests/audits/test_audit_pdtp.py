@@ -71,9 +71,7 @@ def test_it_is_the_definition():
 
 def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
     chosen = np.array([4, 0, 17])
-    answer = audit_pdtp(
-        KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, execution=Execution(models_per_batch=3)
-    )
+    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, execution=Execution(3))
     one = jax.random.split(stream(KEY, "measure"), 1)[0]
     fit = jax.jit(NETWORK.fit)
     inputs, labels = jnp.asarray(INPUTS), jnp.asarray(LABELS)
@@ -96,7 +94,7 @@ def test_where_nothing_is_removed_nothing_differs():
     def then(params, models):
         return log_probs_many(NETWORK, params, INPUTS)
 
-    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, execution=Execution(models_per_batch=4), summarize=then)
+    outputs = fit_many(keys, rows, INPUTS, LABELS, NETWORK, execution=Execution(4), summarize=then)
     same = outputs[[1, 2, 3, 4, 5, 6, 8, 9, 10, 11]]
     assert (same == same[0]).all()
     assert (outputs[0] != same[0]).any()
@@ -104,9 +102,9 @@ def test_where_nothing_is_removed_nothing_differs():
 
 @pytest.mark.parametrize("width", [1, 5, 23])
 def test_neither_width_nor_slabs_matter(width, monkeypatch):
-    expected = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(models_per_batch=3))
+    expected = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(3))
     monkeypatch.setattr(left_out, "MEMBERSHIP_BYTES", 6 * 23)
-    answer = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(models_per_batch=width))
+    answer = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(width))
     for part, other in zip(expected, answer, strict=True):
         np.testing.assert_allclose(part, other, atol=1e-4)
 
@@ -139,14 +137,7 @@ def test_whether_a_learner_uses_its_key():
 
 def test_measurements_are_averaged_and_differ_by_the_key():
     answer = audit_pdtp(
-        KEY,
-        EXAMPLES,
-        NETWORK,
-        records=np.arange(3),
-        measurements=3,
-        bins=0,
-        seeds=2,
-        execution=Execution(models_per_batch=3),
+        KEY, EXAMPLES, NETWORK, records=np.arange(3), measurements=3, bins=0, seeds=2, execution=Execution(3)
     )
     assert answer.measurements.shape == (3, 3)
     np.testing.assert_allclose(answer.values, answer.measurements.mean(axis=0))
@@ -221,7 +212,7 @@ def test_progress_rises_to_its_total():
         NETWORK,
         measurements=2,
         seeds=2,
-        execution=Execution(models_per_batch=3, progress=lambda done, total: seen.append(done / total)),
+        execution=Execution(3, lambda done, total: seen.append(done / total)),
     )
     assert seen == sorted(seen)
     assert seen[-1] == 1

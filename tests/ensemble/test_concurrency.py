@@ -77,9 +77,9 @@ def test_models_do_not_depend_on_what_trains_beside_them(at_once, monkeypatch):
     keys = jax.numpy.repeat(jax.random.key(3)[None], 12)
     call = keys, leave_one_out(np.arange(12), 41), inputs, labels, learner(small_mlp)
     monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
-    alone = jax.tree.leaves(fit_many(*call, execution=Execution(models_per_batch=3)))
+    alone = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
     monkeypatch.setattr(train, "concurrent_chunks", lambda: at_once)
-    beside = jax.tree.leaves(fit_many(*call, execution=Execution(models_per_batch=3)))
+    beside = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
     assert all((one == other).all() for one, other in zip(alone, beside, strict=True))
 
 
@@ -90,7 +90,7 @@ def test_progress_is_counted_one_call_at_a_time(monkeypatch):
     seen = []
     fit_many(
         *(keys, np.ones((9, 41), bool), inputs, labels, learner(small_mlp)),
-        execution=Execution(models_per_batch=3, progress=lambda done, total: seen.append((done, total))),
+        execution=Execution(3, lambda done, total: seen.append((done, total))),
     )
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[0][0] == 0

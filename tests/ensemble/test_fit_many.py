@@ -66,7 +66,7 @@ def together(one: Any, keys: Any, **options: Any) -> np.ndarray:
 @lru_cache
 def all_rows(module: Any) -> np.ndarray:
     """Every row's model, two at a time, each with its own key."""
-    return together(learner(module), KEYS, execution=Execution(models_per_batch=2))
+    return together(learner(module), KEYS, execution=Execution(2))
 
 
 def alone(
@@ -84,7 +84,7 @@ def test_equal_to_separate_fits(module):
 
 @pytest.mark.parametrize("module", [small_mlp, Normed])
 def test_equal_to_separate_fits_where_all_share_one_key(module):
-    ours = together(learner(module), ONE_KEY, execution=Execution(models_per_batch=2))
+    ours = together(learner(module), ONE_KEY, execution=Execution(2))
     np.testing.assert_allclose(ours, separate(learner(module), ONE_KEY), **CLOSE)
     # The same row and key, the same parameters; without record 3, or without 8, is a difference.
     assert np.array_equal(ours[4], ours[7])
@@ -93,7 +93,7 @@ def test_equal_to_separate_fits_where_all_share_one_key(module):
 
 @pytest.mark.parametrize("width", [3, 5, 50, 1, None])
 def test_the_width_does_not_matter(width):
-    ours = together(learner(small_mlp), KEYS, execution=Execution(models_per_batch=width))
+    ours = together(learner(small_mlp), KEYS, execution=Execution(width))
     np.testing.assert_allclose(ours, all_rows(small_mlp), **CLOSE)
 
 
@@ -102,17 +102,15 @@ def test_the_width_does_not_matter(width):
 def test_neighbours_change_no_bit(module, width):
     """Whatever is asked for besides: other rows, more of them, in another order."""
     one = learner(module)
-    whole = together(one, KEYS, execution=Execution(models_per_batch=width))
+    whole = together(one, KEYS, execution=Execution(width))
     for chosen in ([4], [7, 3, 1], [8, 0, 2, 5, 6], [*range(9), 0, 1]):
-        some = fit_many(
-            KEYS[np.array(chosen)], ROWS[chosen], INPUTS, LABELS, one, execution=Execution(models_per_batch=width)
-        )
+        some = fit_many(KEYS[np.array(chosen)], ROWS[chosen], INPUTS, LABELS, one, execution=Execution(width))
         assert np.array_equal(flat_rows(some, len(chosen)), whole[chosen])
 
 
 def test_records_that_a_row_does_not_hold_change_no_bit_where_members_only_are_walked():
     one, more = learner(small_mlp), records(60, 4)
-    fit = partial(fit_many, learner=one, execution=Execution(models_per_batch=2), members_only=True)
+    fit = partial(fit_many, learner=one, execution=Execution(2), members_only=True)
     here = fit(KEYS, ROWS, INPUTS, LABELS)
     longer = np.concatenate([ROWS, np.zeros((len(ROWS), 60), bool)], axis=1)
     there = fit(KEYS, longer, np.concatenate([INPUTS, more[0]]), np.concatenate([LABELS, more[1]]))
@@ -137,33 +135,27 @@ def test_rows_without_any_member_need_no_measured_width():
 @MODULES
 def test_weight_zero_is_the_row_deleted_in_an_own_walk(module):
     row = ROWS[2]
-    theirs = fit_many(
-        KEYS[2:3], everyone(9), INPUTS[row], LABELS[row], learner(module), execution=Execution(models_per_batch=1)
-    )
+    theirs = fit_many(KEYS[2:3], everyone(9), INPUTS[row], LABELS[row], learner(module), execution=Execution(1))
     np.testing.assert_allclose(all_rows(module)[2], flat_rows(theirs, 1)[0], **CLOSE)
 
 
 def test_weight_zero_is_the_row_deleted_where_a_batch_coupled_row_leaves_one_out():
     row = WITHOUT_8[0]
-    theirs = fit_many(
-        KEYS[4:5], everyone(40), INPUTS[row], LABELS[row], learner(Normed), execution=Execution(models_per_batch=1)
-    )
+    theirs = fit_many(KEYS[4:5], everyone(40), INPUTS[row], LABELS[row], learner(Normed), execution=Execution(1))
     np.testing.assert_allclose(all_rows(Normed)[4], flat_rows(theirs, 1)[0], **CLOSE)
 
 
 def test_weight_zero_is_the_row_deleted_in_a_pool_walk_of_full_batches():
     one, row = learner(small_mlp, batch_size=50), WITHOUT_8[0]
-    ours = fit_many(KEYS[:1], row[None], INPUTS, LABELS, one, execution=Execution(models_per_batch=1))
-    theirs = fit_many(KEYS[:1], everyone(40), INPUTS[row], LABELS[row], one, execution=Execution(models_per_batch=1))
+    ours = fit_many(KEYS[:1], row[None], INPUTS, LABELS, one, execution=Execution(1))
+    theirs = fit_many(KEYS[:1], everyone(40), INPUTS[row], LABELS[row], one, execution=Execution(1))
     np.testing.assert_allclose(flat_rows(ours, 1), flat_rows(theirs, 1), **CLOSE)
 
 
 def test_records_that_are_no_members_are_never_read_in_an_own_walk():
     for row, key in zip(ROWS[[0, 5]], KEYS, strict=False):
         poisoned = np.where(row[:, None], INPUTS, np.nan).astype(np.float32)
-        ours = fit_many(
-            key[None], row[None], poisoned, LABELS, learner(Normed), execution=Execution(models_per_batch=1)
-        )
+        ours = fit_many(key[None], row[None], poisoned, LABELS, learner(Normed), execution=Execution(1))
         np.testing.assert_allclose(flat_rows(ours, 1)[0], alone(Normed, key, row), **CLOSE)
 
 
@@ -176,7 +168,7 @@ def regression(params: Any, model: int) -> np.ndarray:
 def test_leave_one_out_is_a_plain_loop_less_one_record(optimizer, batch_size):
     one = learner(softmax_regression, optimizer=optimizer, batch_size=batch_size)
     rows = np.concatenate([leave_one_out(np.array([3, 8, 40]), EXAMPLES), everyone(EXAMPLES)])
-    params = fit_many(ONE_KEY[:4], rows, INPUTS, LABELS, one, execution=Execution(models_per_batch=4))
+    params = fit_many(ONE_KEY[:4], rows, INPUTS, LABELS, one, execution=Execution(4))
     ours = np.stack([regression(params, model) for model in range(4)])
     layer = nnx.to_pure_dict(jax.jit(one.init)(jax.random.fold_in(ONE_KEY[0], 0)).params)["layers"][0]
 
@@ -203,9 +195,7 @@ def test_then_makes_the_result_and_copies_are_dropped():
         seen.extend(rows)
         return {"first": flat_params[:, 0], "all": flat_params}
 
-    result = fit_many(
-        KEYS, ROWS, INPUTS, LABELS, learner(small_mlp), execution=Execution(models_per_batch=2), summarize=then
-    )
+    result = fit_many(KEYS, ROWS, INPUTS, LABELS, learner(small_mlp), execution=Execution(2), summarize=then)
     assert len(seen) > len(ROWS)
     assert set(seen) == set(range(len(ROWS)))
     assert isinstance(result["all"], np.ndarray)
@@ -217,14 +207,7 @@ def test_then_makes_the_result_and_copies_are_dropped():
 @pytest.mark.parametrize("width", [1, 2])
 def test_progress_grows_to_the_total(one, width):
     calls = []
-    fit_many(
-        KEYS,
-        ROWS,
-        INPUTS,
-        LABELS,
-        one,
-        execution=Execution(models_per_batch=width, progress=lambda *call: calls.append(call)),
-    )
+    fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=Execution(width, lambda *call: calls.append(call)))
     done, totals = zip(*calls, strict=True)
     assert done[0] == 0
     assert len(set(totals)) == 1
@@ -236,7 +219,7 @@ def test_progress_grows_to_the_total(one, width):
 
 def test_a_learner_without_steps_is_vmapped():
     one = NearestCentroid()
-    centroids = fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=Execution(models_per_batch=2))
+    centroids = fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=Execution(2))
     for row, ours in zip(ROWS, centroids, strict=True):
         for label in range(CLASSES):
             chosen = INPUTS[row & (label == LABELS)]
@@ -247,7 +230,7 @@ def test_a_learner_without_steps_is_vmapped():
 def test_log_probs_of_many_models_are_each_ones_own(monkeypatch):
     monkeypatch.setattr("jaxaudit.ensemble.predict.BATCH", 15)  # three batches, the last one short
     one = learner(Dropped)
-    params = fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=Execution(models_per_batch=2))
+    params = fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=Execution(2))
     ours = log_probs_many(one, params, INPUTS)
     assert ours.shape == (len(ROWS), EXAMPLES, CLASSES)
     alone = jax.jit(one.log_probs)
@@ -283,5 +266,5 @@ def test_what_does_not_fit_together_is_refused(keys, rows, inputs, width, messag
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside tests
     for one in (learner(small_mlp), NearestCentroid()):
         with pytest.raises(InputError, match=message) as caught:
-            fit_many(keys, rows, inputs, LABELS, one, execution=Execution(models_per_batch=width))
+            fit_many(keys, rows, inputs, LABELS, one, execution=Execution(width))
         assert "\n" not in str(caught.value)

@@ -68,12 +68,7 @@ def test_one_trace_a_shape():
     one = Counted(made.net, made.optimizer, 3, made.batch_size, made.convolves)
     for models in (4, 40, 3):
         fit_many(
-            jax.random.split(jax.random.key(1), models),
-            half_rows(models),
-            INPUTS,
-            LABELS,
-            one,
-            execution=Execution(models_per_batch=4),
+            jax.random.split(jax.random.key(1), models), half_rows(models), INPUTS, LABELS, one, execution=Execution(4)
         )
         # 3 epochs and 10 chunks of 4 models; then one of 3, filled up.
         assert one.traces == [(4, 4)]
@@ -144,9 +139,7 @@ def device_keys() -> Any:
 def test_several_devices_give_the_same_models(on_four_devices):
     _, models = on_four_devices
     for name, one in (("steps", learner(small_mlp)), ("whole", NearestCentroid())):
-        here = flat_rows(
-            fit_many(device_keys(), device_rows(), INPUTS, LABELS, one, execution=Execution(models_per_batch=3)), 6
-        )
+        here = flat_rows(fit_many(device_keys(), device_rows(), INPUTS, LABELS, one, execution=Execution(3)), 6)
         for width in (1, None):
             np.testing.assert_allclose(models[f"{name} {width}"], here, **CLOSE)
         if name == "steps":

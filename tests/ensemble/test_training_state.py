@@ -131,14 +131,7 @@ def test_a_state_tells_where_it_goes_on_and_at_which_width(tmp_path: Path):
     assert kept_models_per_batch(KEYS, ROWS, *pool, tmp_path) == 3
     # The width of what is kept is used, or it would be lost.
     last = Watched()
-    fit_many(
-        KEYS,
-        ROWS,
-        *pool,
-        NETWORK,
-        execution=Execution(models_per_batch=1, progress=last, checkpoints=tmp_path),
-        summarize=flat,
-    )
+    fit_many(KEYS, ROWS, *pool, NETWORK, execution=Execution(1, last, checkpoints=tmp_path), summarize=flat)
     assert last.calls[1] == 3 * taken
 
 

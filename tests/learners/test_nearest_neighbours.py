@@ -143,7 +143,7 @@ def refits(learner, inputs, labels):
         inputs,
         labels,
         learner,
-        execution=Execution(models_per_batch=len(rows)),
+        execution=Execution(len(rows)),
         summarize=lambda models, _: say(models, inputs),
     )
     return told[0], told[1:][np.arange(count), np.arange(count)]

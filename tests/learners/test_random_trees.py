@@ -193,7 +193,7 @@ def refits(learner, inputs, labels):
         inputs,
         labels,
         learner,
-        execution=Execution(models_per_batch=len(rows)),
+        execution=Execution(len(rows)),
         summarize=lambda forests, rows: say(forests, inputs),
     )
     return said[0], said[1:][np.arange(count), np.arange(count)]

@@ -29,8 +29,8 @@ def tolerance(*arrays: np.ndarray) -> float:
 @pytest.mark.parametrize("optimizer", ["sgd", "averaging"])
 def test_a_recorded_training_is_the_plain_one_and_sums_are_those_of_stored_updates(optimizer):
     chosen = learner(small_mlp, (4,), optimizer)
-    recorded = train_and_record(KEYS, SETS, INPUTS, LABELS, chosen, execution=Execution(models_per_batch=2))
-    plain = fit_many(KEYS, BOTH, INPUTS, LABELS, chosen, execution=Execution(models_per_batch=2))
+    recorded = train_and_record(KEYS, SETS, INPUTS, LABELS, chosen, execution=Execution(2))
+    plain = fit_many(KEYS, BOTH, INPUTS, LABELS, chosen, execution=Execution(2))
     np.testing.assert_allclose(flat_rows(recorded.original, 2), flat_rows(plain, 2), atol=1e-5)
     for model, key in enumerate(KEYS):
         params, updates, touched = stored(chosen, key)
@@ -64,7 +64,7 @@ def stored(chosen: Any, key: Any) -> tuple[Any, Any, np.ndarray]:
 
 def test_all_updates_taken_back_are_the_initial_weights_and_none_changes_nothing():
     chosen = learner(Dropped, (4,), "sgd")
-    recorded = train_and_record(KEYS, SETS, INPUTS, LABELS, chosen, execution=Execution(models_per_batch=2))
+    recorded = train_and_record(KEYS, SETS, INPUTS, LABELS, chosen, execution=Execution(2))
     start = jax.vmap(lambda key: chosen.init(init_key(key)).params)(KEYS)
     original = flat_rows(recorded.original.params, 2)
     nothing, everything = (
@@ -117,13 +117,11 @@ def test_retraining_with_nothing_removed_is_the_original(module):
     forget = np.zeros((4, 23), bool)
     forget[2, :2] = forget[3, 4:12] = True
     keys = KEYS[np.array([0, 1, 0, 0])]
-    models = flat_rows(retrain(keys, forget, INPUTS, LABELS, chosen, execution=Execution(models_per_batch=4)), 4)
-    originals = flat_rows(fit_many(KEYS, BOTH, INPUTS, LABELS, chosen, execution=Execution(models_per_batch=2)), 2)
+    models = flat_rows(retrain(keys, forget, INPUTS, LABELS, chosen, execution=Execution(4)), 4)
+    originals = flat_rows(fit_many(KEYS, BOTH, INPUTS, LABELS, chosen, execution=Execution(2)), 2)
     np.testing.assert_allclose(models[:2], originals, atol=1e-5)
     assert np.abs(models[2] - models[0]).max() > 1e-3
-    twice = flat_rows(
-        retrain(keys[np.array([0, 0])], forget[:2], INPUTS, LABELS, chosen, execution=Execution(models_per_batch=2)), 2
-    )
+    twice = flat_rows(retrain(keys[np.array([0, 0])], forget[:2], INPUTS, LABELS, chosen, execution=Execution(2)), 2)
     np.testing.assert_array_equal(twice[0], twice[1])
 
 
@@ -132,8 +130,7 @@ def test_a_retrained_model_has_never_seen_the_forgotten_records():
     forget = SETS[[2, 1]]
     changed = np.where(forget[0][:, None], 100 * INPUTS, INPUTS)
     one, other = (
-        flat_rows(retrain(KEYS, forget, x, LABELS, chosen, execution=Execution(models_per_batch=2)), 2)
-        for x in (INPUTS, changed)
+        flat_rows(retrain(KEYS, forget, x, LABELS, chosen, execution=Execution(2)), 2) for x in (INPUTS, changed)
     )
     np.testing.assert_array_equal(one[0], other[0])
 

@@ -90,10 +90,17 @@ def audit_ks(
         shared = (*common, *said.checks)
         judgements = tuple(test.judge(key, said, evidence, shared, level) for test in tests)
         results.append(_result(said, judgements, shared))
-    models = tuple(trained[role].confidences for role in ("query", "calibration", "control"))
-    odds = {role: trained[role].log_odds for role in of_use}
-    floor = noise_floor(models[0])
-    return KSAudit(tuple(results), floor, *models, query.labels, level, models_per_batch, odds)
+    return KSAudit(
+        targets=tuple(results),
+        noise_floor=noise_floor(trained["query"].confidences),
+        query_confidences=trained["query"].confidences,
+        calibration_confidences=trained["calibration"].confidences,
+        control_confidences=trained["control"].confidences,
+        labels=query.labels,
+        level=level,
+        models_per_batch=models_per_batch,
+        shadow_log_odds={role: trained[role].log_odds for role in of_use},
+    )
 
 
 def default_tests(holdout: Examples | None) -> tuple[KSTest, ...]:

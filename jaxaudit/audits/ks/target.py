@@ -104,7 +104,10 @@ class SimulatedTarget(NamedTuple):
         row = evidence.roles[role][0][0]
         used = float(row[evidence.pool.query].mean())
         truth = Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
-        models = (trained[each].confidences for each in ("query", "calibration", "control"))
-        compared = Compared(*models, own.confidences, own.confidences)
+        compared = Compared(
+            *(trained[each].confidences for each in ("query", "calibration", "control")),
+            target=own.confidences,
+            confidences=own.confidences,
+        )
         seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals else None
         return Said(self.name, truth, own.log_odds[0], lambda odds: odds, False, compared, seen)

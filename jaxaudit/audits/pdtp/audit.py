@@ -1,6 +1,5 @@
 """The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor beside each number."""
 
-
 import jax
 import numpy as np
 from jaxtyping import Array, Int, Key

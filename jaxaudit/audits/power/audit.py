@@ -1,6 +1,5 @@
 """The `power` audit: before there is a target, how small a used part of a query set the holdout test would detect."""
 
-
 import numpy as np
 from jaxtyping import Array, Key
 

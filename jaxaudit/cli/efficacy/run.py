@@ -1,116 +1,124 @@
 """What `jaxaudit efficacy` does between its options and its result."""
 
-import datetime
 import hashlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from rich.console import RenderableType
 
-from jaxaudit.audits.efficacy.audit import EfficacyAudit, NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.result import EfficacyAudit
+from jaxaudit.cli.efficacy.command import EfficacyOptions
+from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.network_inputs import label_outputs, read_inputs
-from jaxaudit.cli.own_model import source_hash
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory
-from jaxaudit.cli.repeat import Options, command_line, plain
-from jaxaudit.cli.show import as_text
-from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
+from jaxaudit.cli.words import parse_hidden, parse_reference
 from jaxaudit.data import Examples
 from jaxaudit.data.weights.weights import Weights, read_weights
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.models import RUN_ONCE, pure_module
+from jaxaudit.models import RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.places import without_folders
-from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_json
-from jaxaudit.runs.directory import write
-from jaxaudit.runs.provenance import describe_examples, describe_machine
+from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_record
+from jaxaudit.report.record import Provenance
+from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.runs.row_files import record_files
 
 NAMES_SHOWN = 10
 
 
-class Answer(NamedTuple):
-    """What the command found.
+class Given(NamedTuple):
+    """What is measured.
 
     Attributes:
-        audit: of all weights.
-        class_names: of the outputs.
-        notes: what else a reader should know.
-        provenance: what repeats the run.
+        net: the network.
+        judged: the weights in question.
+        references: to compare with.
+        examples: the records.
+        notes: limitations that follow from what was given.
     """
 
-    audit: EfficacyAudit
-    class_names: tuple[str, ...]
+    net: PureModule
+    judged: NamedWeights
+    references: Sequence[NamedWeights]
+    examples: Examples
     notes: tuple[str, ...]
-    provenance: dict[str, Any]
-
-    def json(self) -> dict[str, Any]:
-        """As one JSON object."""
-        return efficacy_json(*self)
 
 
-def run(options: Options) -> Answer:
-    """The answer of `jaxaudit efficacy` with these options."""
-    started = time.time()
-    if options["params"] is None and options["model"] is None and options["data"] is None:
+def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
+    """The work that these options mean."""
+    if options.model.params is None and options.model.model is None and options.data.data is None:
         from jaxaudit.cli.efficacy.demonstration import demonstration
 
-        shown = demonstration(jax.random.key(options["seed"]))
-        say(f"judging the three about {shown.examples.name}")
-        net, judged, references, examples, notes = shown
+        shown = demonstration(jax.random.key(options.audit.seed))
+        say(f"evaluating three models on {shown.examples.name}")
+        given = Given(*shown)
     else:
-        net, judged, references, examples, notes = _given(options)
-    audit = audit_efficacy(net, judged, examples, references=references, chunk=options["chunk"])
-    return Answer(audit, examples.class_names, notes, _provenance(options, examples, judged, references, started))
+        given = _given(options)
+    examples = given.examples
+
+    def audit(execution: Execution) -> EfficacyAudit:
+        chunk = options.audit.chunk
+        return audit_efficacy(given.net, given.judged, examples, references=given.references, chunk=chunk)
+
+    def outcome(found: EfficacyAudit, provenance: Provenance) -> Outcome:
+        record = efficacy_record(found, examples.class_names, given.notes, provenance)
+        return Outcome(record, {}, record_files(efficacy_columns(found, examples.class_names)))
+
+    return Job(
+        options=options,
+        data=describe_examples(examples),
+        hashes={},
+        audit=audit,
+        outcome=outcome,
+        label="measuring",
+        extra={
+            "weights_hash": _hash(given.judged),
+            "reference_hashes": {each.name: _hash(each) for each in given.references},
+        },
+    )
 
 
-def save(directory: Path, answer: Answer, table: RenderableType) -> None:
-    """Writes the run directory: the JSON result, the table, and a row a record as CSV and as Parquet."""
-    files = record_files(efficacy_columns(answer.audit, answer.class_names))
-    write(directory, answer.json(), files, as_text(table))
-    say(f"written: {directory}/result.json, records.csv and records.parquet")
-
-
-def _given(options: Options) -> Any:
-    # What can be refused without reading data is refused first.
-    check_weights(options)
-    hidden = parse_hidden(options["hidden"])
-    sources = [parse_reference(text) for text in options["reference"] or ()]
-    weights = {path: read_weights(path) for path in [options["params"], *(path for _, path in sources if path)]}
-    examples = label_outputs(read_inputs(options["data"], options), options["classes"])
-    factory, classes = make_factory(options["model"], hidden), len(examples.class_names)
+def _given(options: EfficacyOptions) -> Given:
+    model, data, seed = options.model, options.data, options.audit.seed
+    if model.params is None or model.model is None or data.data is None:
+        raise InputError("--params, --model and --data belong together: give all three, or none for an example.")
+    sources = [parse_reference(text) for text in model.reference]
+    weights = {path: read_weights(path) for path in [model.params, *(path for _, path in sources if path)]}
+    examples = label_outputs(read_inputs(data.data, data), data.classes)
+    factory, classes = make_factory(model.model, parse_hidden(model.hidden or "")), len(examples.class_names)
     net = pure_module(factory, examples.inputs.shape[1:], classes)
     notes = outputs_note(examples)
 
     def restore(name: str, path: Path) -> NamedWeights:
         try:
-            restored = load_weights(net, weights[path], without_folders(str(path)), options["model"])
+            restored = load_weights(net, weights[path], without_folders(str(path)), model.model or "")
         except InputError as error:
-            raise InputError(f"{error}{_hint(options, weights[path], classes)}") from error
+            raise InputError(f"{error}{_hint(data.classes, weights[path], classes)}") from error
         notes.extend(restored.notes)
         return NamedWeights(name, restored.params, restored.state)
 
-    judged = restore(options["params"].resolve().name, options["params"])
+    judged = restore(model.params.resolve().name, model.params)
     references = [
         restore(name, path)
         if path
-        else NamedWeights(name, *jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(options["seed"])))
+        else NamedWeights(name, *jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(seed)))
         for name, path in sources
     ]
     if any(path is None for _, path in sources):
-        notes.append("untrained: new initial weights of this seed, not those the model began with")
-    return net, judged, references, examples, tuple(notes)
+        notes.append("untrained: new initial weights of this seed, not those the model began with.")
+    return Given(net, judged, references, examples, tuple(notes))
 
 
 def outputs_note(examples: Examples) -> list[str]:
     """Which output each class is taken for, where its name does not say so.
 
     >>> outputs_note(Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "pets"))
-    ['outputs of the network are taken to be, in this order from 0: cat, dog']
+    ['The outputs of the network are taken to be, in this order from 0: cat, dog.']
     >>> outputs_note(Examples(np.zeros((1, 1)), np.array([1]), ("0", "1"), "numbers"))
     []
     """
@@ -118,32 +126,17 @@ def outputs_note(examples: Examples) -> list[str]:
     if names == tuple(map(str, range(len(names)))):
         return []
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return [f"outputs of the network are taken to be, in this order from 0: {', '.join(names[:NAMES_SHOWN])}{more}"]
+    return [
+        f"The outputs of the network are taken to be, in this order from 0: {', '.join(names[:NAMES_SHOWN])}{more}."
+    ]
 
 
-def _hint(options: Options, weights: Weights, classes: int) -> str:
+def _hint(wanted: int | None, weights: Weights, classes: int) -> str:
     """What else may be wrong where weights do not fit a network of so many outputs."""
     sizes = {values.shape[-1] for values in weights.values() if values.ndim}
-    if options["classes"] is None and classes not in sizes:
+    if wanted is None and classes not in sizes:
         return f" The network was made for {classes} outputs, as the data say; --classes gives their number."
     return ""
-
-
-def _provenance(
-    options: Options, examples: Examples, judged: NamedWeights, references: Sequence[NamedWeights], started: float
-) -> dict[str, Any]:
-    return {
-        **describe_machine(),
-        "command": command_line("efficacy", options),
-        "model_hash": source_hash(options["model"] or ""),
-        "seed": options["seed"],
-        "options": plain(options),
-        "data": describe_examples(examples),
-        "weights_hash": _hash(judged),
-        "reference_hashes": {each.name: _hash(each) for each in references},
-        "started": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.time() - started, 1),
-    }
 
 
 def _hash(named: NamedWeights) -> str:

@@ -45,7 +45,9 @@ class Targets:
     holdout_target: tuple[Path, ...] = option(
         (), "The same target's outputs on the holdout, in its order. Repeatable, in step with --target.", names="file"
     )
-    target_kind: Literal["auto", "probabilities", "logits"] = option("auto", "Content of the files.", choices=("auto", "probabilities", "logits"))
+    target_kind: Literal["auto", "probabilities", "logits"] = option(
+        "auto", "Content of the files.", choices=("auto", "probabilities", "logits")
+    )
     target_data: tuple[str, ...] = option(
         (),
         "Simulate a target trained on this data; repeated, on all of it together.",

@@ -1,49 +1,71 @@
-"""`jaxaudit power`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
+"""`jaxaudit power`: its options. Imports nothing heavy, so that `--help` is instant."""
 
-import enum
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Any
 
-import typer
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Recipe, Seeded, failing
+from jaxaudit.cli.harness import Command, Job, Planned
+from jaxaudit.cli.options import group, option
+from jaxaudit.cli.sets import Sets, ShadowNetwork, shadow_count
+from jaxaudit.cli.words import check_pair, share_check
 
-from jaxaudit.cli import preflight
-from jaxaudit.cli.ks import options as shared
+SHADOW_MODELS = 31
 
 
-def power(
-    query: shared.Query = None,
-    calibration: shared.Calibration = None,
-    holdout_size: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="Records that the provider could keep back. [default: as many as the query set has]",
-            rich_help_panel=shared.DATA,
-        ),
-    ] = None,
-    data_dir: shared.DataDir = None,
-    image_size: shared.ImageSize = None,
-    gray: shared.Gray = True,
-    field_strength: shared.FieldStrength = None,
-    drop_overlap: shared.DropOverlap = False,
-    drop_unshared: shared.DropUnshared = False,
-    model: shared.Model = None,
-    hidden: shared.Hidden = None,
-    epochs: shared.Epochs = None,
-    batch_size: shared.BatchSize = 64,
-    learning_rate: shared.LearningRate = 1e-3,
-    optimizer: shared.OptimizerChoice = shared.Optimizer.adam,
-    width: shared.Width = None,
-    fraction: Annotated[
-        float, typer.Option(help="A used share of the query set to notice.", rich_help_panel=shared.AUDIT)
-    ] = 0.1,
-    holdout_shadows: shared.HoldoutShadows = None,
-    seed: shared.Seed = 7,
-    as_json: shared.AsJson = False,
-) -> None:
-    """How small a used part of a data set could `jaxaudit ks --holdout` notice?
+@dataclass(frozen=True)
+class PowerData(Sets):
+    """The data."""
 
-    Trains shadow models, each on half of the query data and a share of the calibration data, and measures how far their
-    outputs tell the halves apart. Then says how likely the use of 1% to 100% is noticed, with as many records as given,
+    holdout_size: int | None = option(
+        None,
+        "Records that the provider could keep back. [default: as many as the query set has]",
+        minimum=2,
+        maximum=MOST * 1000,
+    )
+
+
+@dataclass(frozen=True)
+class PowerAudit(Seeded):
+    """What is to be detected, and by how many models."""
+
+    fraction: float = option(0.1, "A used fraction of the query set to detect.", check=share_check("fraction"))
+    holdout_shadow_models: int | None = shadow_count(
+        SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
+    )
+
+
+@dataclass(frozen=True)
+class PowerOutput(Output):
+    """What is printed and written."""
+
+    fail_on: tuple[str, ...] = failing("insufficient")
+
+
+@dataclass(frozen=True)
+class PowerOptions:
+    """All options of the command."""
+
+    data: PowerData = group(DATA, PowerData())
+    model: ShadowNetwork = group(MODEL, ShadowNetwork())
+    recipe: Recipe = group(TRAINING, Recipe())
+    audit: PowerAudit = group(AUDIT, PowerAudit())
+    output: PowerOutput = group(OUTPUT, PowerOutput())
+
+
+def _prepare(options: PowerOptions) -> Job[Any] | Planned:
+    from jaxaudit.cli.power.run import prepare
+
+    return prepare(options)
+
+
+POWER = Command(
+    "power",
+    PowerOptions,
+    _prepare,
+    """How small a used fraction of a data set could `jaxaudit ks --holdout` detect?
+
+    Trains shadow models, each on half of the query set and a share of the calibration set, and measures how far their
+    outputs separate the halves. Then says how likely use of 1% to 100% is detected, with as many records as given,
     fewer and more.
 
     Examples:
@@ -51,16 +73,6 @@ def power(
     `jaxaudit power` (embedded data, about half a minute)
 
     `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --fraction 0.05`
-    """
-    given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
-    from jaxaudit.cli.work import lasting_work
-
-    preflight.check(given)
-    with lasting_work(None) as begin:
-        from jaxaudit.cli.power.run import run
-        from jaxaudit.cli.show import show
-        from jaxaudit.report.power.table import power_table
-
-        as_json = given.pop("as_json")
-        result, answer = run(given, begin)
-        show(power_table(answer), result if as_json else None)
+    """,
+    lambda options: check_pair(options.data.query, options.data.calibration),
+)

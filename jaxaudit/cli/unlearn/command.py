@@ -1,189 +1,127 @@
-"""`jaxaudit unlearn`: its options, and what is printed. Imports nothing heavy, so that `--help` is instant."""
+"""`jaxaudit unlearn`: its options. Imports nothing heavy, so that `--help` is instant."""
 
-import enum
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Any
 
-import typer
+from jaxaudit.cli.groups import (
+    AUDIT,
+    DATA,
+    MODEL,
+    MOST,
+    OUTPUT,
+    TRAINING,
+    Images,
+    Level,
+    Network,
+    Output,
+    Recipe,
+    failing,
+)
+from jaxaudit.cli.harness import Command, Job, Planned
+from jaxaudit.cli.options import group, option
+from jaxaudit.cli.own_model import OWN, parse_model
+from jaxaudit.cli.words import parse_hidden, parse_names, share_check
 
-from jaxaudit.cli import network_options as shared
-from jaxaudit.cli import preflight, report_option
-from jaxaudit.cli.own_model import OWN
-
-OUTPUT_OPTIONS = ("as_json", "out", "report")
+METHODS = ("retraining", "amnesiac", "fisher")
+VARIANTS = ("golatkar", "paper", "becker-code")
 
 
-class FisherVariant(enum.StrEnum):
-    """How large the noise of Fisher forgetting is."""
+@dataclass(frozen=True)
+class UnlearnData(Images):
+    """The records, and which of them are to be forgotten."""
 
-    golatkar = "golatkar"
-    paper = "paper"
-    becker_code = "becker-code"
+    data: str | None = option(None, "The training set: NAME[@SPLIT] or a path. [default: digits]", names="data")
+    test_data: str | None = option(
+        None,
+        "Records that are never trained on. [default: the split test of --data, or its other records]",
+        names="data",
+    )
+    per_class: int = option(100, "Training records per class (the first N); 0: all.", minimum=0, maximum=MOST)
+    class_name: str | None = option(None, "The class to forget records of. [default: 3, of digits]", "--class")
+    fraction: float = option(
+        0.5, "Fraction of its training records to forget, the first ones.", check=share_check("fraction")
+    )
 
 
-def unlearn(
-    data: Annotated[
-        str | None,
-        typer.Option(help="The training set: NAME[@SPLIT] or a path. [default: digits]", rich_help_panel=shared.DATA),
-    ] = None,
-    test_data: Annotated[
-        str | None,
-        typer.Option(
-            help="Records that are never trained on. [default: the split test of --data, or its other records]",
-            rich_help_panel=shared.DATA,
-        ),
-    ] = None,
-    data_dir: shared.DataDir = None,
-    image_size: shared.ImageSize = "none",
-    gray: shared.Gray = True,
-    per_class: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=1_000_000,
-            help="Train on the first so many of each class; 0: on all.",
-            rich_help_panel=shared.DATA,
-        ),
-    ] = 100,
-    class_name: Annotated[
-        str | None,
-        typer.Option(
-            "--class", help="The class to forget records of. [default: 3, of digits]", rich_help_panel=shared.DATA
-        ),
-    ] = None,
-    fraction: Annotated[
-        float, typer.Option(help="Share of its training records to forget, the first.", rich_help_panel=shared.DATA)
-    ] = 0.5,
-    model: Annotated[
-        str,
-        typer.Option(
-            help=f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.",
-            rich_help_panel=shared.NETWORK,
-        ),
-    ] = "mlp",
-    hidden: Annotated[
-        str | None,
-        typer.Option(
-            help="Widths of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]",
-            rich_help_panel=shared.NETWORK,
-        ),
-    ] = None,
-    epochs: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=1_000_000,
-            help="Walks through the training data.",
-            rich_help_panel=shared.NETWORK,
-        ),
-    ] = 50,
-    batch_size: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=1_000_000,
-            help="Records a step.",
-            rich_help_panel=shared.NETWORK,
-        ),
-    ] = 32,
-    learning_rate: Annotated[float, typer.Option(help="The optimiser's step.", rich_help_panel=shared.NETWORK)] = 0.1,
-    optimizer: Annotated[
-        shared.Optimizer, typer.Option(help="Adam is with b1 = 0.5.", rich_help_panel=shared.NETWORK)
-    ] = shared.Optimizer.sgd,
-    width: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=1_000_000,
-            help="Models trained side by side. [default: measured once a machine]",
-            rich_help_panel=shared.NETWORK,
-        ),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...",
-            help="Of retraining, amnesiac and fisher; retraining is always done, to compare with.",
-            rich_help_panel=shared.AUDIT,
-        ),
-    ] = "retraining,amnesiac,fisher",
-    fisher_variant: Annotated[
-        FisherVariant,
-        typer.Option(
-            help="fisher: the noise of Golatkar et al., of the paper's equation, or of the paper's code.",
-            rich_help_panel=shared.AUDIT,
-        ),
-    ] = FisherVariant.golatkar,
-    alpha: Annotated[
-        float, typer.Option(help="fisher: the strength of the noise.", rich_help_panel=shared.AUDIT)
-    ] = 3e-6,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=1_000_000,
-            help="Models of each kind. [default: 20; 10 without --data]",
-            rich_help_panel=shared.AUDIT,
-        ),
-    ] = None,
-    nonmembers: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Test records that membership attacks learn from; 0: no attack. [default: as many as are trained on]",
-            rich_help_panel=shared.AUDIT,
-        ),
-    ] = None,
-    attack_epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Walks of an attack through its records. [default: 100; 20 without --data]",
-            rich_help_panel=shared.AUDIT,
-        ),
-    ] = None,
-    level: Annotated[
-        float, typer.Option(help="Confidence with which a method is said to differ.", rich_help_panel=shared.AUDIT)
-    ] = 0.95,
-    seed: shared.Seed = 7,
-    as_json: shared.AsJson = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write result, all models' weights and the forgotten records into this new directory.",
-            rich_help_panel=shared.OUTPUT,
-        ),
-    ] = None,
-    report: report_option.Report = None,
-) -> None:
+@dataclass(frozen=True)
+class UnlearnNetwork(Network):
+    """The network."""
+
+    model: str = option("mlp", f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.", check=parse_model)
+    hidden: str | None = option(
+        None,
+        "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]",
+        check=parse_hidden,
+    )
+
+
+@dataclass(frozen=True)
+class UnlearnAudit(Level):
+    """Which methods are judged, and how."""
+
+    methods: str = option(
+        ",".join(METHODS),
+        f"Methods to judge: {', '.join(METHODS)}. Retraining is always done, to compare with.",
+        formerly=("--method",),
+        metavar="NAME,...",
+        check=lambda text: parse_names(text, METHODS, "--methods"),
+    )
+    fisher_variant: str = option(
+        VARIANTS[0],
+        "fisher: the noise of Golatkar et al., of the paper's equation, or of the paper's code.",
+        choices=VARIANTS,
+    )
+    alpha: float = option(3e-6, "fisher: the strength of the noise.")
+    seeds: int | None = option(None, "Models of each kind. [default: 20; 10 without --data]", minimum=2, maximum=MOST)
+    nonmembers: int | None = option(
+        None,
+        "Test records that membership attacks learn from; 0: no attack. [default: as many as are trained on]",
+        minimum=0,
+    )
+    attack_epochs: int | None = option(
+        None, "Training epochs of the membership attack. [default: 100; 20 without --data]", minimum=1, maximum=MOST
+    )
+
+
+@dataclass(frozen=True)
+class UnlearnOutput(Output):
+    """What is printed and written."""
+
+    fail_on: tuple[str, ...] = failing("distinguishable", "not distinguishable", "inconclusive")
+
+
+@dataclass(frozen=True)
+class UnlearnOptions:
+    """All options of the command."""
+
+    data: UnlearnData = group(DATA, UnlearnData())
+    model: UnlearnNetwork = group(MODEL, UnlearnNetwork())
+    recipe: Recipe = group(TRAINING, Recipe(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
+    audit: UnlearnAudit = group(AUDIT, UnlearnAudit())
+    output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
+
+
+def _prepare(options: UnlearnOptions) -> Job[Any] | Planned:
+    from jaxaudit.cli.unlearn.run import prepare
+
+    return prepare(options)
+
+
+UNLEARN = Command(
+    "unlearn",
+    UnlearnOptions,
+    _prepare,
     """Did unlearning work? (Becker & Liebig 2022)
 
-    Trains models, makes them forget some records by each method, and places efficacy, accuracy and the success of
-    membership attacks among those of models retrained without the records: forgetting too little shows, and too much.
+    Trains models, makes them forget some records by each method, and compares efficacy, accuracy and the success of
+    membership attacks with those of models retrained without the records. Forgetting too little shows, and too much.
 
     Examples:
 
     `jaxaudit unlearn` (digits that come with the package, about a minute)
 
-    `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --method retraining,amnesiac,fisher --seeds 20`
+    `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`
 
     `jaxaudit unlearn --data mine.npz --class cat --fraction 1 --fisher-variant paper --alpha 1e-9 --out run`
-    """
-    given = {name: value.value if isinstance(value, enum.Enum) else value for name, value in locals().items()}
-    from jaxaudit.cli.work import lasting_work
-
-    preflight.check(given)
-    with lasting_work(out) as begin:
-        from jaxaudit.cli.show import show
-        from jaxaudit.cli.unlearn.run import run, save
-        from jaxaudit.report.unlearn.table import unlearn_table
-
-        answer = run({name: value for name, value in given.items() if name not in OUTPUT_OPTIONS}, begin)
-        table = unlearn_table(answer.audit, answer.forgotten, answer.notes)
-        try:
-            if out is not None:
-                save(out, answer, table)
-            report_option.write(report, out, answer.json())
-        finally:
-            # Whatever becomes of the directory, the work is not lost.
-            show(table, answer.json() if as_json else None)
+    """,
+)

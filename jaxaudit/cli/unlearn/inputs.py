@@ -1,23 +1,21 @@
 """From the words on the command line to training records, those to forget, and methods."""
 
-import difflib
 import math
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING
 from jaxaudit.cli.network_inputs import read_inputs
+from jaxaudit.cli.unlearn.command import UnlearnData, UnlearnOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.overlap import find_overlap
 from jaxaudit.errors import InputError, MissingSplit
 from jaxaudit.unlearning import Unlearn, becker_code, forget_by_noise, golatkar, paper
 
 FISHER = "fisher"
-METHODS = (RETRAINING, AMNESIAC, FISHER)
 VARIANTS = {"golatkar": golatkar, "paper": paper, "becker-code": becker_code}
 TEST = "@test"
 
@@ -42,26 +40,6 @@ class Parts(NamedTuple):
     notes: tuple[str, ...]
 
 
-def parse_methods(text: str) -> tuple[str, ...]:
-    """The methods that `--method` names.
-
-    Raises:
-        InputError: one is unknown (with near matches), or there is none.
-
-    >>> parse_methods("retraining, fisher")
-    ('retraining', 'fisher')
-    """
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        if name not in METHODS:
-            near = difflib.get_close_matches(name.lower(), METHODS, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"give some of {', '.join(METHODS)}."
-            raise InputError(f"--method: there is no method called {name!r}; {advice}")
-    if not names:
-        raise InputError(f"--method names none; give some of {', '.join(METHODS)}.")
-    return names
-
-
 def make_method(variant: str, alpha: float) -> Unlearn:
     """Fisher forgetting with the noise that `--fisher-variant` names.
 
@@ -73,7 +51,7 @@ def make_method(variant: str, alpha: float) -> Unlearn:
     return partial(forget_by_noise, noise=VARIANTS[variant], alpha=alpha)
 
 
-def read_parts(options: dict[str, Any]) -> Parts:
+def read_parts(options: UnlearnOptions) -> Parts:
     """The training and test records, and which are to be forgotten.
 
     Test records that equal a training record are left out: they were trained on.
@@ -82,40 +60,35 @@ def read_parts(options: dict[str, Any]) -> Parts:
         InputError: the class or the fraction names no record, there is but one class, there are no test records, or
             fewer than `--nonmembers`.
     """
-    whole = read_inputs(options["data"], options)
-    if options["class_name"] is None:
+    data, nonmembers = options.data, options.audit.nonmembers
+    whole = read_inputs(data.data or "", data)
+    if data.class_name is None:
         raise InputError(f"--class is missing: name the class to forget records of, {_some(whole.class_names)}.")
-    if options["class_name"] not in whole.class_names:
-        raise InputError(
-            f"--class: {whole.name} has no class {options['class_name']!r}; it has {_some(whole.class_names)}."
-        )
+    if data.class_name not in whole.class_names:
+        raise InputError(f"--class: {whole.name} has no class {data.class_name!r}; it has {_some(whole.class_names)}.")
     if len(np.unique(whole.labels)) < 2:
-        raise InputError(
-            f"{whole.name} has records of one class only, which a network need not look at to tell; give data of at "
-            "least two."
-        )
-    chosen = _first_of_each(whole.labels, options["per_class"])
+        raise InputError(f"{whole.name} contains a single class; at least two are required.")
+    chosen = _first_of_each(whole.labels, data.per_class)
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
-    test, notes = _unseen(train, _test_records(whole, rest, options))
-    if options["nonmembers"] is not None and options["nonmembers"] > len(test):
-        raise InputError(f"--nonmembers {options['nonmembers']} is more than the {len(test):,} test records there are.")
-    label = train.class_names.index(options["class_name"])
+    test, notes = _unseen(train, _test_records(whole, rest, data))
+    if nonmembers is not None and nonmembers > len(test):
+        raise InputError(f"--nonmembers {nonmembers} is more than the {len(test):,} test records there are.")
+    label = train.class_names.index(data.class_name)
     members = np.flatnonzero(train.labels == label)
-    count = round(options["fraction"] * len(members))
+    count = round(data.fraction * len(members))
     if not count:
         raise InputError(
-            f"--fraction {options['fraction']:g} of the {len(members)} training records of class "
-            f"{options['class_name']} is none; there would be nothing to forget."
+            f"--fraction {data.fraction:g} of the {len(members)} training records of class "
+            f"{data.class_name} is none; there would be nothing to forget."
         )
     if count == len(train):
         raise InputError(
-            f"--fraction {options['fraction']:g} of class {options['class_name']} is all of the training set; nothing "
-            "would remain."
+            f"--fraction {data.fraction:g} of class {data.class_name} is all of the training set; nothing would remain."
         )
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
-    first = f"the first {options['per_class']} of each class, " if train is not whole else ""
+    first = f"the first {data.per_class} of each class, " if train is not whole else ""
     return Parts(train, test, forget, len(members), f"{whole.name} ({first}{len(train):,} records)", notes)
 
 
@@ -135,15 +108,15 @@ def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]
         )
     left = np.setdiff1d(np.arange(len(test)), seen)
     are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
-    return test.take(left), (f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test",)
+    return test.take(left), (f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test.",)
 
 
-def _test_records(whole: Examples, rest: np.ndarray, options: dict[str, Any]) -> Examples:
-    if options["test_data"] is not None:
-        return _aligned(whole, read_inputs(options["test_data"], options))
-    if "@" not in options["data"]:
+def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examples:
+    if data.test_data is not None:
+        return _aligned(whole, read_inputs(data.test_data, data))
+    if "@" not in (data.data or ""):
         with suppress(MissingSplit):
-            return _aligned(whole, read_inputs(f"{options['data']}{TEST}", options))
+            return _aligned(whole, read_inputs(f"{data.data}{TEST}", data))
     if not len(rest):
         raise InputError(
             f"{whole.name} has no split test and all of it is trained on; name test records by --test-data, or train "

@@ -152,13 +152,27 @@ def attack_record(audit: AttackAudit, records: Int[np.ndarray, " targets"], prov
 
 def _attack(attack: AttackResult) -> Attack:
     found = attack.metrics
-    numbers = (found.accuracy, found.precision, found.recall, found.f1, found.auc)
-    rates = [
-        Rate(rate.limit, *map(number, rate.rate), rate.false_positive_rate, rate.resolvable)
-        for rate in found.true_positive_rates
-    ]
-    estimates = [Estimate(*map(number, each)) for each in numbers]
-    return Attack(attack.name, *estimates, rates, _correlation(attack.correlation), attack.meaning, attack.source)
+    return Attack(
+        name=attack.name,
+        accuracy=_estimate(found.accuracy),
+        precision=_estimate(found.precision),
+        recall=_estimate(found.recall),
+        f1=_estimate(found.f1),
+        auc=_estimate(found.auc),
+        true_positive_rates=[_rate(rate) for rate in found.true_positive_rates],
+        correlation=_correlation(attack.correlation),
+        meaning=attack.meaning,
+        source=attack.source,
+    )
+
+
+def _estimate(found: metrics.Estimate) -> Estimate:
+    return Estimate(number(found.value), number(found.low), number(found.high))
+
+
+def _rate(found: metrics.TruePositiveRate) -> Rate:
+    value, low, high = map(number, found.rate)
+    return Rate(found.limit, value, low, high, found.false_positive_rate, found.resolvable)
 
 
 def _correlation(found: metrics.Correlation) -> Correlation:

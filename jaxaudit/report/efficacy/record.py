@@ -7,13 +7,13 @@ import numpy as np
 
 from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
 from jaxaudit.audits.finding import Finding
-from jaxaudit.metrics import efficacy as metrics
+from jaxaudit.metrics.efficacy import Efficacy
 from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended, number
 
 MOST_RECORDS = 100_000
 
 
-class Layer(Part, frozen=True):
+class Layer(Part):
     """Efficacy of one layer alone; information in nats squared a squared unit of parameter."""
 
     name: str
@@ -22,7 +22,7 @@ class Layer(Part, frozen=True):
     bound: Extended
 
 
-class Model(Part, frozen=True):
+class Model(Part):
     """One set of weights; see `jaxaudit.audits.efficacy.result.JudgedWeights`."""
 
     name: str
@@ -35,7 +35,7 @@ class Model(Part, frozen=True):
     layers: list[Layer]
 
 
-class Exposed(Part, frozen=True):
+class Exposed(Part):
     """One record: the squared norm of its gradient, by name of the weights."""
 
     index: int
@@ -114,5 +114,5 @@ def _model(model: JudgedWeights, role: Literal["judged", "reference"]) -> Model:
     )
 
 
-def _layer(name: str, found: metrics.Efficacy) -> Layer:
+def _layer(name: str, found: Efficacy) -> Layer:
     return Layer(name, extended(found.efficacy), float(found.information), extended(found.bound))

@@ -18,7 +18,7 @@ Nats = Annotated[float, Meta(ge=0)] | Literal["infinity"]
 Count = Annotated[int, Meta(ge=0)]
 
 
-class SeedFloor(Part, frozen=True):
+class SeedFloor(Part):
     """What another seed alone moves, over the measured records.
 
     Attributes:
@@ -34,7 +34,7 @@ class SeedFloor(Part, frozen=True):
     above: Count
 
 
-class Bar(Part, frozen=True):
+class Bar(Part):
     """How many records have a PDTP, and a seed floor, between two edges; see `jaxaudit.audits.pdtp.result.Bar`."""
 
     name: str
@@ -45,7 +45,7 @@ class Bar(Part, frozen=True):
     by_seed_floor: Count
 
 
-class Risk(Part, frozen=True):
+class Risk(Part):
     """One measured record.
 
     Attributes:
@@ -72,7 +72,7 @@ class Risk(Part, frozen=True):
     only_member_of_its_class: bool
 
 
-class Reduced(Part, frozen=True):
+class Reduced(Part):
     """What `--reduce` did; see `jaxaudit.audits.pdtp.result.Reduction`."""
 
     removed: list[Count]

@@ -7,7 +7,7 @@ from jaxaudit.audits.power.result import FRACTIONS, Power
 from jaxaudit.report.record import Number, Part, Provenance, Record
 
 
-class Separation(Part, frozen=True):
+class Separation(Part):
     """How far membership scores separate records in training; see `jaxaudit.metrics.power.Separation`."""
 
     difference: float
@@ -17,14 +17,14 @@ class Separation(Part, frozen=True):
     models: int
 
 
-class Chance(Part, frozen=True):
+class Chance(Part):
     """The probability that use of this fraction is detected."""
 
     fraction: float
     chance_noticed: float
 
 
-class Size(Part, frozen=True):
+class Size(Part):
     """What an audit of this size would detect; `least_noticed` is the minimum detectable fraction, null for none."""
 
     query: int
@@ -34,7 +34,7 @@ class Size(Part, frozen=True):
     least_noticed: Number
 
 
-class ByModels(Part, frozen=True):
+class ByModels(Part):
     """The minimum detectable fraction of the sizes given with so many shadow models; null for none."""
 
     models: int

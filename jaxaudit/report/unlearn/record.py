@@ -15,7 +15,7 @@ from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, e
 Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 
 
-class Protocol(Part, frozen=True):
+class Protocol(Part):
     """How many records and models there were, and what the test over seeds asks for."""
 
     training_records: int
@@ -29,7 +29,7 @@ class Protocol(Part, frozen=True):
     members_share: Number
 
 
-class Spread(Part, frozen=True):
+class Spread(Part):
     """A score of the models of all seeds, in the order of the seeds."""
 
     median: Extended
@@ -39,7 +39,7 @@ class Spread(Part, frozen=True):
     values: list[Extended]
 
 
-class Scores(Part, frozen=True):
+class Scores(Part):
     """The scores of one method; null where they were not measured. See `jaxaudit.audits.unlearn.result.Scores`."""
 
     efficacy: Spread | None
@@ -51,7 +51,7 @@ class Scores(Part, frozen=True):
     attack: Spread | None
 
 
-class Place(Part, frozen=True):
+class Place(Part):
     """Where a score lies among those of retrained models; see `jaxaudit.metrics.retrained_band.Place`."""
 
     verdict: Position
@@ -62,7 +62,7 @@ class Place(Part, frozen=True):
     share_above: float
 
 
-class Method(Part, frozen=True):
+class Method(Part):
     """One method; a reference has no conclusion and no finding."""
 
     name: str

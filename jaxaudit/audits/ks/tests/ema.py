@@ -33,7 +33,10 @@ class EMATest:
         "EMA: records that the target merely classifies well look like training records. It does not say how small a "
         "used part would be detected, so `forgotten` is not said."
     )
-    references: ClassVar[int] = 0
+
+    @property
+    def references(self) -> int:
+        return 0
 
     def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
         return ()

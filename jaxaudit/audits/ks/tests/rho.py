@@ -53,7 +53,10 @@ class RhoTest:
         "rho: `forgotten` is no proof. Use of a tenth of the query set can go undetected, and a target trained on data "
         "just like the calibration set has a rho around 1. Training on other data like the query set looks like use."
     )
-    references: ClassVar[int] = 0
+
+    @property
+    def references(self) -> int:
+        return 0
 
     def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
         return (

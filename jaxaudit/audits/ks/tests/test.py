@@ -61,6 +61,7 @@ class KSTest(Protocol):
     name: ClassVar[str]
     title: ClassVar[str]
     assumes: ClassVar[str]
+
     @property
     def references(self) -> int: ...
 
@@ -138,7 +139,9 @@ def of_use(
         share = used_share(usage)
         shown = share and f" Estimated used fraction: {percent(share.value)} ({_between(share)})."
         sentence = f"Use of the query set was detected ({p_unused}).{shown or ''}"
-        return _finding(usage.verdict, sentence, (f"{p_unused} for a target that used none of the query set", *usage.reasons), test)
+        return _finding(
+            usage.verdict, sentence, (f"{p_unused} for a target that used none of the query set", *usage.reasons), test
+        )
     if usage.verdict == "forgotten" and usage.detectable is not None:
         least = percent(usage.detectable)
         sentence = (

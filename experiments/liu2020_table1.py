@@ -23,7 +23,7 @@ import optax
 
 from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
-from jaxaudit import Part, SimulatedTarget, audit_ks, load, models, network, prepare_images
+from jaxaudit import Part, RhoTest, SimulatedTarget, audit_ks, load, models, network, prepare_images
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.ensemble import Execution
 
@@ -103,9 +103,8 @@ def main() -> None:
         query,
         calibration,
         learner,
-        simulated=columns,
-        replicates=arguments.replicates,
-        subsample=1.0,
+        columns,
+        tests=(RhoTest(replicates=arguments.replicates, subsample=1.0),),
         execution=Execution(progress=progress),
     )
     if arguments.arrays:

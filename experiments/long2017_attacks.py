@@ -37,9 +37,9 @@ import optax
 
 from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit import models, network
+from jaxaudit.attacks import ATTACKS, Distance
 from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import Attacks
-from jaxaudit.audits.attack.result import AttackAudit, caveats
+from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.data import Examples, Table, candidates, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import Learner, naive_bayes
@@ -129,7 +129,7 @@ def run(case: Case, table: Table, seed: int, size: dict[str, Any]) -> dict[str, 
         jax.random.key(seed),
         examples,
         learner,
-        attacks=Attacks(untargeted=everything, distance=True, frequency=everything),
+        attacks=ATTACKS if everything else (Distance(),),
         execution=Execution(progress=progress),
         **size,
     )
@@ -160,7 +160,7 @@ def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
         "share_above_0.6_of_pdtp_above_1": audit.share_of_risky_above(0.6),
         "pdtp_above_1": int((audit.pdtp > 1).sum()),
         "width": audit.models_per_batch,
-        "caveats": list(caveats(audit)),
+        "caveats": list(audit.finding.caveats),
         "targets": [
             {"pdtp": float(value), **{attack.name: float(attack.per_target[i]) for attack in audit.attacks}}
             for i, value in enumerate(audit.pdtp)

@@ -21,8 +21,8 @@ import numpy as np
 from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
+from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.audit import audit_attack
-from jaxaudit.audits.attack.plan import Attacks
 from jaxaudit.data import candidates, category_counts, load_table, ordinal
 from jaxaudit.learners import naive_bayes
 
@@ -45,7 +45,7 @@ def run(name: str, seed: int, iterations: int, targets: int) -> dict[str, Any]:
         jax.random.key(seed),
         ordinal(table),
         learner,
-        attacks=Attacks(untargeted=False, distance=True, frequency=False),
+        attacks=(Distance(),),
         iterations=iterations,
         measured=iterations,
         targets=targets,

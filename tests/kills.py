@@ -27,17 +27,21 @@ from jaxaudit.ensemble import KeptState, kept_models, kept_states
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--batch-size", "50")
 IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--batch-size", "20")
 COMMANDS = {
-    "ks mlp": ("ks", *SETS, "--hidden", "256,128", "--epochs", "800", "--replicates", "2", "--method", "rho"),
-    "ks liu-cnn": ("ks", *IMAGES, "--model", "liu-cnn", "--epochs", "40", "--replicates", "1", "--method", "rho"),
-    "power": ("power", *SETS, "--hidden", "64", "--epochs", "2000", "--holdout-shadows", "19", "--width", "5"),
-    "pdtp nn": ("pdtp", "--epochs", "1500", "--records", "12", "--width", "6"),
+    "ks mlp": ("ks", *SETS, "--hidden", "256,128", "--epochs", "800", "--replicates", "2", "--tests", "rho"),
+    "ks liu-cnn": ("ks", *IMAGES, "--model", "liu-cnn", "--epochs", "40", "--replicates", "1", "--tests", "rho"),
+    "power": (
+        *("power", *SETS, "--hidden", "64", "--epochs", "2000", "--holdout-shadow-models", "19"),
+        *("--models-per-batch", "5"),
+    ),
+    "pdtp nn": ("pdtp", "--epochs", "1500", "--measured-records", "12", "--models-per-batch", "6"),
     "attack nn": (
-        *("attack", "--data", "breast-cancer", "--candidates", "300", "--iterations", "2", "--targets", "6"),
-        *("--shadows", "2", "--measured", "1", "--epochs", "1000", "--attacks", "distance,frequency", "--width", "4"),
+        *("attack", "--data", "breast-cancer", "--sample", "300", "--iterations", "2", "--targets", "6"),
+        *("--shadow-pairs", "2", "--measured-iterations", "1", "--epochs", "1000", "--attacks", "distance,frequency"),
+        *("--models-per-batch", "4"),
     ),
     "unlearn": (
-        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--width", "2", "--hidden", "64"),
-        *("--attack-epochs", "100"),
+        *("unlearn", "--per-class", "40", "--seeds", "4", "--epochs", "1500", "--models-per-batch", "2"),
+        *("--hidden", "64", "--attack-epochs", "100"),
     ),
 }
 """Chunks that take several seconds each."""
@@ -116,26 +120,22 @@ def write_data(folder: Path) -> None:
 
 def _started(words: Sequence[str], folder: Path, keep_seconds: str) -> subprocess.Popen[str]:
     """The command, which makes `run/result.json`."""
-    alone = words[0] == "power"  # which has no run directory
-    if alone:
-        (folder / "run").mkdir(exist_ok=True)
-    with (folder / "run" / "result.json").open("w") if alone else open(os.devnull, "w") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "jaxaudit", *words, *(["--json"] if alone else ["--out", "run"])],
-            cwd=folder,
-            env={
-                **os.environ,
-                "JAXAUDIT_KEEP_SECONDS": keep_seconds,
-                "JAXAUDIT_CACHE": str(folder / "cache"),
-                # What is compiled once need not be after every kill.
-                "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
-                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-            },
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    return subprocess.Popen(
+        [sys.executable, "-m", "jaxaudit", *words, "--out", "run"],
+        cwd=folder,
+        env={
+            **os.environ,
+            "JAXAUDIT_KEEP_SECONDS": keep_seconds,
+            "JAXAUDIT_CACHE": str(folder / "cache"),
+            # What is compiled once need not be after every kill.
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _is_through(folder: Path) -> bool:

@@ -25,8 +25,8 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: what was tested.
         state: `failed` took the verdict away; `warning` weakens it.
-        message: what was measured and, where it failed, what to do.
-        affects: what rests on it where the verdict does not, such as `rho`; empty where the verdict does.
+        message: what was measured and, if it failed, what to do.
+        affects: what depends on it if the verdict does not, such as `rho`; empty if the verdict does.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Terminal, page, Markdown and JSON show it as it stands. None of them compares a number with a threshold.
 
     Attributes:
-        verdict: in a word or two.
-        tone: whether that is good news, bad news, or open.
+        verdict: one or two words.
+        tone: good, bad or open.
         sentence: the verdict as one or two sentences.
-        reasons: what it rests on, or why there is none.
+        reasons: what the verdict rests on, or why it is inconclusive.
         confidence: how far to trust it.
         checks: the assumptions that were tested, failed ones first.
         caveats: what no check can see.
-        would_change: what to do to get a firmer answer, or another one.
+        would_change: what to do for a firmer answer, or another one.
 
     >>> print(Finding("inconclusive", "open", "These data do not tell.", (), Confidence("none", "Too few records.")))
     inconclusive: These data do not tell.
@@ -71,10 +71,17 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "\n".join([*lines, *(f"to do: {each}" for each in self.would_change)])
 
 
-def checked(check: Check, affects: str = "") -> Checked:
-    """A check as a finding shows it; `affects` names what rests on it where the verdict does not."""
-    state: State = "passed" if check.passed else "failed" if check.decisive and not affects else "warning"
-    return Checked(check.name, state, check.message, "" if check.passed else affects)
+def checked(check: Check, *, rests: bool = True, affects: str = "") -> Checked:
+    """A check as a finding shows it.
+
+    Args:
+        check: what was tested.
+        rests: whether the verdict rests on it.
+        affects: where it does not, what does; not shown of a check that passed.
+    """
+    if check.passed:
+        return Checked(check.name, "passed", check.message)
+    return Checked(check.name, "failed" if check.decisive and rests else "warning", check.message, affects)
 
 
 def in_order(checks: Iterable[Checked]) -> tuple[Checked, ...]:

@@ -1,4 +1,4 @@
-"""What models say of records they were trained with, and without: refitted, or known in closed form."""
+"""Outputs of models with and without a record in training: refitted, or in closed form."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.membership import everyone, leave_one_out
 
 MEMBERSHIP_BYTES = 1 << 26
-"""Models are trained in slabs whose membership is at most this large, so memory does not grow with their number."""
+"""Models are trained in slabs of at most this membership size, so memory does not grow with their number."""
 
 
 def leave_out(
@@ -25,10 +25,10 @@ def leave_out(
     *,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> LeftOut:
-    """Log-probabilities, nats, at each of `records` of A(T) and of A(T without that record), all with one key.
+    """Log-probabilities (nats) at each of `records` of A(T) and of A(T without that record), all with one key.
 
-    A(T) is trained in the same compiled program as the models it is compared with, since another one would round
-    otherwise, and training amplifies that. Memory is bounded by a slab of models, not by the number of records.
+    A(T) is trained in the same compiled program as the models it is compared with, because another program would round
+    differently, and training amplifies rounding. Memory is bounded by a slab of models, not by the number of records.
     """
     if isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
@@ -56,7 +56,7 @@ def leave_out(
 
 
 def models_trained(records: int, models_per_batch: int) -> int:
-    """How many models `leave_out` trains for so many records: whole chunks, of which one is for A(T).
+    """The number of models that `leave_out` trains: whole chunks, one model of which is A(T).
 
     >>> models_trained(10, 4)
     16
@@ -65,7 +65,7 @@ def models_trained(records: int, models_per_batch: int) -> int:
 
 
 def measured_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
-    """How many of so many leave-one-out models train fastest side by side; see `measure_models_per_batch`."""
+    """The fastest number of leave-one-out models per batch; see `measure_models_per_batch`."""
     n = len(examples)
     some = leave_one_out(np.arange(max(1, min(models, n, MEMBERSHIP_BYTES // n))), n)
     keys = jnp.repeat(key[None], len(some))
@@ -80,14 +80,14 @@ def outputs_of_seeds(
     *,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Float[np.ndarray, "seeds records classes"]:
-    """Log-probabilities, nats, at `records` of models trained on all examples, each with its own key."""
+    """Log-probabilities (nats) at `records` of models trained on all examples, each with its own key."""
     rows = everyone(len(examples)).repeat(len(keys), axis=0)
     summarize = partial(_everywhere, learner, examples.inputs[records])
     return fit_many(keys, rows, examples.inputs, examples.labels, learner, execution=execution, summarize=summarize)
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:
-    """Whether what the learner makes of its training set can depend on the key, found by following its program."""
+    """Whether the learner's result can depend on the key, found by tracing its program."""
     shapes = [
         jax.eval_shape(jax.random.key, 1),
         jax.ShapeDtypeStruct(examples.inputs.shape, jnp.float32),
@@ -107,7 +107,7 @@ def _everywhere(learner: Learner, asked: np.ndarray, params: Any, models: np.nda
 
 
 def _own(learner: Learner, inputs: np.ndarray, left: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
-    """What each model says of the record it was trained without."""
+    """The output of each model on the record that it was trained without."""
     return np.asarray(_log_probs_each(learner, params, inputs[left[models]]))
 
 

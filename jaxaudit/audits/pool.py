@@ -1,7 +1,7 @@
-"""One pool of examples for all models of an audit, and who is trained on what."""
+"""One pool of examples for all models of an audit, and their training sets."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -19,6 +19,7 @@ class Part(NamedTuple):
     fraction: float
 
 
+@runtime_checkable
 class Trainable(Protocol):
     """A target that is trained here, on the union of its parts."""
 
@@ -29,7 +30,7 @@ class Trainable(Protocol):
 
 
 class Pool(NamedTuple):
-    """Query records first, calibration records, the holdout, then records that only simulated targets use."""
+    """Query records, calibration records, the holdout, then records that only simulated targets use."""
 
     examples: Examples
     query: slice
@@ -40,10 +41,10 @@ class Pool(NamedTuple):
 def make_pool(
     query: Examples, calibration: Examples, targets: Sequence[Trainable], holdout: Examples | None = None
 ) -> Pool:
-    """The pool; a record that several sets share stands in it once, found by its hash.
+    """The pool; a record that several sets share is in it once, matched by its hash.
 
     Raises:
-        InputError: where a holdout record is in any other set, or a target's parts cannot be used.
+        InputError: a holdout record is in another set, or a target's parts cannot be used.
     """
     parts = [query, calibration]
     known = set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist())
@@ -52,17 +53,15 @@ def make_pool(
         refuse_held(calibration, holdout, "calibration set")
         parts.append(holdout)
     for target in targets:
-        if not target.parts:
-            raise InputError(f"{target.name}: no data to train this target on; give at least one set.")
         for part in target.parts:
             if not 0 < part.fraction <= 1:
                 raise InputError(
-                    f"{target.name}: a fraction of {part.fraction:g} of {part.examples.name} was asked for; give one "
-                    "above 0 and at most 1, such as 0.5."
+                    f"{target.name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and "
+                    "at most 1, such as 0.5."
                 )
             extra = align_target_data(query, part.examples)
             if holdout is not None:
-                refuse_held(extra, holdout, "target's data", "take them out of one of the two")
+                refuse_held(extra, holdout, "target's data", "remove them from one of the two")
             fresh = np.array([h not in known for h in extra.record_hashes.tolist()])
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))
@@ -80,7 +79,7 @@ def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ..
 
 
 def _indices(pool: Pool, part: Examples) -> np.ndarray:
-    """Where the records of `part` stand in the pool; a set that is the query or calibration set stands there whole."""
+    """The indices in the pool of all records of the set of `part`."""
     for own in (pool.query, pool.calibration):
         if np.array_equal(pool.examples.record_hashes[own], part.record_hashes):
             return np.arange(own.start, own.stop)
@@ -104,7 +103,7 @@ def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float)
 def shadow_row(
     generator: np.random.Generator, pool: Pool, given: Int[np.ndarray, " records"], calibration_share: float
 ) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on a random share of the calibration set and on the records given to it besides."""
+    """Trained on a random share of the calibration set and on the given records."""
     return calibration_row(generator, pool, calibration_share) | only(given, len(pool.examples))
 
 

@@ -22,7 +22,7 @@ from jaxaudit.errors import InputError, InputErrors
 from jaxaudit.version import __version__
 
 COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
-"""A line for each command that audits."""
+"""The commands that audit."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,20 +53,20 @@ def top(
 ) -> None:
     """What does a trained classifier still remember?
 
-    `jaxaudit ks` asks whether it has forgotten a data set; `jaxaudit pdtp`, whether it may be published, and whose
-    records are at risk; `jaxaudit attack`, how well membership attacks do on it; `jaxaudit efficacy`, how much its
-    weights still expose of some records; `jaxaudit unlearn`, whether unlearning worked. Try them without options: they
-    need no data and about a minute. `jaxaudit report` shows what they found as one page.
+    `jaxaudit ks`: has it forgotten a data set? `jaxaudit pdtp`: may it be published, and which records are at risk?
+    `jaxaudit attack`: how well do membership attacks work on it? `jaxaudit efficacy`: how much do its weights still
+    expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
+    data and take about a minute. `jaxaudit report` shows their results as one page.
 
-    Exit status: 0 done, whatever the verdict; 2 something you gave cannot be used; 1 a failure of the program;
-    3 a verdict you asked to fail on.
+    Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
+    3: a verdict that --fail-on names.
     """
 
 
 def main() -> None:
     """Runs the command; an `InputError` becomes one line and status 2, any other error one line and status 1.
 
-    `InputErrors` are a line each.
+    `InputErrors` become one line each.
     """
     try:
         accept_any_text()
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _present(words: list[str]) -> list[str]:
-    """The words of a command line with what the version before called otherwise."""
+    """The words of a command line, with flags of the previous version replaced."""
     command = next((each for each in COMMANDS if words and each.name == words[0]), None)
     return words if command is None else renamed(command.options, words, say)
 

@@ -1,4 +1,4 @@
-"""The classifiers that `pdtp` and `attack` train: an entry each, from which the command line finds them."""
+"""The classifiers that `pdtp` and `attack` train, one entry each."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Classifier(NamedTuple):
-    """A training set, in the form its learner wants, and the learner."""
+    """A training set in the form that its learner needs, and the learner."""
 
     examples: "Examples"
     learner: "Learner"
@@ -29,9 +29,9 @@ class Family(NamedTuple):
     """A kind of classifier.
 
     Attributes:
-        name: as `--model` takes it.
+        name: as in `--model`.
         title: in words.
-        make: the training set as it wants it, and the learner.
+        make: the training set in the form it needs, and the learner.
     """
 
     name: str
@@ -126,7 +126,7 @@ class ClassifierOptions:
     )
     hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)
     smoothing: float | None = option(
-        None, "nb, trees, knn: added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
+        None, "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
     )
     penalty: float = option(1.0, "lr: half the weight of the squared coefficients, 1 / C.", minimum=1e-9, maximum=1e9)
     trees: int = option(10, "trees: number of trees.", minimum=1, maximum=MOST)
@@ -134,12 +134,12 @@ class ClassifierOptions:
     neighbours: int = option(5, "knn: number of neighbours.", minimum=1, maximum=MOST)
 
     def smoothed(self, default: float) -> float:
-        """What is added to every count: as given, else a learner's own default."""
+        """The number added to every count: as given, else the learner's default."""
         return default if self.smoothing is None else self.smoothing
 
 
 def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") -> Classifier:
-    """The learner that the options mean, and the table as it wants it.
+    """The learner that the options name, and the table in the form it needs.
 
     Raises:
         InputError: an option is out of range for this table.
@@ -149,10 +149,10 @@ def make_classifier(options: ClassifierOptions, recipe: Recipe, table: "Table") 
 
 
 def demand_memory(size: int, what: str, advice: str) -> None:
-    """Refuses what cannot fit into the memory there is, before it is begun.
+    """Refuses work that does not fit into memory, before it starts.
 
     Raises:
-        InputError: when `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
+        InputError: `size` bytes are more than half of the device's memory, or of the machine's on a CPU.
     """
     import jax
 
@@ -160,6 +160,5 @@ def demand_memory(size: int, what: str, advice: str) -> None:
     there = (stats or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > there / 2:
         raise InputError(
-            f"{what} takes {size / 2**30:,.1f} GiB, more than half of the {there / 2**30:,.1f} GiB of memory there is; "
-            f"{advice}."
+            f"{what} needs {size / 2**30:,.1f} GiB, more than half of the {there / 2**30:,.1f} GiB of memory; {advice}."
         )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import parse_model
@@ -9,15 +10,15 @@ from jaxaudit.cli.words import check_learning_rate, parse_hidden, parse_image_si
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 MOST = 1_000_000
-"""Of whatever is counted: no machine gets through more, and what lies above is a slip."""
+"""The largest count that options accept: no machine can do more, so a larger number is a typing error."""
 
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Where data sets lie."""
+    """Where data sets are stored."""
 
     data_dir: Path | None = option(
-        None, "Folder of data sets and their original files.", variable="JAXAUDIT_DATA", names="data"
+        None, "Folder of data sets and of their original files.", variable="JAXAUDIT_DATA", names="data"
     )
 
 
@@ -33,7 +34,7 @@ class Images(DataFolder):
 
 @dataclass(frozen=True)
 class Network:
-    """A network, by name or a person's own."""
+    """A network, built-in or your own."""
 
     model: str | None = option(None, "The network.", check=parse_model)
     hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
@@ -58,38 +59,37 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Seeded:
-    """Where all randomness comes from."""
+    """The random seed."""
 
     seed: int = option(7, "Random seed. The same seed gives the same numbers.", minimum=0, maximum=2**32 - 1)
 
 
 @dataclass(frozen=True)
 class Level(Seeded):
-    """The same, and the confidence level of the intervals."""
+    """The random seed, and the confidence level of the intervals."""
 
     level: float = option(0.95, "Confidence level of the intervals.", check=share_check("level"))
 
 
 @dataclass(frozen=True)
 class Output:
-    """What is printed and written; `fail_on` takes a command's own verdicts, with hyphens."""
+    """What is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
 
     as_json: bool = option(False, "Print one JSON object instead of a table.", "--json", decides=False)
     out: Path | None = option(None, "Also write result and arrays into this new directory.", decides=False)
     report: Path | None = option(
-        None, "Also write one HTML page, which opens offline.", metavar="FILE.html", decides=False
+        None, "Also write the result as one HTML page that works offline.", metavar="FILE.html", decides=False
     )
-    fail_on: tuple[str, ...] = option((), "Exit with status 3 on this verdict. Repeatable.", decides=False)
 
 
 @dataclass(frozen=True)
 class ListOutput(Output):
-    """The same, and how many records a terminal lists."""
+    """The same, and the number of records that a terminal lists."""
 
-    top: int = option(10, "List so many records.", minimum=0, maximum=MOST, decides=False)
+    top: int = option(10, "Number of records to list.", minimum=0, maximum=MOST, decides=False)
 
 
-def failing(*verdicts: str) -> tuple[str, ...]:
+def failing(*verdicts: str) -> Any:
     """`--fail-on` of a command, as a field: its verdicts as words."""
     help = "Exit with status 3 on this verdict. Repeatable."
     return option((), help, choices=tuple(each.replace(" ", "-") for each in verdicts), decides=False)

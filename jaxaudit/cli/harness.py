@@ -23,13 +23,13 @@ Audit = TypeVar("Audit")
 
 
 class Outcome(NamedTuple):
-    """What a command found, in all forms that it is given out in.
+    """The result of a command in all of its output forms.
 
     Attributes:
         record: the result.
-        arrays: what the page's charts need beside it.
-        files: what `--out` writes beside it.
-        aside: printed below the table and written nowhere.
+        arrays: what the charts of the page need.
+        files: further files that `--out` writes.
+        aside: printed below the table and never written to a file.
     """
 
     record: "Record"
@@ -40,22 +40,22 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Job(Generic[Audit]):
-    """What a command has to do, once its data are read.
+    """The work of a command, once its data are read.
 
     Attributes:
-        options: as they were settled: the command that they spell repeats the run.
-        data: of the provenance: names, sizes and content hashes.
-        hashes: contents that decide a number.
+        options: with defaults filled in; the command they form repeats the run.
+        data: names, sizes and content hashes, for the provenance.
+        hashes: hashes of contents that affect a number.
         audit: does the work.
-        outcome: what came of it.
-        models: how many are trained at so many per batch, where finished ones are kept; None keeps nothing.
-        line: what is said before the work.
-        label: of its progress, and
-        after: what is said once that is through.
-        shorter: what a person may do where it takes long.
-        record_shape, classes: what decides the best number of models per batch beside the options.
+        outcome: turns its result into output.
+        models: the number of models for a given number per batch, if finished ones are kept; None keeps nothing.
+        line: printed before the work.
+        label: of the progress bar.
+        after: printed when training is done.
+        shorter: advice if the work takes long.
+        record_shape, classes: affect the best number of models per batch, beside the options.
         measure: finds that number; None leaves it to the audit.
-        extra: further facts of the provenance.
+        extra: further facts for the provenance.
     """
 
     options: Any
@@ -76,7 +76,7 @@ class Job(Generic[Audit]):
 
 @dataclass(frozen=True)
 class Planned:
-    """What a dry run says: a plan in numbers and in lines."""
+    """The output of a dry run: a plan as numbers and as lines."""
 
     numbers: Mapping[str, Any]
     lines: tuple[str, ...]
@@ -87,33 +87,33 @@ class Command:
     """A command of `jaxaudit`.
 
     Attributes:
-        name: as it is called.
+        name: its name on the command line.
         options: the dataclass of its options, which has a group `output`.
-        prepare: reads the data and says what is to be done; imports what is heavy.
+        prepare: reads the data and returns the work; imports what is heavy.
         doc: its help.
-        check: raises `InputError` where options do not go together; asked before any data are read.
+        checks: each raises `InputError` where options do not go together; asked before any data are read.
     """
 
     name: str
     options: type[Any]
     prepare: Callable[[Any], Job[Any] | Planned]
     doc: str
-    check: Callable[[Any], None] = lambda _: None
+    checks: tuple[Callable[[Any], object], ...] = ()
 
     def as_function(self) -> Callable[..., None]:
-        """The command as Typer takes it."""
+        """The command as a function for Typer."""
         return as_parameters(self.options, lambda options: run(self, options), self.doc)
 
 
 def run(command: Command, options: Any) -> None:
-    """Runs a command and gives out what it found.
+    """Runs a command and prints or writes its result.
 
     Raises:
-        InputError: what the options name cannot be used.
+        InputError: an option or its data cannot be used.
         Exit: with status 3, for a verdict in `--fail-on`.
     """
     output = options.output
-    preflight.check(options, command.check)
+    preflight.check(options, command.checks)
     from jaxaudit.cli.work import lasting_work
 
     with lasting_work(output.out) as begin:
@@ -143,7 +143,7 @@ def run(command: Command, options: Any) -> None:
             if outcome.aside and not output.as_json:
                 show_text(outcome.aside)
     verdicts = {answer.finding.verdict.replace(" ", "-") for answer in part.answers}
-    if verdicts & set(output.fail_on):
+    if verdicts & set(getattr(output, "fail_on", ())):
         raise typer.Exit(3)
 
 
@@ -160,21 +160,26 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
     recipe = getattr(job.options, "recipe", None)
     wanted = recipe and recipe.models_per_batch
     number = wanted or (recipe and recall_models_per_batch(facts))
-    if recipe and number is None and job.measure is not None:
-        number = job.measure()
-        remember_models_per_batch(facts, number)
+    if recipe and job.measure is not None:
+        if number is None:
+            number = job.measure()
+            remember_models_per_batch(facts, number)
+        # Which models are trained follows from it.
+        job = _at(job, number)
     source = source_hash(facts.get("model") or "")
     checkpoints = None
     if job.models is not None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": source})
         models = job.models(number or 1)
-        checkpoints = begin(identity, models, f"{job.line}: {models:,} models")
+        counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
+        checkpoints = begin(identity, models, f"{job.line}{counted}")
     with progress_on_stderr(job.label, job.after, job.shorter) as progress:
         audit = job.audit(Execution(models_per_batch=number, progress=progress, checkpoints=checkpoints))
-    number = number or getattr(audit, "models_per_batch", None)
+    # Work that was taken up goes on with the number that it was begun with.
+    number = getattr(audit, "models_per_batch", None) or number
     if recipe and number is not None and wanted is None:
         remember_models_per_batch(facts, number)
-        job = replace(job, options=replace(job.options, recipe=replace(recipe, models_per_batch=number)))
+        job = _at(job, number)
     provenance = Provenance(
         **describe_machine(),
         command=command_line(name, job.options),
@@ -187,6 +192,12 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         **job.extra,
     )
     return job, job.outcome(audit, provenance)
+
+
+def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
+    """The job with this number among its options."""
+    recipe = replace(job.options.recipe, models_per_batch=models_per_batch)
+    return replace(job, options=replace(job.options, recipe=recipe))
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:

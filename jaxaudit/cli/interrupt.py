@@ -1,4 +1,4 @@
-"""Ctrl-C, and a request to end, that cannot be lost."""
+"""Reliable Ctrl-C and SIGTERM."""
 
 import signal
 import sys
@@ -9,17 +9,17 @@ from types import FrameType
 from typing import Any
 
 USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-"""What is watched, and the handlers that Python starts with."""
+"""The signals that are handled, and their default handlers in Python."""
 
 
 @contextmanager
 def lasting_interrupt() -> Iterator[Callable[[], None]]:
-    """Within it, Ctrl-C raises `KeyboardInterrupt` at once, and again wherever the function it gives is called.
+    """Within this context, Ctrl-C raises `KeyboardInterrupt` at once, and again at each call of the yielded function.
 
     SIGTERM, with which schedulers end a process, does the same.
 
-    Python drops an exception that is raised in a garbage collector's callback, and JAX has one; a compiled program
-    that calls back to the host turns it into an error of its own. Neither may end in a run that goes on for hours.
+    Python drops an exception raised in a callback of the garbage collector, and JAX has one; a compiled program that
+    calls back to the host turns it into another error. Without this context the run would continue for hours.
     """
     seen = False
 

@@ -1,4 +1,4 @@
-"""From the words on the command line to records as a network takes them."""
+"""From the command line to records in the form that a network needs."""
 
 from dataclasses import replace
 
@@ -12,10 +12,10 @@ from jaxaudit.errors import InputError
 
 
 def read_inputs(name: str, options: Images) -> Examples:
-    """The records that `name` means, as float32.
+    """The records that `name` names, as float32.
 
-    Images of whole numbers become floats in [0, 1] with an axis of channels. Floats are taken as they are, since a
-    network may want them on a scale of its own, unless a size or gray is asked for.
+    Integer images become floats in [0, 1] with an axis of channels. Floats are not changed, because a network may need
+    them on its own scale, unless a size or grayscale is requested.
 
     Raises:
         InputError: see `load` and `prepare_images`.
@@ -28,19 +28,19 @@ def read_inputs(name: str, options: Images) -> Examples:
     height, width = size or examples.inputs.shape[1:3]
     prepared = prepare_images(examples, (height, width), gray)
     shape = "x".join(map(str, prepared.inputs.shape[1:]))
-    say(f"{name}: {len(examples):,} images, made {shape} in [0, 1]")
+    say(f"{name}: {len(examples):,} images, converted to {shape} in [0, 1]")
     return prepared
 
 
 def label_outputs(examples: Examples, classes: int | None) -> Examples:
-    """The same records with labels that count a network's outputs from 0.
+    """The same records with labels that are output indices, from 0.
 
-    Whole numbers mean outputs as they are, though the records may be of few classes; text means the places of all
-    class names in order, so there must be as many as outputs.
+    Integer labels are output indices already, even if the records have few classes. Text labels are indices into the
+    sorted class names, so there must be as many names as outputs.
 
     Args:
         examples: the records.
-        classes: outputs of the network; by default the largest label and 1, or the number of names.
+        classes: number of outputs; by default the largest label plus 1, or the number of names.
 
     Raises:
         InputError: a label is outside the outputs, or text names fewer or more classes than there are outputs.
@@ -56,8 +56,8 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
         if classes is None:
             return examples
         raise InputError(
-            f"{examples.name} names {len(names)} classes, but --classes says {classes} outputs; label the records with "
-            "the outputs' numbers, from 0, or name all of them in an array class_names."
+            f"{examples.name} has {len(names)} class names, but --classes is {classes}; label the records with output "
+            "indices, from 0, or give all names in an array class_names."
         )
     numbers = np.array([int(name) for name in names])
     outputs = int(numbers.max()) + 1 if classes is None else classes
@@ -65,7 +65,7 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
     outside = np.flatnonzero((labels < 0) | (labels >= outputs))
     if len(outside):
         raise InputError(
-            f"{examples.name}: record {outside[0]} has label {labels[outside[0]]}, which is none of the {outputs} "
-            "outputs that count from 0; is --classes right?"
+            f"{examples.name}: record {outside[0]} has label {labels[outside[0]]}, but the network has {outputs} "
+            "outputs, numbered from 0; is --classes right?"
         )
     return replace(examples, labels=labels, class_names=tuple(map(str, range(outputs))))

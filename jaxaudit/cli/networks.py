@@ -15,12 +15,13 @@ from jaxaudit.learners import NetworkLearner, network
 HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
 DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGE_SIZE = "mlp", "256", 40, "8x8"
-"""What a run without data uses: both sets come with the package, and 8x8 is how the digits are stored."""
+"""Defaults without data: both sets are embedded, and the digits are stored as 8x8."""
 Data = TypeVar("Data", bound=Sets)
 Design = TypeVar("Design", bound=Network)
+Trained = TypeVar("Trained", bound=Recipe)
 
 
-def with_defaults(data: Data, model: Design, recipe: Recipe) -> tuple[Data, Design, Recipe]:
+def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Design, Trained]:
     """The options with what a run without them uses."""
     if data.query is None:
         return (
@@ -38,7 +39,7 @@ def with_defaults(data: Data, model: Design, recipe: Recipe) -> tuple[Data, Desi
     calibration = data.calibration
     if calibration is None:
         calibration = other_split(data.query)
-        say(f"no --calibration was given: {calibration} is used")
+        say(f"no --calibration given; using {calibration}")
     # The medical network takes its crops from images of their own size.
     size = "none" if model.model == "medical-cnn" else IMAGE_SIZE
     return (
@@ -49,7 +50,7 @@ def with_defaults(data: Data, model: Design, recipe: Recipe) -> tuple[Data, Desi
 
 
 def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records: int) -> NetworkLearner:
-    """The shadow models' design and recipe, for training sets of at most this many records."""
+    """The model and training recipe of shadow models, for training sets of at most this many records."""
     learner = network(
         make_factory(model.model or "mlp", parse_hidden(model.hidden or "")),
         query.inputs.shape[1:],

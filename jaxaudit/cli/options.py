@@ -14,10 +14,12 @@ A command's options are a dataclass of groups, each a dataclass of options:
 import dataclasses
 import enum
 import inspect
+import math
 import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -28,32 +30,34 @@ from jaxaudit.places import without_folders
 
 Options = TypeVar("Options")
 Check = Callable[[Any], object]
+METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+"""What stands for a value in the help, by its type."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """What an option is, beside its name, type and default.
+    """The declaration of an option, beside its name, type and default.
 
     Attributes:
-        help: a line for a person.
-        flags: how it is written; by default its name with hyphens. A switch may have an opposite: `--gray/--color`.
-        formerly: flags of the version before, accepted with a note.
-        choices: the only words it takes.
+        help: one line of help.
+        flags: its flags; by default its name with hyphens. A switch may have an opposite: `--gray/--color`.
+        formerly: flags of the previous version, accepted with a note.
+        choices: the allowed values.
         minimum, maximum: of a number.
-        metavar: what stands for its value in the help.
+        metavar: the placeholder for its value in the help.
         variable: environment variable that it is read from.
-        check: raises `InputError` where a value makes no sense by itself.
-        names: `data` or `file` where it names a place. Such an option is no part of a run's identity: contents are.
-        place: finds the place in a value that says more; None where there is none in it.
-        decides: whether a number of the result follows from it.
+        check: raises `InputError` if a value is invalid by itself.
+        names: `data` or `file` if its value names a place. A run's identity has the contents there, not the value.
+        place: extracts the place from a longer value; None if it contains none.
+        decides: whether it affects a number of the result.
     """
 
     help: str
     flags: tuple[str, ...] = ()
     formerly: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
     metavar: str | None = None
     variable: str | None = None
     check: Check | None = None
@@ -73,7 +77,7 @@ class Field(typing.NamedTuple):
 
     @property
     def flag(self) -> str:
-        """As it is written first, such as `--gray`."""
+        """The first form, such as `--gray`."""
         return self.flags[0].partition("/")[0]
 
     @property
@@ -87,12 +91,12 @@ def option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
 
 
 def group(panel: str, default: Any) -> Any:
-    """A field of a command's options: a group, with its defaults, under this heading of the help."""
+    """A field of a command's options: a group with its defaults, under this heading in the help."""
     return dataclasses.field(default=default, metadata={"panel": panel})
 
 
 def fields_of(options: Any) -> Iterator[Field]:
-    """Every option, in the order of their declaration; what a group shares with others comes after its own."""
+    """Every option in order of declaration; those that a group inherits come after its own."""
     for outer in dataclasses.fields(options):
         inside = getattr(options, outer.name)
         kinds = _hints(type(inside))
@@ -102,24 +106,26 @@ def fields_of(options: Any) -> Iterator[Field]:
 
 
 def plain(options: Any) -> dict[str, Any]:
-    """The options as JSON can hold them and as they may be handed on: without the folders above the one at hand."""
+    """The options as JSON values, without the folders above the current one."""
 
-    def one(value: Any) -> Any:
+    def one(value: Any, place: bool) -> Any:
         if isinstance(value, list | tuple):
-            return [one(each) for each in value]
-        return without_folders(str(value)) if isinstance(value, Path | str) else value
+            return [one(each, place) for each in value]
+        return without_folders(str(value)) if isinstance(value, Path) or (place and isinstance(value, str)) else value
 
-    return {_key(field): one(field.value) for field in fields_of(options) if field.declared.decides}
+    # Words that are no place stay as they are: a class or a column may look like a path.
+    fields = [field for field in fields_of(options) if field.declared.decides]
+    return {_key(each): one(each.value, bool(each.declared.names) or each.name == "model") for each in fields}
 
 
 def identity_of(options: Any) -> dict[str, Any]:
-    """The options that decide a number; a place does not, what lies there does."""
+    """The options that affect a number, without those that name places: contents count, not paths."""
     places = {_key(field) for field in fields_of(options) if field.declared.names}
     return {name: value for name, value in plain(options).items() if name not in places}
 
 
 def command_line(command: str, options: Any) -> list[str]:
-    """The words that repeat a run from the same folder, where its files lie in that folder."""
+    """The command that repeats a run from the same folder, if its files are in that folder."""
     words, values = ["jaxaudit", command], plain(options)
     for field in fields_of(options):
         if not field.declared.decides:
@@ -135,7 +141,7 @@ def command_line(command: str, options: Any) -> list[str]:
 
 
 def as_parameters(kind: type[Options], run: Callable[[Options], None], doc: str) -> Callable[..., None]:
-    """A function that Typer takes for a command: its parameters are the options of `kind`."""
+    """A function for Typer whose parameters are the options of `kind`."""
     found = list(fields_of(kind()))
 
     def command(**given: Any) -> None:
@@ -150,14 +156,17 @@ def as_parameters(kind: type[Options], run: Callable[[Options], None], doc: str)
 
 def renamed(kind: type[Any], words: Sequence[str], note: Callable[[str], None]) -> list[str]:
     """The words of a command line with the flags of the version before replaced; a note for each."""
-    fields = fields_of(kind())
+    fields = list(fields_of(kind()))
     new = {old: field.flag for field in fields for old in field.declared.formerly}
-    found = []
-    for word in words:
+    valued = {flag for field in fields if field.kind is not bool for flag in (*field.flags, *field.declared.formerly)}
+    found, rest = [], iter(words)
+    for word in rest:
         flag, equals, value = word.partition("=")
         if flag in new:
-            note(f"{flag} is now called {new[flag]}; the next release will not know the old name.")
+            note(f"{flag} is now {new[flag]}; the old name will be removed in the next release.")
         found.append(f"{new.get(flag, flag)}{equals}{value}")
+        # What an option is given is its value, whatever it looks like.
+        found += islice(rest, 1 if word in valued else 0)
     return found
 
 
@@ -177,14 +186,14 @@ def _converted(value: Any) -> Any:
         return tuple(_converted(each) for each in value)
     if isinstance(value, enum.Enum):
         return value.value
-    return _expanded(value) if isinstance(value, Path) else value
+    return at_home(value) if isinstance(value, Path) else value
 
 
-def _expanded(path: Path) -> Path:
+def at_home(path: Path) -> Path:
     """The path with `~` replaced, as shells do where it begins a word."""
     found = os.path.expanduser(path)
     if path.parts[:1] == ("~",) and found == os.fspath(path):
-        raise InputError(f"{path}: there is no home folder here (HOME is not set); write the path in full.")
+        raise InputError(f"{path}: the home folder is unknown (HOME is not set); give the full path.")
     return Path(found)
 
 
@@ -193,29 +202,48 @@ def _parameter(field: Field) -> inspect.Parameter:
     several = typing.get_origin(kind) is tuple
     if several:
         kind, default = typing.get_args(kind)[0], list(default) or None
+    optional = isinstance(kind, types.UnionType)
+    base = next(each for each in typing.get_args(kind) if each is not types.NoneType) if optional else kind
+    ranged = declared.minimum is not None or declared.maximum is not None
+    help, metavar = declared.help, "" if base is bool else METAVARS.get(base, "NAME")
     if declared.choices:
         choice: Any = enum.StrEnum(field.name, {each.replace("-", "_"): each for each in declared.choices})
-        optional = isinstance(kind, types.UnionType)
-        kind = choice | None if optional else choice
         default = choice(default) if isinstance(default, str) else default
-    if several:
-        kind = list[kind] | None
+        kind = choice | None if optional else choice
+        help, metavar = f"{help} [{'|'.join(declared.choices)}]", "NAME"
     info = typer.Option(
         *field.flags,
-        help=declared.help,
+        help=help,
         rich_help_panel=field.panel,
-        min=declared.minimum,
-        max=declared.maximum,
-        metavar=declared.metavar,
+        # In the help a range would take the room of the option's name.
+        parser=_number_within(base, declared) if ranged else None,
+        metavar=declared.metavar or metavar,
         envvar=declared.variable,
     )
-    return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
-    )
+    annotation = Annotated[list[kind] | None if several else kind, info]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _number_within(kind: type[Any], declared: Declared) -> Callable[[Any], Any]:
+    """What makes a number of a word, and refuses what is out of range."""
+    least, most = declared.minimum, declared.maximum
+    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
+    within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"
+
+    def parse(text: Any) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text} is no{' whole' if kind is int else ''} number.") from None
+        if not low <= value <= high:
+            raise typer.BadParameter(f"{text} is out of range: give a number {within}.")
+        return value
+
+    return parse
 
 
 def _key(field: Field) -> str:
-    """Its name in JSON: that of its flag, since some words belong to Python."""
+    """Its name in JSON: that of its flag, because some names are reserved in Python."""
     return field.flag.removeprefix("--").replace("-", "_")
 
 

@@ -1,6 +1,6 @@
-"""People's own networks, by the names on their command line. Imports nothing heavy.
+"""Networks of your own, by their names on the command line. Imports nothing heavy.
 
-Code is run that the person at the command line named, and nothing that data name.
+Only code that the command line names is run; nothing that data name.
 """
 
 import hashlib
@@ -19,20 +19,20 @@ from jaxaudit.errors import InputError
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
 OWN = (
     "your own Flax module (NNX or Linen) as package.module:factory or file.py:factory, called as factory(input_shape, "
-    "classes, rngs=...); factory(rngs), factory() and a class with num_classes will do, too"
+    "classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
 )
 """For the help of every command with --model."""
 
-UNSEEDED = "the factory of the network takes no rngs: all models begin from the same weights, whatever the seed"
+UNSEEDED = "the factory of the network takes no rngs: all models start from the same weights, whatever the seed"
 
 
 class OwnModel(NamedTuple):
     """Where a factory is.
 
     Attributes:
-        file: the Python file; None where it is a module's.
-        module: the module's name; for a file, the name it goes by while it is loaded.
-        factory: what it is called there.
+        file: the Python file; None for a module.
+        module: the module's name; for a file, its name while it is loaded.
+        factory: the name of the factory.
     """
 
     file: Path | None
@@ -41,10 +41,10 @@ class OwnModel(NamedTuple):
 
 
 def parse_model(name: str) -> OwnModel | None:
-    """Where the factory is that `--model` names; None for a built-in design.
+    """The location of the factory that `--model` names; None for a built-in model.
 
     Raises:
-        InputError: where the name is of no known form, or there is no such file.
+        InputError: the name has no known form, or there is no such file.
 
     >>> parse_model("package.module:factory"), parse_model("mlp")
     (OwnModel(file=None, module='package.module', factory='factory'), None)
@@ -54,7 +54,7 @@ def parse_model(name: str) -> OwnModel | None:
     place, colon, factory = name.rpartition(":")
     if not colon:
         if name.endswith(".py"):
-            raise InputError(f"--model {name} names a file; name the factory in it, too, such as {name}:factory.")
+            raise InputError(f"--model {name} names a file; also name the factory in it, such as {name}:factory.")
         raise InputError(
             f"--model {name} is not one of {', '.join(DESIGNS)}; your own Flax module is named package.module:factory "
             "or file.py:factory."
@@ -77,15 +77,15 @@ def load_factory(name: str, own: OwnModel) -> Any:
     """The factory itself: its module is imported, its file is run.
 
     Raises:
-        InputError: where that fails, or there is no such factory; messages call it `name`.
+        InputError: that fails, or there is no such factory; `name` names it in messages.
     """
     source = own.module if own.file is None else own.file.name
     try:
         with _looked_into(Path.cwd() if own.file is None else own.file.resolve().parent):
             module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)
     except ModuleNotFoundError as error:
-        where = "is its folder the current one" if own.file is None else f"is it beside {source}"
-        raise InputError(f"--model {name}: there is no module {error.name!r}; {where}, or is it installed?") from error
+        where = "is it in the current folder" if own.file is None else f"is it in the folder of {source}"
+        raise InputError(f"--model {name}: there is no module {error.name!r}; {where}, or installed?") from error
     except (Exception, SystemExit) as error:
         raise InputError(f"--model {name}: importing {source} failed: {type(error).__name__}: {error}") from error
     try:
@@ -96,13 +96,13 @@ def load_factory(name: str, own: OwnModel) -> Any:
     if not callable(factory):
         raise InputError(
             f"--model {name} is of type {type(factory).__name__}, which cannot be called; name a module class or a "
-            "function that builds one."
+            "function that returns a module."
         )
     return factory
 
 
 def source_hash(name: str) -> str | None:
-    """`blake2b:...` of the source file of the factory, once loaded; None for a built-in design."""
+    """`blake2b:...` of the source file of the loaded factory; None for a built-in model."""
     own = parse_model(name) if ":" in name else None
     file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
     return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
@@ -111,7 +111,7 @@ def source_hash(name: str) -> str | None:
 def _run(file: Path, module_name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
+        raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # where dataclasses look for the module of a class
     spec.loader.exec_module(module)
@@ -120,9 +120,9 @@ def _run(file: Path, module_name: str) -> ModuleType:
 
 @contextmanager
 def _looked_into(folder: Path) -> Iterator[None]:
-    """Within it imports look into `folder` first, as those of a script do, and afterwards last.
+    """Within this context imports search `folder` first, as for a script; afterwards they search it last.
 
-    What the package itself imports later is then never a file of that name that lies beside a person's network.
+    So the package's own later imports never find a file of the same name in that folder.
     """
     place = str(folder)
     known = place in sys.path

@@ -1,14 +1,14 @@
-"""All that is wrong with the words of a command, said at once, before anything heavy is imported and any data read.
+"""Reports all errors of a command line at once, before anything heavy is imported or any data are read.
 
-A name may be a data set's (`mnist`, `svhn_cropped@train`, `tfds:mnist`): only what can be nothing but a path is looked
-for, and whether such a set exists is found out later.
+A name may be that of a data set (`mnist`, `svhn_cropped@train`, `tfds:mnist`). Only names that must be paths are
+checked here; whether such a data set exists is checked later.
 """
 
 import difflib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
 
 Question = tuple[Callable[..., object], tuple[Any, ...]]
-"""A function that raises an `InputError` where something is wrong with its arguments, and these."""
+"""A function that raises an `InputError` if its arguments are invalid, and these arguments."""
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors|msgpack)", re.IGNORECASE)
@@ -26,18 +26,18 @@ LISTED = 10_000
 LONGEST = 100
 
 
-def check(options: Any, together: Callable[[Any], object]) -> None:
+def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
     """Nothing where the options of a command make sense and every path they name is there.
 
     Args:
         options: see `jaxaudit.cli.options`.
-        together: raises an `InputError` where options do not go together.
+        together: what raises an `InputError` where options do not go together.
 
     Raises:
-        InputError: what is wrong; several things at once are an `InputErrors`.
+        InputError: what is wrong; `InputErrors` for several errors.
     """
     problems: dict[str, None] = {}
-    for question, arguments in [*_questions(options), (together, (options,))]:
+    for question, arguments in [*_questions(options), *((each, (options,)) for each in together)]:
         try:
             question(*arguments)
         except InputErrors as errors:
@@ -95,11 +95,11 @@ def _check_folder(folder: Path) -> None:
     mode = _mode(folder)
     # One that is not there yet is made when a set is prepared in it.
     if mode is not None and not stat.S_ISDIR(mode):
-        raise InputError(f"--data-dir {folder} is no folder; name the folder in which data sets lie.")
+        raise InputError(f"--data-dir {folder} is not a folder; name the folder of the data sets.")
 
 
 def _check_data(option: str, name: str, data_dir: Path | None) -> None:
-    """Refuses a path to data that is none; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
+    """Refuses a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
     if name.startswith(ACDC):
         name = parse_acdc(name)[0]
     elif _mode(name) is None:
@@ -136,7 +136,7 @@ def _missing(option: str, path: str, where: str) -> str:
 
 
 def _beside(path: str) -> list[str]:
-    """The names in the folder where the path should be, as far as it can be read."""
+    """The names in the folder of the path, if it can be read."""
     try:
         with os.scandir(_expanded(path).parent) as entries:
             return [entry.name for entry in islice(entries, LISTED) if not entry.name.startswith(".")]
@@ -145,7 +145,7 @@ def _beside(path: str) -> list[str]:
 
 
 def _mode(path: str | Path) -> int | None:
-    """What kind of thing lies there; None where there is none, or none can be called so."""
+    """The kind of file at a path; None if there is none or the path is invalid."""
     try:
         return os.stat(_expanded(path)).st_mode
     except (OSError, ValueError):

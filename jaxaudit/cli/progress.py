@@ -1,4 +1,4 @@
-"""How far training is, on stderr."""
+"""Progress on stderr."""
 
 import sys
 import time
@@ -11,17 +11,17 @@ from jaxaudit.errors import visible
 LOG_SECONDS = 30
 LONG_SECONDS = 60
 LEAST_SECONDS = 3.0
-"""Steps are timed for so long before an estimate is made from them."""
+"""Seconds of timed steps before the remaining time is estimated."""
 
 
 @contextmanager
 def progress_on_stderr(label: str, after: str | None = None, shorter: str = "") -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left on a terminal; a line every half minute where stderr is a file.
+    """A bar with the remaining time on a terminal; a line every half minute if stderr is a file.
 
     Args:
-        label: what is done.
-        after: once all is done, a line that says what comes next.
-        shorter: what a person may do where it takes more than a minute: said once, with the time left.
+        label: the name of the work.
+        after: a line printed when it is done.
+        shorter: advice, printed once with the remaining time if that is more than a minute.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label) if sys.stderr.isatty() else _log(label))
@@ -44,16 +44,16 @@ def progress_on_stderr(label: str, after: str | None = None, shorter: str = "") 
 
 
 class Pace:
-    """How long the rest will take, by what was done since the first step ended.
+    """The remaining time, estimated from progress since the end of the first step.
 
-    What was restored, compiled or measured before is no progress, so nothing is said until some steps were timed.
+    Restoring, compiling and measuring do not count as progress, so there is no estimate until some steps were timed.
     """
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
 
     def left(self, done: int, total: int) -> float | None:
-        """Seconds, once there is something to go by."""
+        """Seconds; None until there is an estimate."""
         now = time.monotonic()
         if self._began is None:
             self._began = (now, done) if done > 0 else None
@@ -65,7 +65,7 @@ class Pace:
 
 
 def _foretold(shorter: str) -> Callable[[int, int], None]:
-    """Says once how long it will take, if it is minutes, and what to do about it."""
+    """Prints the remaining time once, if it is minutes, and how to shorten it."""
     pace, said = Pace(), not shorter
 
     def warn(done: int, total: int) -> None:
@@ -125,7 +125,7 @@ def _left(done: int, seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the unit that suits it.
+    """A duration in a suitable unit.
 
     >>> duration(45.0), duration(3000.0), duration(2e4), duration(1e6)
     ('45 s', '50 min', '5.6 h', '12 days')
@@ -138,5 +138,5 @@ def duration(seconds: float) -> str:
 
 
 def say(message: str) -> None:
-    """A line for the person at the terminal; never on stdout, which belongs to the result."""
+    """Prints a line on stderr; stdout is for the result only."""
     print(visible(message), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""From the words on the command line to a learner's parts."""
+"""From the command line to the parts of a learner."""
 
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ from jaxaudit.cli.words import check_learning_rate
 
 
 def make_factory(name: str, hidden: tuple[int, ...]) -> Any:
-    """The model factory that `--model` names: a built-in design or a person's own, see `parse_model`."""
+    """The model factory that `--model` names, built-in or your own; see `parse_model`."""
     own = parse_model(name)
     if own is not None:
         return load_factory(name, own)

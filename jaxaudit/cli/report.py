@@ -1,4 +1,4 @@
-"""`jaxaudit report`: runs on disk as one page for people."""
+"""`jaxaudit report`: saved runs as one HTML page."""
 
 import enum
 from pathlib import Path
@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from jaxaudit.cli.options import at_home
 from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
 
 
 class Format(enum.StrEnum):
-    """What `--figures` writes."""
+    """The format of `--figures`."""
 
     svg = "svg"
     png = "png"
@@ -20,21 +21,23 @@ class Format(enum.StrEnum):
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="Directories that --out wrote, or files of what --json printed."),
+        typer.Argument(metavar="RUN", help="Directories written by --out, or files with the output of --json."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page.")] = Path("report.html"),
     figures: Annotated[
         Path | None, typer.Option(metavar="DIRECTORY", help="Also write every chart as a file into this directory.")
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="Of those files.")] = Format.svg,
-    text: Annotated[
-        bool, typer.Option("--text", help="Print the tables again that the commands printed, and write no page.")
+    text: Annotated[bool, typer.Option("--text", help="Print what the commands printed, and write no page.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the findings as Markdown, and write no page.")
     ] = False,
 ) -> None:
-    """What runs found, as one HTML file for people who have not read the papers
+    """Shows saved runs as one HTML page, for readers who have not read the papers.
 
-    It opens offline, holds its charts and tables, and prints well. Several runs are shown side by side: before and
-    after unlearning, or methods against one another. The commands' own --report writes the same of one run.
+    The page works offline, contains its charts and tables, and can be printed. Several runs are shown side by side:
+    before and after unlearning, or one method against another. The option --report of each command writes the same page
+    for one run.
 
     Examples:
 
@@ -42,19 +45,20 @@ def report(
 
     `jaxaudit report before after --out compared.html --figures charts --format png`
 
-    `jaxaudit report run --text`
+    `jaxaudit report run --text` or `jaxaudit report run --markdown`
     """
-    if text:
-        if figures is not None:
-            raise InputError("--text prints tables, and --figures writes charts; give one of them.")
-        _print(runs)
+    runs, out, figures = [at_home(run) for run in runs], at_home(out), figures and at_home(figures)
+    if text or markdown:
+        if figures is not None or (text and markdown):
+            raise InputError("--text, --markdown and --figures exclude one another; give one of them.")
+        _print(runs) if text else _print_markdown(runs)
         return
     from jaxaudit.runs.report_file import claim_report, write_report
     from jaxaudit.runs.saved import read_run
 
     claim_report(out)
     if figures is not None and figures.absolute() == out.absolute():
-        raise InputError(f"--figures {figures} is the page that --out names; give the charts a directory of their own.")
+        raise InputError(f"--figures {figures} is the page that --out names; name another directory for the charts.")
     if figures is not None:
         _make(figures)
     read = [read_run(path) for path in runs]
@@ -82,7 +86,7 @@ def _cannot(figures: Path, error: OSError) -> InputError:
 
 
 def _print(runs: list[Path]) -> None:
-    """The tables of these runs, each below its run's name where there are several."""
+    """The tables of these runs, with a heading per run if there are several."""
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
     from jaxaudit.runs.saved import read_printed
@@ -92,3 +96,13 @@ def _print(runs: list[Path]) -> None:
         if len(runs) > 1:
             show_text(f"{visible(str(path))}:\n")
         show_text(table)
+
+
+def _print_markdown(runs: list[Path]) -> None:
+    from jaxaudit.cli.show import show_text
+    from jaxaudit.report.build import part_of
+    from jaxaudit.report.markdown import as_markdown
+    from jaxaudit.runs.saved import read_run
+
+    for part in [part_of(read_run(path)) for path in runs]:
+        show_text(as_markdown(part))

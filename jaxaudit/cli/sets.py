@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from jaxaudit.cli.groups import MOST, Images, Network
+from jaxaudit.cli.groups import MOST, Images, Network, Recipe
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_image_size
@@ -14,7 +15,7 @@ class Sets(Images):
     """Query and calibration set, and how they are prepared and matched."""
 
     query: str | None = option(
-        None, "The query set, the data in question: NAME[@SPLIT] or a path. [default: digits]", names="data"
+        None, "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]", names="data"
     )
     calibration: str | None = option(
         None,
@@ -33,24 +34,31 @@ class Sets(Images):
     )
     drop_overlap: bool = option(
         False,
-        "Drop calibration records that are in the query set or the holdout, and records with copies in both of these, "
+        "Drop calibration records that are in the query set or the holdout; drop records that are in both of these, "
         "with their outputs.",
     )
-    drop_unshared: bool = option(False, "Drop calibration classes without a query record.")
+    drop_unshared: bool = option(False, "Drop calibration classes that have no query record.")
 
 
 @dataclass(frozen=True)
 class ShadowNetwork(Network):
-    """The design of the shadow models."""
+    """The shadow models."""
 
     model: str | None = option(
         None,
-        f"The target's design: mlp, liu-cnn, medical-cnn, or {OWN}. [default: liu-cnn for images, mlp for tables]",
+        f"The target's network: mlp, liu-cnn, medical-cnn, or {OWN}. [default: liu-cnn for images, mlp for tables]",
         check=parse_model,
     )
     hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)
 
 
-def shadow_count(default: int, help: str, *formerly: str) -> int | None:
+@dataclass(frozen=True)
+class ShadowRecipe(Recipe):
+    """How the shadow models are trained."""
+
+    epochs: int | None = option(None, "Training epochs. [default: 15]", minimum=1, maximum=MOST)
+
+
+def shadow_count(default: int, help: str, *formerly: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
     return option(None, f"{help} [default: {default}]", formerly=formerly, minimum=19, maximum=MOST)

@@ -1,4 +1,4 @@
-"""What a command answers on stdout: a table for a person, or one object of JSON; everything else goes to stderr."""
+"""The output of a command on stdout: a table, or one JSON object; everything else goes to stderr."""
 
 import codecs
 import contextlib
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from jaxaudit.report.record import Record
 
 WIDTH = 80
-"""Columns of a plain terminal, for which tables are laid out."""
+"""Columns of a plain terminal, the width of tables."""
 PLAIN = {"█": "#", "─": "-", "…": "..."}
-"""What our tables draw with, where only ASCII can be shown."""
+"""ASCII replacements for characters of tables."""
 ERRORS = "jaxaudit.plain"
 
 
 def show(table: "RenderableType", result: "Record | None" = None) -> None:
-    """Prints the table, or the result as JSON where it is given.
+    """Prints the table, or the result as JSON if it is given.
 
     Raises:
         InputError: stdout is closed or full.
-        BrokenPipeError: its reader left, which is no error of anybody's.
+        BrokenPipeError: the reader of stdout closed it, which is not an error.
     """
     from rich.console import Console
 
@@ -43,7 +43,7 @@ def show(table: "RenderableType", result: "Record | None" = None) -> None:
 
 
 def show_planned(plan: "Planned", as_json: bool) -> None:
-    """Prints what would be done; raises as `show`."""
+    """Prints a plan; raises as `show`."""
     show_text(f"{json.dumps(dict(plan.numbers)) if as_json else chr(10).join(plan.lines)}\n")
 
 
@@ -68,7 +68,7 @@ def _stdout() -> Iterator[TextIO]:
 
 
 def as_text(table: "RenderableType") -> str:
-    """What `show` prints of it on a plain terminal of 80 columns."""
+    """The output of `show` on a plain terminal of 80 columns."""
     from rich.console import Console
 
     text = StringIO()
@@ -77,7 +77,7 @@ def as_text(table: "RenderableType") -> str:
 
 
 def accept_any_text() -> None:
-    """Lets stdout print what its encoding lacks: as ASCII that looks alike, else spelled out; never an error."""
+    """Replaces characters that stdout cannot encode by similar ASCII or an escape; never fails."""
     codecs.register_error(ERRORS, _plainly)
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
@@ -93,11 +93,11 @@ def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _unseen(why: str) -> str:
-    return f"the answer could not be printed: stdout cannot be written ({why}); send it elsewhere, or give --out."
+    return f"the result could not be printed: stdout cannot be written ({why}); redirect it, or give --out."
 
 
 def _abandon_stdout() -> None:
-    """Nobody tries in vain to print what is left when the process ends."""
+    """Prevents a second failure when the process flushes stdout at its end."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The table that a classifier is trained on: the options that name it, and how it is read."""
+"""The training table of a classifier: its options, and reading it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,12 @@ DEFAULT_DATA = "breast-cancer"
 COLUMNS_SHOWN = 40
 TABLE_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 TAB = {"tab": "\t", "\\t": "\t"}
-"""What a person can type for it."""
+"""Names of the tab character for `--delimiter`."""
 
 
 @dataclass(frozen=True)
 class TableData(DataFolder):
-    """Which table, and how a file of one's own is read."""
+    """The table, and how a file of your own is read."""
 
     data: str | None = option(
         None,
@@ -32,21 +32,21 @@ class TableData(DataFolder):
         names="data",
     )
     csv: Path | None = option(
-        None, "Your own table: CSV with a line of column names, or Parquet.", "--csv", "--table", names="file"
+        None, "Your own table: CSV with a header line, or Parquet.", "--csv", "--table", names="file"
     )
-    label: str | None = option(None, "The column of --csv to classify by.")
-    categorical: tuple[str, ...] = option((), "Take this column's values as categories. Repeatable.", metavar="COLUMN")
-    numeric: tuple[str, ...] = option((), "Take this column's values as numbers. Repeatable.", metavar="COLUMN")
+    label: str | None = option(None, "The column of --csv with the class.")
+    categorical: tuple[str, ...] = option((), "Treat this column as categorical. Repeatable.", metavar="COLUMN")
+    numeric: tuple[str, ...] = option((), "Treat this column as numeric. Repeatable.", metavar="COLUMN")
     drop: tuple[str, ...] = option((), "Leave this column out. Repeatable.", metavar="COLUMN")
     missing: str = option(
         "error",
-        "Missing numbers of --csv: refuse them, drop their records, take the column's mean, or that and a category "
-        "column that says where.",
+        "Missing numbers of --csv: refuse them, drop their records, use the column's mean, or use it and add a "
+        "category column that marks them.",
         choices=("error", "drop", "mean", "category"),
     )
-    delimiter: str | None = option(None, "Separates the cells of --csv; tab is a word. [default: found]")
-    encoding: str | None = option(None, "Of --csv: utf-8, utf-16, cp1252, ... [default: found]")
-    decimal: str | None = option(None, "The decimal sign of --csv: . or , [default: found]")
+    delimiter: str | None = option(None, "Delimiter of --csv, such as ; or tab. [default: detected]")
+    encoding: str | None = option(None, "Encoding of --csv: utf-8, utf-16, cp1252, ... [default: detected]")
+    decimal: str | None = option(None, "Decimal sign of --csv: . or , [default: detected]")
     sample: int | None = option(
         None,
         "Use this many records, drawn at random. [default: all]",
@@ -57,10 +57,10 @@ class TableData(DataFolder):
 
 
 def read_table(options: TableData) -> "Table":
-    """The table that `--data` or `--csv` means; a set of images or other arrays becomes a table of numbers.
+    """The table that `--data` or `--csv` names; images and other arrays become a numeric table.
 
     Raises:
-        InputError: both or neither make sense, and what reading them raises.
+        InputError: both were given, an option does not fit, or reading fails.
     """
     from jaxaudit.data import load, load_table
     from jaxaudit.data.tables.resolve import table_names
@@ -79,17 +79,17 @@ def read_table(options: TableData) -> "Table":
     given = [f"--{each}" for each, value in {"label": options.label, **written}.items() if value is not None]
     given += ["--missing"] if options.missing != "error" else []
     if given:
-        raise InputError(f"{given[0]} is for a table of your own (--csv); the sets of --data are read as they are.")
+        raise InputError(f"{given[0]} applies only to --csv; the data sets of --data are read as they are.")
     if name.partition("@")[0] in table_names():
         return load_table(name, **choice, data_dir=options.data_dir)
     if any(choice.values()):
         tables = ", ".join(table_names())
-        raise InputError(f"--categorical, --numeric and --drop choose columns, and {name} is no table ({tables}).")
+        raise InputError(f"--categorical, --numeric and --drop choose columns, but {name} is not a table ({tables}).")
     return _flattened(load(name, data_dir=options.data_dir))
 
 
 def describe(table: "Table", *, columns: bool) -> None:
-    """Says on stderr what is in the table, with `columns` a line a column: its kind, as found or chosen."""
+    """Prints a summary of the table on stderr; with `columns`, one line per column with its kind."""
     from jaxaudit.data import describe_table
 
     say(f"{table.name}: {len(table):,} records, {len(table.columns)} columns, {len(table.class_names)} classes")
@@ -104,7 +104,7 @@ def describe(table: "Table", *, columns: bool) -> None:
 
 
 def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
-    """The provenance of the table that was given, and of the records of it that a run is about, called `role`."""
+    """The provenance of the given table, and of the records of it that a run uses, called `role`."""
     return {
         "name": whole.name,
         "records": len(whole),
@@ -120,17 +120,17 @@ def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
 def drawn(
     generator: "np.random.Generator", records: int, count: int | None, option: str, name: str
 ) -> "np.ndarray | None":
-    """So many distinct places of `records`, in ascending order; None for all.
+    """`count` distinct indices below `records`, in ascending order; None for all.
 
     Raises:
-        InputError: there are not as many.
+        InputError: `count` is above `records`.
     """
     import numpy as np
 
     if count is None:
         return None
     if count > records:
-        raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to take all.")
+        raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to use all.")
     return np.sort(generator.choice(records, count, replace=False))
 
 

@@ -1,8 +1,8 @@
-"""Models per batch and speeds measured before on this machine, so that the same command gives the same numbers again.
+"""A cache of models per batch and speeds on this machine, so that the same command gives the same numbers again.
 
-Both are measurements: two runs may measure differently, models trained in batches of other sizes differ by rounding,
-and a budget's plan follows from speeds. So what the first run measured is kept beside the cached data sets, under a
-hash of the design and of what else decides it; not of how many models are asked for, which must change nothing.
+Both are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
+and a budget's plan depends on speeds. So the first measurement is kept beside the cached data sets, under a hash of the
+model and of everything else that affects it; the number of models is not part of it, because it must change nothing.
 """
 
 import contextlib
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 DECIDING = ("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record")
-"""The facts of a work that decide its speed."""
+"""The facts that affect the speed."""
 
 
 def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:
-    """The number remembered for this work on this machine, if any."""
+    """The cached number for this work on this machine, if any."""
     number = _read().get(_name(work))
     return number if type(number) is int and number > 0 else None
 
 
 def remember_models_per_batch(work: Mapping[str, Any], number: int) -> None:
-    """Keeps a number for next time; a cache that cannot be written is no failure."""
+    """Caches a number; a cache that cannot be written is not an error."""
     _write(_name(work), number)
 
 
 def recall_speed(work: Mapping[str, Any]) -> "Speed | None":
-    """The speed remembered for this work on this machine, if any."""
+    """The cached speed for this work on this machine, if any."""
     from jaxaudit.ensemble import Speed
 
     known = _read().get(_name({**work, "command": "speed"}))
@@ -47,7 +47,7 @@ def recall_speed(work: Mapping[str, Any]) -> "Speed | None":
 
 
 def remember_speed(work: Mapping[str, Any], speed: "Speed") -> None:
-    """Keeps a speed for next time; a cache that cannot be written is no failure."""
+    """Caches a speed; a cache that cannot be written is not an error."""
     _write(_name({**work, "command": "speed"}), list(speed))
 
 

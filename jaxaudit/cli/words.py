@@ -1,7 +1,8 @@
-"""What single words on the command line mean, and which do not go together. Imports nothing heavy."""
+"""Parses single words of the command line, and checks combinations. Imports nothing heavy."""
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,13 +13,16 @@ EMBEDDED = ("digits", "printed-digits")
 UNTRAINED = "untrained"
 LARGEST_SIDE = 4096
 WIDEST = 65_536
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+SHORTEST = 60.0
+"""Seconds of a time budget."""
 SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
     "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
 }
-"""Which numbers these options take, so written that NaN is none of them."""
+"""The numbers that these options accept; NaN is never accepted."""
 
 
 def parse_image_size(text: str) -> tuple[int, int] | None:
@@ -36,20 +40,20 @@ def parse_image_size(text: str) -> tuple[int, int] | None:
 
 
 def parse_hidden(text: str) -> tuple[int, ...]:
-    """Layer widths, from `512,256,128`; an empty text is no hidden layer."""
+    """Layer sizes, from `512,256,128`; an empty text means no hidden layer."""
     try:
         widths = tuple(int(width) for width in text.split(",") if width.strip())
     except ValueError:
         widths = (0,)
     if any(not 1 <= width <= WIDEST for width in widths):
         raise InputError(
-            f"--hidden {text} must be whole numbers from 1 to {WIDEST} with commas between, such as 512,256,128."
+            f"--hidden {text} must be whole numbers from 1 to {WIDEST}, separated by commas, such as 512,256,128."
         )
     return widths
 
 
 def parse_target_data(text: str) -> tuple[str, float]:
-    """A data set's name and the fraction of it, from `NAME[:FRACTION]`; without a fraction, all of it.
+    """A data set's name and a fraction, from `NAME[:FRACTION]`; without a fraction, all of it.
 
     >>> parse_target_data("mnist:0.1"), parse_target_data("mnist@train[:100]"), parse_target_data("mnist:3.0.1")
     (('mnist', 0.1), ('mnist@train[:100]', 1.0), ('mnist:3.0.1', 1.0))
@@ -70,7 +74,7 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
     """A reference's name and file, from NAME=PATH; no file for `untrained`.
 
     Raises:
-        InputError: where it is neither.
+        InputError: it is neither.
 
     >>> parse_reference("retrained=runs/a.safetensors"), parse_reference("untrained")
     (('retrained', PosixPath('runs/a.safetensors')), ('untrained', None))
@@ -102,13 +106,32 @@ def parse_acdc(name: str) -> tuple[str, float]:
 
 
 def check_learning_rate(learning_rate: float) -> None:
-    """Refuses a step of the optimiser that is none."""
+    """Refuses a learning rate that is not above 0."""
     if not 0 < learning_rate < float("inf"):
         raise InputError(f"--learning-rate must be above 0, got {learning_rate:g}.")
 
 
+def parse_time(text: str) -> float | None:
+    """Seconds, from the length of time that `--budget` gives; None for `none`.
+
+    >>> parse_time("90s"), parse_time("1.5h"), parse_time("none")
+    (90.0, 5400.0, None)
+    """
+    if text == "none":
+        return None
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhd])", text.strip().lower())
+    if match is None:
+        raise InputError(
+            f"--budget {text} is not a length of time: write a number and s, m, h or d, such as 10m, or none."
+        )
+    seconds = float(match[1]) * UNITS[match[2]]
+    if seconds < SHORTEST:
+        raise InputError(f"--budget {text} is too short for any audit: give at least {SHORTEST:.0f}s.")
+    return seconds
+
+
 def share_check(name: str) -> Callable[[float], None]:
-    """What refuses a share out of range for the option of this name, one of `SHARES`."""
+    """A function that refuses a share out of range for the option of this name, one of `SHARES`."""
     allowed, words = SHARES[name]
 
     def check(share: float) -> None:
@@ -119,7 +142,7 @@ def share_check(name: str) -> Callable[[float], None]:
 
 
 def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
-    """The names in a list such as `retraining,fisher`, each once, in its order.
+    """The names in a list such as `retraining,fisher`, each once, in the same order.
 
     Raises:
         InputError: one is unknown (with near matches), or there is none.
@@ -131,28 +154,28 @@ def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name.lower(), known, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"give some of {', '.join(known)}."
+            advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}."
             raise InputError(f"{option}: {name!r} is not known; {advice}")
     if not names:
-        raise InputError(f"{option} names none; give some of {', '.join(known)}.")
+        raise InputError(f"{option} is empty; choose from {', '.join(known)}.")
     return names
 
 
 def check_pair(query: str | None, calibration: str | None) -> None:
-    """Refuses a query set without a calibration set where it has none of its own, and the other way round."""
+    """Refuses a query set without a calibration set, unless its other split can be used, and vice versa."""
     if query is None and calibration is not None:
         raise InputError("--calibration needs --query: shadow models are trained on both sets.")
     if query is not None and calibration is None and other_split(query) is None:
         raise InputError(
-            "--query needs --calibration: shadow models are trained on both sets. Give data of the same kind with no "
+            "--query needs --calibration: shadow models are trained on both sets. Give data of the same domain with no "
             "record of the query set."
         )
 
 
 def other_split(query: str) -> str | None:
-    """The other one of a named set's train and test split, which serves as calibration set where none is given.
+    """The other of a named set's train and test splits, the default calibration set.
 
-    None for what is not a whole split of a set that may have both: a path, an embedded set, a slice.
+    None for anything but a whole split of a set that may have both: a path, an embedded set, a slice.
 
     >>> other_split("mnist"), other_split("mnist@test"), other_split("mnist@train[:100]"), other_split("q.npz")
     ('mnist@test', 'mnist@train', None, None)
@@ -164,11 +187,11 @@ def other_split(query: str) -> str | None:
 
 
 def check_weights(params: Path | None, model: str | None, data: str | None) -> None:
-    """Refuses some of a network, its weights and records without the others."""
+    """Refuses one of network, weights and records without the others."""
     needs = {"params": "weights", "model": "the network they belong to", "data": "the records"}
     values = {"params": params, "model": model, "data": data}
     given, missing = [each for each in needs if values[each] is not None], [n for n in needs if values[n] is None]
     if given and missing:
         raise InputError(
-            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without any of them the command shows an example."
+            f"--{given[0]} needs --{missing[0]}: {needs[missing[0]]}; without all of them the command runs an example."
         )

@@ -1,6 +1,6 @@
-"""Runs that can be stopped: Ctrl-C or a kill, and the same command goes on from what was kept shortly before.
+"""Runs that can be stopped by Ctrl-C or a kill, and resumed by the same command from recently kept work.
 
-A command needs four lines of it:
+A command needs four lines:
 
     with lasting_work(out) as begin:
         checkpoints = begin(run_identity(...), models, "training ...")      # once its data are read
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 Begin = Callable[["Identity", int, str], Path | None]
-"""`begin(identity, models, line)`: says the line and what was found, and where models are kept; None where nowhere."""
+"""`begin(identity, models, line)`: prints the line and what was found; returns where models are kept, if anywhere."""
 
 
 class Interrupted(SystemExit):
-    """Ctrl-C, of which a person has been told."""
+    """Ctrl-C, already reported to the user."""
 
 
 @contextmanager
 def lasting_work(out: Path | None) -> Iterator[Begin]:
-    """Within it a command works; once it is through, what was kept to go on from is removed.
+    """The context of a command's work; once the work is done, kept work is removed.
 
-    The work is kept in `out/unfinished`, else in the cache folder under the run's identity. Where the command ends
-    otherwise it stays there, if any model was kept, finished or in training, else nothing stays.
+    Work is kept in `out/unfinished`, else in the cache folder under the run's identity. If the command ends early, it
+    stays there if any model was kept, finished or in training.
 
     Raises:
-        InputError: where `out` is taken, in use, cannot be written, or holds the unfinished work of another run.
-        Interrupted: for a KeyboardInterrupt, after a line that says what was kept.
+        InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
+        Interrupted: for a KeyboardInterrupt, after a line about what was kept.
     """
     if out is not None:
         from jaxaudit.runs.directory import claim
@@ -71,7 +71,7 @@ def lasting_work(out: Path | None) -> Iterator[Begin]:
             work.keep() if kept else work.remove()
         if not isinstance(error, KeyboardInterrupt):
             raise
-        goes_on = "goes on from there" if kept else "starts anew"
+        goes_on = "continues from there" if kept else "starts again"
         say(f"Interrupted: {kept or 'nothing was kept'}; the same command {goes_on}.")
         raise Interrupted(INTERRUPTED) from error
     for work in works:
@@ -85,7 +85,7 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
     try:
         work = open_unfinished(out / NAME, identity)
     except OSError as error:
-        raise InputError(f"--out {out} cannot be written: {error.strerror}; name a directory elsewhere.") from error
+        raise InputError(f"--out {out} cannot be written: {error.strerror}; name another directory.") from error
     try:
         # Another process may have finished there while this one read its data.
         refuse_taken(out)
@@ -96,7 +96,7 @@ def _open_at(out: Path, identity: "Identity") -> "Unfinished":
 
 
 def _open_cached(identity: "Identity") -> "Unfinished | None":
-    """The same in the cache folder; what cannot be kept there is no failure."""
+    """The same in the cache folder; a failure to keep work there is not an error."""
     from jaxaudit.data.cache import cache_dir
     from jaxaudit.runs.identity import identity_hash
     from jaxaudit.runs.lock import InUseError
@@ -108,7 +108,7 @@ def _open_cached(identity: "Identity") -> "Unfinished | None":
         try:
             return open_unfinished(directory, identity)
         except InUseError:
-            say("another process is at the same run; this one keeps nothing to go on from")
+            say("another process is running the same command; this one cannot be resumed")
         except InputError:  # its name is the identity's, so what it holds is damaged
             shutil.rmtree(directory)
             return open_unfinished(directory, identity)
@@ -122,7 +122,7 @@ class _Kept(NamedTuple):
     states: "list[KeptState]"
 
     def in_words(self, total: int) -> str:
-        """What there is to go on from; nothing where that is nothing."""
+        """What was kept; empty if nothing was."""
         begun = sum(state.models for state in self.states)
         if not (self.models or begun):
             return ""

@@ -21,7 +21,7 @@ from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import everyone
 
 MODELS = 64
-"""As many models as a plan has, more or less: how many are trained side by side is chosen for them."""
+"""About as many models as a plan has; the number per batch is chosen for them."""
 RECORDS = 4096
 """The most records that measuring trains on and asks about."""
 HOST_STEPS, HOST_SECONDS = 24, 4.0

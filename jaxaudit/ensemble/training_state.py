@@ -30,7 +30,7 @@ WRITING_SHARE = 0.02
 WORTH_SECONDS = 5.0
 """An interrupt that comes sooner after the last write, or the chunk's begin, keeps nothing more."""
 CHEAP_BYTES = 1 << 28
-"""An interrupt keeps no larger state than this: whoever stops a run does not want to wait."""
+"""An interrupt keeps no larger state than this, so that it does not take long."""
 
 
 class UnderWay(NamedTuple):
@@ -50,7 +50,7 @@ class KeptState(NamedTuple):
 
     Attributes:
         models: how many it has.
-        epoch: the epoch, from 1, that it goes on in.
+        epoch: the epoch, from 1, in which it resumes.
         epochs: of how many.
     """
 
@@ -74,7 +74,7 @@ class StateKeeper:
         self.wait, self.since = keep_seconds(), time.monotonic()
 
     def begin(self, states: Any) -> UnderWay:
-        """Where training goes on: the state that was kept, bit for bit, else `states`, those before the first step.
+        """Where training resumes: the kept state, bit for bit, else `states`, those before the first step.
 
         What was kept is taken only if it fits `states` in the number, types and shapes of arrays, and on their devices.
         """

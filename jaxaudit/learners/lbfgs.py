@@ -1,4 +1,4 @@
-"""The lowest points of smooth convex functions, to a stated gradient norm: preconditioned L-BFGS.
+"""Minimises smooth convex functions to a stated gradient norm: preconditioned L-BFGS.
 
 Liu & Nocedal (1989), for many functions at once. In every turn each of them takes one value and gradient: one that
 accepts its step and one that shortens it do the same work. The axis of functions is written out, not left to
@@ -80,7 +80,7 @@ def minimise(
         start: a row a function.
         precondition: a product with symmetric, positive definite approximations of the inverse second derivatives.
         tolerance: on the Euclidean norm of the gradient.
-        evaluations: at most so many.
+        evaluations: the largest number of evaluations.
         memory: steps remembered.
 
     >>> bowl = jax.vmap(jax.value_and_grad(lambda x: (x[0] - 3) ** 2 + 10 * (x[1] + 1) ** 2))

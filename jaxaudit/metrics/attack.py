@@ -1,4 +1,4 @@
-"""How well a membership attack does, overall and on every target.
+"""How well a membership attack performs, overall and on every target.
 
 Long, Bindschaedler & Gunter (2017), section 5.4. Scores in, numbers out, on the host.
 """
@@ -37,8 +37,8 @@ class TruePositiveRate(NamedTuple):
         limit: the false positive rate not to exceed.
         rate: the largest true positive rate of a threshold that does not exceed it.
         false_positive_rate: the false positive rate of that threshold.
-        resolvable: whether there are enough non-members (1 / limit) for one false positive to be allowed; where not,
-            the rate is that at no false positive at all.
+        resolvable: whether there are enough non-members (1 / limit) to allow one false positive; if not, the rate is
+            that at no false positive.
     """
 
     limit: float
@@ -48,7 +48,7 @@ class TruePositiveRate(NamedTuple):
 
 
 class AttackMetrics(NamedTuple):
-    """How well an attack tells members from non-members; larger means more exposed. See `attack_metrics`."""
+    """How well an attack distinguishes members from non-members; larger means more exposed. See `attack_metrics`."""
 
     accuracy: Estimate
     precision: Estimate
@@ -59,13 +59,13 @@ class AttackMetrics(NamedTuple):
 
 
 class Correlation(NamedTuple):
-    """Pearson's correlation; NaN with a reason where there is none.
+    """Pearson's correlation; NaN with a reason if it is not available.
 
     Attributes:
         coefficient: from -1 to 1.
-        p_value: two-sided, of no correlation between normal variables.
-        count: the pairs it is of.
-        reason: why there is none, or None.
+        p_value: two-sided, for no correlation between normal variables.
+        count: the number of pairs.
+        reason: why it is not available, or None.
     """
 
     coefficient: float
@@ -86,30 +86,30 @@ def attack_metrics(
 ) -> AttackMetrics:
     """Accuracy, precision, recall, F1, AUC and true positive rates at low false positive rates, with intervals.
 
-    The attack says `in` where its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
+    The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
 
     | number | is | 0/0 |
     |---|---|---|
     | accuracy | (tp + tn) / all | - |
-    | precision | tp / (tp + fp) | NaN: nothing was called `in` |
+    | precision | tp / (tp + fp) | NaN: no answer was `in` |
     | recall | tp / (tp + fn) | - |
     | F1 | 2 tp / (2 tp + fp + fn) | - |
     | AUC | P(score of a member > that of a non-member) + P(equal) / 2 | - |
 
-    A true positive rate is the largest of a threshold whose false positive rate is at most the limit, ties called
-    alike and nothing interpolated.
+    A true positive rate is the largest over thresholds with a false positive rate of at most the limit. Tied scores get
+    the same answer, and nothing is interpolated.
 
-    Intervals are percentile bootstrap intervals (Efron 1979). Where a target is attacked several times its attacks are
-    not independent, so whole targets are drawn with replacement: `targets` says which record each attack was on, and
-    without it every attack is its own. Replicates in which a number is 0/0 are left out of its interval, and there is
-    none (NaN) where more than half are, or where there is but one target. An interval of a rate at a very low false
-    positive rate hangs on a handful of non-members and is rough.
+    Intervals are percentile bootstrap intervals (Efron 1979). Several attacks on one target are not independent, so
+    whole targets are drawn with replacement. `targets` gives the record of each attack; without it, every attack counts
+    as a target of its own. Replicates in which a number is 0/0 are left out of its interval. The interval is not
+    available (NaN) if more than half are left out, or with a single target. An interval of a rate at a very low false
+    positive rate depends on a handful of non-members and is rough.
 
     Args:
-        key: random key of the bootstrap; NumPy's SFC64 generator, seeded by 128 bits of it, draws.
-        scores: one an attack; above 0 says `in`.
+        key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
+        scores: one per attack; above 0 means `in`.
         truth: whether the target was in the training set.
-        targets: the attacked record of each attack, from 0 up.
+        targets: the index of the attacked record of each attack, from 0.
         false_positive_rates: limits, each in [0, 1].
         level: confidence level of the intervals.
         bootstrap: replicates.
@@ -126,7 +126,7 @@ def attack_metrics(
     """
     if bootstrap < 1 or not 0 < level < 1 or not all(0 <= limit <= 1 for limit in false_positive_rates):
         raise InputError(
-            f"an attack's intervals take at least 1 replicate, a level and limits between 0 and 1; got {bootstrap}, "
+            f"intervals need at least 1 bootstrap replicate, and a level and limits between 0 and 1; got {bootstrap}, "
             f"{level} and {tuple(false_positive_rates)}."
         )
     ranking = rank(scores, truth)
@@ -169,8 +169,8 @@ def _clusters(targets: Array | np.ndarray | None, attacks: int) -> tuple[np.ndar
 def _check_targets(targets: Array | np.ndarray, attacks: int) -> None:
     if len(targets) != attacks or (attacks and int(targets.min()) < 0):
         raise InputError(
-            f"{len(targets)} targets were given for {attacks} attacks: give the index of the attacked record, from 0 "
-            "up, for each."
+            f"{len(targets)} targets were given for {attacks} attacks: give the index of the attacked record, from 0, "
+            "for each attack."
         )
 
 
@@ -203,15 +203,15 @@ def per_target_accuracy(
     targets: Int[Array | np.ndarray, " attacks"],
     count: int,
 ) -> Float[np.ndarray, " count"]:
-    """The share of attacks on each target that were right (section 5.4); NaN for a target never attacked.
+    """The share of attacks on each target that were right (section 5.4); NaN for a target that was not attacked.
 
-    An attack that says `in` (a score above 0) of every target has 0.5 where each was in half the training sets.
+    An attack that always answers `in` (a score above 0) has 0.5 if each target was in half of the training sets.
 
     Args:
-        scores: one an attack.
+        scores: one per attack.
         truth: whether the target was in the training set.
         targets: which target each attack was on, from 0 to `count` - 1.
-        count: how many targets there are.
+        count: the number of targets.
 
     Raises:
         InputError: lengths differ, a score is NaN, or a target is out of range.
@@ -224,7 +224,7 @@ def per_target_accuracy(
     _check_targets(targets, len(scores))
     if scores.shape != truth.shape or np.isnan(scores).any() or (len(targets) and targets.max() >= count):
         raise InputError(
-            f"per-target accuracy takes a score that is a number, a truth and a target below {count} for every attack; "
+            f"per-target accuracy needs a score that is not NaN, a truth and a target below {count} for every attack; "
             f"got {scores.size} scores ({int(np.isnan(scores).sum())} NaN), {truth.size} truths and targets up to "
             f"{targets.max(initial=0)}."
         )
@@ -236,10 +236,10 @@ def per_target_accuracy(
 def strongest_attack(
     accuracies: Float[Array | np.ndarray, "attacks targets"],
 ) -> tuple[Float[np.ndarray, " targets"], Int[np.ndarray, " targets"]]:
-    """The largest per-target accuracy over attacks, and which attack has it (the first of equals); figure 2.
+    """The largest per-target accuracy over attacks, and which attack has it (the first if tied); figure 2.
 
-    NaN, and attack -1, where no attack was made on the target. The largest of several numbers is above chance
-    even where every attack is at chance: with 200 attacks a target and 3 kinds by about 0.03.
+    NaN, and attack -1, if the target was not attacked. The largest of several numbers is above chance
+    even if every attack is at chance: by about 0.03 for 200 attacks per target and 3 kinds of attack.
 
     >>> strongest_attack(np.array([[0.5, 0.9, np.nan], [0.7, 0.6, np.nan]]))
     (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
@@ -247,7 +247,7 @@ def strongest_attack(
     values = np.asarray(accuracies, np.float64)
     known = np.where(np.isnan(values), -np.inf, values)
     if not len(known):
-        raise InputError("there are no attacks to take the strongest of: give a row of accuracies for each.")
+        raise InputError("there is no attack to choose from: give one row of accuracies per attack.")
     largest, which = known.max(axis=0), known.argmax(axis=0)
     none = np.isneginf(largest)
     return np.where(none, np.nan, largest), np.where(none, -1, which)
@@ -258,9 +258,9 @@ def correlation(
 ) -> Correlation:
     """Pearson's correlation, of per-target accuracy with mean PDTP for example, and its p-value (`scipy.stats`).
 
-    Targets for which either is NaN (never attacked, or never measured) are left out. There is none, with a reason,
-    for fewer than 3 targets, a constant side (to 11 digits, where float64 no longer tells), or an infinite
-    value (exact PDTP knows them).
+    Targets for which either is NaN (not attacked, or not measured) are left out. The correlation is not available, with
+    a reason, for fewer than 3 targets, if one side is constant (to 11 digits, the limit of float64 here), or if a value
+    is infinite (as exact PDTP can be).
 
     Raises:
         InputError: lengths differ.
@@ -271,7 +271,9 @@ def correlation(
     'one side is constant'
     """
     if len(first) != len(second):
-        raise InputError(f"a correlation takes pairs, got {len(first)} and {len(second)} values: one of each a target.")
+        raise InputError(
+            f"a correlation needs pairs; got {len(first)} and {len(second)} values: give one of each per target."
+        )
     pairs = np.stack([np.asarray(first, np.float64), np.asarray(second, np.float64)])
     pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
     count, reason = pairs.shape[1], None

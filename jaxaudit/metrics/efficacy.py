@@ -1,4 +1,4 @@
-"""Efficacy of forgetting: how little a model's parameters tell about a set of examples.
+"""Efficacy of forgetting: how little information a model's parameters expose about a set of examples.
 
 Becker & Liebig (2022), "Evaluating machine unlearning via epistemic uncertainty", sections 3 and 4. Arrays in, numbers
 out: nothing here trains a model or reads a file.
@@ -21,19 +21,19 @@ from jaxaudit.kernels.gradient_norms import squared_grad_norms
 ROUNDING = 1e-3
 
 SHORT = re.compile(r"\b(bf16|f16|f8\w*)\[")
-"""How a program of JAX, printed, names arrays of floats of fewer than 32 bits."""
+"""The names that a printed JAX program gives to floats of fewer than 32 bits."""
 
 CHECKED = 8
 CHUNK = 256
 
 
 class Efficacy(NamedTuple):
-    """How little the parameters tell about some examples; a small efficacy means little information is exposed.
+    """How much information the parameters expose about some examples; a small efficacy means little is exposed.
 
     Attributes:
-        efficacy: 1 / information, eq. 8; infinite where the information is 0.
+        efficacy: 1 / information, eq. 8; infinite if the information is 0.
         information: the trace of the empirical Fisher information, eq. 7: the mean over the examples of the squared
-            norm of the gradient of log p(label), in squared nats a squared unit of parameter.
+            norm of the gradient of log p(label), in squared nats per squared unit of parameter.
         bound: 1 / (squared norm of the mean gradient), lemma 1: never below `efficacy`.
     """
 
@@ -43,13 +43,13 @@ class Efficacy(NamedTuple):
 
 
 class MeasuredEfficacy(NamedTuple):
-    """Efficacy of one model about some examples, whole and in parts.
+    """Efficacy of one model about some examples, in total, per layer and per example.
 
     Attributes:
         per_example: the squared gradient norm of every example; their mean is the information.
-        layers: efficacy of each layer alone. A layer is what stands next to one another in the tree of parameters
-            (a kernel and its bias), named by the path to it, joined with `/`. The information of layers adds up to
-            that of the whole; their efficacies do not.
+        layers: efficacy of each layer alone. A layer is a group of sibling leaves in the tree of parameters (a kernel
+            and its bias), named by its path, joined with `/`. The information of the layers adds up to that of the
+            whole; their efficacies do not.
         whole: efficacy of all parameters.
         paths: how the gradient of each parameter was computed, by name; see `squared_grad_norms`.
         short: whether the model computes with floats of fewer than 32 bits; see `computes_short`.
@@ -74,15 +74,15 @@ def efficacy(
         efficacy    = 1 / information       eq. 8
         bound       = 1 / |mean_i g_i|^2    lemma 1
 
-    Guarantees: efficacy <= bound, also where rounding would have it otherwise; they are equal where all examples have
-    the same gradient. Both are infinite where all gradients are 0: then a model tells nothing to first order, which a
-    model that fits the examples perfectly shares with one that never saw them.
+    Guarantees: efficacy <= bound, rounding included; they are equal if all examples have the same gradient. Both are
+    infinite if all gradients are 0. The model then exposes nothing to first order; this is so for a model that fits the
+    examples perfectly, whether or not it was trained on them.
 
     Args:
         squared_norms: |g_i|^2 of each example.
         mean_gradient_squared_norm: |mean_i g_i|^2 of the same examples and parameters.
-        rounding: how far it may be above the information, as a share of it; more is no rounding but a mistake.
-            Infinite for gradients of fewer than 32 bits.
+        rounding: by how much it may exceed the information, as a share of it; more is an error, not rounding. Use
+            infinity for gradients of fewer than 32 bits.
 
     Raises:
         InputError: no examples, numbers that are negative or not finite, or a mean gradient larger than the gradients.
@@ -94,7 +94,7 @@ def efficacy(
     """
     norms, of_mean = np.asarray(squared_norms, np.float64), float(mean_gradient_squared_norm)
     if not len(norms):
-        raise InputError("efficacy is a mean over examples and there are none; is the set to forget empty?")
+        raise InputError("efficacy is a mean over examples, and there are none; is the set to forget empty?")
     bad = int((~np.isfinite(norms)).sum()) + int(not np.isfinite(of_mean))
     if bad:
         raise InputError(
@@ -108,13 +108,13 @@ def efficacy(
     if of_mean > information + max(rounding * max(information, least), least):
         raise InputError(
             f"the mean gradient's squared norm {of_mean:.4g} is above the mean squared norm {information:.4g}, which "
-            "no set of gradients allows; are both of the same examples and parameters, the mean taken before squaring?"
+            "is impossible; are both of the same examples and parameters, and is the mean taken before squaring?"
         )
     return Efficacy(_inverse(information), information, _inverse(min(of_mean, information)))
 
 
 def _inverse(value: float) -> float:
-    """1 / value; infinite at 0 and where a subnormal value's inverse is no number of float64."""
+    """1 / value; infinite at 0 and where the inverse of a subnormal value overflows float64."""
     return 1 / value if value > 1e-300 else float("inf")
 
 
@@ -126,15 +126,15 @@ def measure_efficacy(
     *,
     chunk: int | None = None,
 ) -> MeasuredEfficacy:
-    """Efficacy of a model about examples: whole, of every layer, and what each example contributes.
+    """Efficacy of a model about examples: in total, per layer, and the contribution of each example.
 
     The squared norms are exact up to float32 (see `squared_grad_norms`, and take `precise_log_softmax` in `log_prob`:
-    a confident model's information is lost in the rounding of `jax.nn.log_softmax`), their means are taken in float64.
-    The bound costs one ordinary gradient of the mean log-probability more. Products are computed in full float32 on
-    every device; where the model itself asks for fewer bits (bfloat16), all of this is good to some percent.
+    a confident model's information is lost in the rounding of `jax.nn.log_softmax`); their means are taken in float64.
+    The bound costs one more ordinary gradient of the mean log-probability. Products are computed in full float32 on
+    every device. If the model itself uses fewer bits (bfloat16), all numbers are accurate to some percent only.
 
-    A lone efficacy is no verdict: a model that fits the examples perfectly has gradients of 0. Compare it with that of
-    the untrained, the original and retrained models.
+    A single efficacy cannot be interpreted: a model that fits the examples perfectly has gradients of 0. Compare it
+    with that of the untrained, the original and retrained models.
 
     Args:
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label, in evaluation
@@ -142,10 +142,10 @@ def measure_efficacy(
         params: a pytree of float arrays.
         inputs: the examples, first axis.
         labels: their labels.
-        chunk: examples at a time; by default as many as fit a modest memory.
+        chunk: examples per step; by default as many as fit into moderate memory.
 
     Raises:
-        InputError: no examples; no one log-probability an example; an example's value depends on the others in its
+        InputError: no examples; not one log-probability per example; an example's value depends on the others in its
             batch (a model in training mode); gradients that are not finite; and as `squared_grad_norms`.
 
     >>> def log_prob(params, inputs, labels):
@@ -163,7 +163,7 @@ def measure_efficacy(
 
 
 def computes_short(log_prob: Callable[[Any, Any, Any], Array], params: Any, inputs: Any, labels: Any) -> bool:
-    """Whether some of it is computed, or kept, in floats of fewer than 32 bits (bfloat16, float16).
+    """Whether the model computes or stores anything in floats of fewer than 32 bits (bfloat16, float16).
 
     >>> computes_short(lambda p, x, y: (x @ p)[:, 0], jnp.ones((2, 1)), np.ones((3, 2), np.float32), np.zeros(3))
     False
@@ -211,17 +211,18 @@ def leaf_name(path: Sequence[Any]) -> str:
 
 
 def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any, tolerance: float) -> None:
-    """One log-probability an example, the same whatever else is in the batch."""
+    """Checks that there is one log-probability per example, independent of the rest of the batch."""
     if not len(labels) or len(inputs) != len(labels):
         raise InputError(
-            f"there are {len(inputs)} inputs and {len(labels)} labels: give one label for each of at least one example."
+            f"there are {len(inputs)} inputs and {len(labels)} labels: give at least one example, and one label for "
+            "each."
         )
     x, y = jnp.asarray(inputs[:CHECKED]), jnp.asarray(labels[:CHECKED])
     shape = getattr(jax.eval_shape(log_prob, params, x, y), "shape", None)
     if shape != (len(y),):
         raise InputError(
             f"log_prob maps {len(y)} examples to {'no array' if shape is None else f'shape {shape}'}; it must return "
-            f"one log-probability an example, shape ({len(y)},): did it return all classes, or the mean?"
+            f"one log-probability per example, shape ({len(y)},): did it return all classes, or the mean?"
         )
     together, alone = map(np.asarray, _together_and_alone(log_prob, params, x, y))
     if not np.allclose(alone, together, rtol=tolerance, atol=tolerance, equal_nan=True):

@@ -14,11 +14,11 @@ from jaxaudit.errors import InputError
 
 
 class Thresholds(NamedTuple):
-    """From where on a record of each class counts as a member; NaN where nothing could be learned.
+    """Thresholds from which a record of each class counts as a member; NaN if they could not be learned.
 
     Attributes:
-        confidence: least probability of the record's own class.
-        negative_entropy: least negative entropy of the output, in nats.
+        confidence: smallest probability of the record's own class.
+        negative_entropy: smallest negative entropy of the output, in nats.
     """
 
     confidence: Float[np.ndarray, " classes"]
@@ -26,7 +26,7 @@ class Thresholds(NamedTuple):
 
 
 class Signals(NamedTuple):
-    """What EMA asks of a model's output on records, each larger for a member.
+    """The signals of a model's outputs that EMA uses, each larger for a member.
 
     Attributes:
         correct: whether the record's class is predicted.
@@ -40,13 +40,13 @@ class Signals(NamedTuple):
 
 
 class EMA(NamedTuple):
-    """What ensembled membership auditing says of one target.
+    """The result of ensembled membership auditing for one target.
 
     Attributes:
-        p_value: of the two-sample t-test of the flags against all ones; near 1, every record looks like a member.
-        member_share: the share of query records flagged.
-        flags: which query records any of the three signals calls a member.
-        thresholds: what the two thresholded signals were held against.
+        p_value: of the two-sample t-test of the flags against all ones; near 1 if every record looks like a member.
+        member_share: the share of query records that were flagged.
+        flags: the query records that any of the three signals calls a member.
+        thresholds: those of the two signals that have one.
     """
 
     p_value: float
@@ -65,28 +65,27 @@ def ema(
     """The paper's p-value; near 1 means that the target was trained on all of the query set, near 0 that it was not.
 
     Three signals call a query record a member: its class is predicted; the probability of its class reaches that
-    class's threshold; the negative entropy of the output reaches that class's threshold. The
-    thresholds are those that part a calibration model's members from non-members best (`member_thresholds`). A record
-    is a member if any signal says so (section 2.2 of the paper), and the flags are held against as many ones
-    (`all_members_p_value`).
+    class's threshold; the negative entropy of the output reaches that class's threshold. The thresholds are those that
+    best separate a calibration model's members from non-members (`member_thresholds`). A record is flagged if any
+    signal calls it a member (section 2.2 of the paper). The flags are compared with all ones (`all_members_p_value`).
 
-    Where the paper and the authors' code differ or are silent: thresholds come from a *calibration* model's outputs
-    (their code takes the target's own); a query record's class is its label (their code takes the predicted one);
-    correctness has no threshold to learn.
+    The paper and the authors' code leave three choices open: thresholds come from a *calibration* model's outputs
+    (their code uses the target's); a query record's class is its label (their code uses the predicted class);
+    correctness has no threshold.
 
-    The p-value is no error rate: it is a test of *all* against *not all*, so a target that never saw the query set but
+    The p-value is not an error rate: it tests *all* against *not all*, so a target that never saw the query set but
     classifies every record of it correctly gets 1.
 
     Args:
         probabilities: the target's outputs on the query set.
         labels: the query set's labels.
-        calibration: outputs of a calibration model, on its members and on others of their kind.
-        calibration_labels: the labels of those.
-        members: which of those it was trained on.
+        calibration: outputs of a calibration model, on its training records and on others of their kind.
+        calibration_labels: the labels of these records.
+        members: which of these records it was trained on.
 
     Raises:
-        InputError: where shapes disagree, a number is not finite, a label is no class, or there are no members or no
-            others.
+        InputError: shapes disagree, a number is not finite, a label is not a class, or there are no members or no
+            non-members.
 
     >>> outputs = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.55, 0.45]])
     >>> answer = ema(outputs, np.array([0, 1, 1, 1]), outputs, np.array([0, 0, 1, 1]), np.array([1, 0, 1, 0], bool))
@@ -110,15 +109,15 @@ def ema_of_signals(
     members: Bool[np.ndarray, " m"],
     classes: int,
 ) -> EMA:
-    """`ema`, of outputs that were brought down to their signals before.
+    """`ema`, from the signals of outputs.
 
     Raises:
-        InputError: where there are no members or no others.
+        InputError: there are no members or no non-members.
     """
     if members.all() or not members.any():
         raise InputError(
-            f"{int(members.sum())} of {len(members)} calibration records are members: EMA learns its thresholds from "
-            "members and others; train the calibration model on a part of the set only (--subsample below 1)."
+            f"{int(members.sum())} of {len(members)} calibration records are members; EMA learns its thresholds from "
+            "members and non-members: train calibration models on only a part of the set (--subsample below 1)."
         )
     thresholds = Thresholds(
         member_thresholds(calibration.confidence, calibration_labels, members, classes),
@@ -150,11 +149,11 @@ def member_thresholds(
     members: Bool[Array | np.ndarray, " m"],
     classes: int,
 ) -> Float[np.ndarray, " classes"]:
-    """For each class the value v at which "signal >= v" tells members from others with most balanced accuracy.
+    """For each class, the threshold v at which "signal >= v" has the best balanced accuracy for membership.
 
-    Balanced accuracy is half the sum of the share of members at or above v and of others below it; v is one of the
-    class's own values, the smallest of several that do equally well. NaN, at or above which nothing is, for a class
-    without members or without others.
+    Balanced accuracy is the mean of the share of members at or above v and the share of non-members below it. v is one
+    of the class's own values, the smallest if tied. NaN, which flags nothing, for a class without members or without
+    non-members.
 
     >>> member_thresholds(np.array([0.9, 0.7, 0.8, 0.1]), np.zeros(4, int), np.array([1, 1, 0, 0], bool), 2)
     array([0.7, nan])
@@ -178,9 +177,9 @@ def member_thresholds(
 def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
     """The two-sided p-value of Student's two-sample t-test, equal variances, of the flags against n ones.
 
-    With k of n flagged, t = -sqrt((n - k)(n - 1) / k) at 2n - 2 degrees of freedom. All flagged: 1, and none: 0, where
-    the test itself has no variance to divide by. For large n only the number of records that are *not* flagged
-    matters: one gives 0.32, four bring it under 0.05, whatever n is.
+    With k of n flagged, t = -sqrt((n - k)(n - 1) / k) at 2n - 2 degrees of freedom. The p-value is 1 if all are
+    flagged and 0 if none is, where the variance is 0. For large n only the number of records that are *not* flagged
+    matters: one gives 0.32, four give less than 0.05.
 
     >>> [round(all_members_p_value(np.arange(1000) >= missing), 3) for missing in (0, 1, 4, 1000)]
     [1.0, 0.317, 0.045, 0.0]
@@ -196,7 +195,7 @@ def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
 
 
 def ema_rule(p_value: float, level: float = 0.05) -> Literal["forgotten", "not forgotten"]:
-    """`not forgotten` where the p-value is above `level`, else `forgotten`: the method knows no third answer."""
+    """`not forgotten` if the p-value is above `level`, else `forgotten`; the method has no third answer."""
     return "not forgotten" if p_value > level else "forgotten"
 
 
@@ -209,10 +208,12 @@ def _check(
 ) -> None:
     classes = probabilities.shape[1]
     if labels.shape != probabilities.shape[:1] or not len(labels):
-        raise InputError(f"EMA takes a label for each query record: {len(labels)} for {len(probabilities)} outputs.")
+        raise InputError(
+            f"EMA needs one label per query record; got {len(labels)} labels for {len(probabilities)} outputs."
+        )
     if not (calibration.shape[1] == classes and len(calibration) == len(calibration_labels) == len(members)):
         raise InputError(
-            f"EMA takes outputs of {classes} classes, a label and a membership for each calibration record; got "
+            f"EMA needs outputs of {classes} classes, a label and a membership for each calibration record; got "
             f"outputs of shape {calibration.shape}, {len(calibration_labels)} labels and {len(members)} memberships."
         )
     for name, each in (("target", probabilities), ("calibration", calibration)):
@@ -221,4 +222,6 @@ def _check(
             raise InputError(f"{bad} outputs of the {name} model are NaN or infinite; did its training diverge?")
     for each in (labels, calibration_labels):
         if len(each) and not 0 <= each.min() <= each.max() < classes:
-            raise InputError(f"EMA found label {each.min() if each.min() < 0 else each.max()} with {classes} classes.")
+            raise InputError(
+                f"EMA got label {each.min() if each.min() < 0 else each.max()}, but there are {classes} classes."
+            )

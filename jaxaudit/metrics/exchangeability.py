@@ -1,8 +1,8 @@
-"""Were the holdout and the query set dealt from one pile? What shows where they were not.
+"""Were the holdout and the query set sampled differently? Tests for evidence of it.
 
-The holdout test is exact where nothing but chance decided which of the provider's records were shared. Nobody can prove
-that from the records, but much that breaks it shows in them: other classes, other inputs, easier or harder records,
-copies that all fell on one side. Arrays in, numbers out.
+The holdout test is exact if the provider chose at random which records to share. The records cannot prove that, but
+they can show many violations: other classes, other inputs, easier or harder records, duplicates that are all in one
+set. Arrays in, numbers out.
 """
 
 from typing import NamedTuple
@@ -15,20 +15,20 @@ from jaxaudit.randomness import generator_of
 
 PERMUTATIONS = 999
 MOST_RECORDS = 5_000
-"""Of each set; of more, so many are drawn."""
+"""Records of each set that are used; from larger sets this many are drawn."""
 MOST_FEATURES = 64
-"""Of more, so many random combinations are looked at."""
+"""Features that are used; of more, this many random combinations."""
 ROWS = 64
 
 
 class Alike(NamedTuple):
-    """p-values of "chance alone decided which records are in which set", each by another thing that would differ.
+    """p-values of "query set and holdout were sampled alike", each from another statistic.
 
     Attributes:
-        labels: how often each class occurs.
+        labels: class frequencies.
         inputs: means and spreads of the inputs.
-        difficulty: how well models that were not trained on the records do on them.
-        copies: whether copies of a record are as often in different sets as chance would have it.
+        difficulty: how well models do on records that they were not trained on.
+        copies: how often copies of a record are in different sets.
     """
 
     labels: float
@@ -47,24 +47,24 @@ def alike(
     *,
     permutations: int = PERMUTATIONS,
 ) -> Alike:
-    """Whether the first `size` records, the query set, and the others, the holdout, look dealt from one pile.
+    """Is there evidence that the first `size` records (query set) and the others (holdout) were sampled differently?
 
-    The first three are permutation tests, each of the squared distance between the two sets' means: of indicators of
-    the classes; of standardised inputs and their squares; of `difficulty`. Where the sets are exchangeable, each
-    p-value is at most u with a probability of at most u. That of copies supposes that no record is in both sets: each
-    record that occurs more than once would be in both half of the time, so it is the probability that none is.
+    The first three are permutation tests of the squared distance between the two sets' means: of class indicators; of
+    standardised inputs and their squares; of `difficulty`. If the sets are exchangeable, each p-value is at most u with
+    probability u at most. The p-value of copies is the probability that no duplicate record is in both sets, although
+    each would be in about half of the cases; it is 1 if one is.
 
     Args:
         key: random key of the permutations.
-        inputs: of all records, numbers of any shape; what is not finite counts as 0.
+        inputs: of all records, numbers of any shape; values that are not finite count as 0.
         labels: their classes.
-        difficulty: a number a record that knows nothing of which set it is in, such as its mean log-odds among models
+        difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
             that were not trained on it.
-        copies: what equal records have in common, such as a hash of each.
-        size: how many of the records are the query set's.
+        copies: equal for equal records, such as a hash of each.
+        size: the number of query records.
 
     Raises:
-        InputError: where either set is empty.
+        InputError: a set is empty.
 
     >>> import jax, numpy as np
     >>> random = np.random.default_rng(1)
@@ -77,7 +77,9 @@ def alike(
     0.001
     """
     if not 0 < size < len(labels):
-        raise InputError(f"{size} of {len(labels)} records are the query set's: both sets need some.")
+        raise InputError(
+            f"{size} of {len(labels)} records are query records: neither query set nor holdout may be empty."
+        )
     generator = generator_of(key)
     chosen = np.concatenate([_some(generator, np.arange(size)), _some(generator, np.arange(size, len(labels)))])
     count = min(size, MOST_RECORDS)
@@ -103,7 +105,7 @@ def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
-    """Of mean 0 and variance 1; a feature that never varies says nothing and becomes 0."""
+    """Features with mean 0 and variance 1; a constant feature becomes 0."""
     centred = features - features.mean(axis=0)
     deviation = centred.std(axis=0)
     return np.where(deviation > 1e-6, centred / np.maximum(deviation, 1e-6), 0)
@@ -122,7 +124,7 @@ def _p_value(generator: np.random.Generator, features: np.ndarray, size: int, pe
 
 
 def _copies(copies: np.ndarray, size: int) -> float:
-    """The probability that no record with copies is in both sets, as if each had one copy; 1 where one is."""
+    """The probability that no duplicate record is in both sets, as if each had one copy; 1 if one is."""
     _, where, counts = np.unique(copies, return_inverse=True, return_counts=True)
     inside = np.bincount(where[:size], minlength=len(counts))
     if ((inside > 0) & (inside < counts)).any():

@@ -1,13 +1,13 @@
-"""Was the query set used? An exact test against a holdout: records of the same provider that were never shared.
+"""Was the query set used? An exact test against a holdout: records of the same provider that nobody trained on.
 
-If the target never used the query set, nothing tells its query records from holdout records: which of them the
-provider shared is a coin's doing. So any score that treats all of them alike may be permuted among them, and the test
-keeps its level in finite samples, whatever the target is, was trained on, and resembles.
+If the target never used the query set, and the provider chose at random which records to share, query and holdout
+records are exchangeable. Any score that treats all of them alike can then be permuted among them. The test keeps its
+level in finite samples, whatever the target is and whatever else it was trained on.
 
-The score (`membership_scores`) comes from shadow models that were each trained on a random choice of query *and*
-holdout records, as many as the query set has. They treat the two alike, so the test stays exact; they know what each
-record's output looks like with it and without it in training; and a target that used all of the query set, and
-is otherwise like them, is one of them. That last clause is an assumption: `p_fully`, the used fraction and the smallest
+The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
+records, as many as the query set has. They treat both sets alike, so the test is exact, and they show what each
+record's output looks like with and without the record in training. A target that used all of the query set is
+exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and the minimum
 detectable fraction need it; the p-value of "never used" does not.
 """
 
@@ -25,16 +25,16 @@ from jaxaudit.randomness import generator_of
 PERMUTATIONS = 1999
 CHUNK = 1 << 22
 MOST_TIED = 0.5
-"""Share of a model's outputs that may be one value."""
+"""Largest share of a model's outputs that may be the same value."""
 
 
 class Permuted(NamedTuple):
     """A permutation test of the difference of two means.
 
     Attributes:
-        difference: the mean of the first sample less that of the second.
-        p_larger: p-value against a larger difference than chance makes, `p_smaller` against a smaller one.
-        critical: the test finds a larger difference exactly where `difference` is above this.
+        difference: the mean of the first sample minus that of the second.
+        p_larger: one-sided p-value for a larger difference than by chance; `p_smaller` for a smaller one.
+        critical: the critical value: `p_larger` is at most alpha exactly if `difference` is above it.
     """
 
     difference: float
@@ -51,14 +51,13 @@ def permutation_test(
     permutations: int = PERMUTATIONS,
     alpha: float = ALPHA,
 ) -> Permuted:
-    """Random permutations of which numbers are the first sample's; p = (1 + #{as extreme}) / (1 + permutations).
+    """A permutation test of the difference of two means; p = (1 + #{as extreme}) / (1 + permutations).
 
-    Where the numbers are exchangeable, each p-value is at most u with a probability of at most u, for every u and any
-    sizes, ties included. Memory is bounded: about 32 MB.
+    If the numbers are exchangeable, each p-value is at most u with probability u at most, for every u and any sizes,
+    ties included. Memory is bounded: about 32 MB.
 
     Raises:
-        InputError: where a sample is empty, a number is not finite, or there are too few permutations to ever reach
-            `alpha`.
+        InputError: a sample is empty, a number is not finite, or there are too few permutations to ever reach `alpha`.
 
     >>> import jax, numpy as np
     >>> test = permutation_test(jax.random.key(1), np.array([3.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0]))
@@ -69,13 +68,13 @@ def permutation_test(
     values = np.concatenate([first, second])
     if not len(first) or not len(second) or not np.isfinite(values).all():
         raise InputError(
-            f"a permutation test needs finite numbers on both sides, got {len(first)} and {len(second)} with "
-            f"{int((~np.isfinite(values)).sum())} that are not finite."
+            f"a permutation test needs finite numbers in both samples; got {len(first)} and {len(second)} numbers, "
+            f"{int((~np.isfinite(values)).sum())} of them not finite."
         )
     allowed = int(np.floor(alpha * (1 + permutations) + 1e-9))
     if allowed < 1:
         raise InputError(
-            f"{permutations} permutations give no p-value of {alpha:g} or less; use {1 / alpha:.0f} or more."
+            f"{permutations} permutations cannot give a p-value of {alpha:g} or less; use {1 / alpha:.0f} or more."
         )
     generator = generator_of(key)
     # Sums of one sample order the differences of means, and are the cheaper statistic.
@@ -113,46 +112,47 @@ def holdout_test(
     printed: bool = False,
     recipe: str = "",
 ) -> Usage:
-    """Did the target use the query set, how much of it, and how little of it would have been noticed?
+    """Did the target use the query set, how much of it, and what is the minimum detectable fraction?
 
-    - `p_never`: the permutation test of the mean membership score of query against holdout records. Exact: under "the
-      target never used the query set" it is at most u with a probability of at most u, whatever the target is.
-    - `p_fully`: supposing that the target used all of the query set, it is one more row of `shadows`; the rank of its
-      difference of mean scores (records it has less records it has not) among theirs. Exact where the target is made
-      like them, other data included; too often small where they share calibration data and the target has its own.
-    - `fraction`: the target's difference over the shadow models' mean difference, with an interval by inverting a
-      t-test whose variance is that of the scores and of the shadow models' differences (`Effect`). Needs the same.
-    - `detectable`: from the same numbers and the permutation test's own critical value. For both the target's scores
-      count as varying at least as much as the shadow models' do: outputs that hardly vary tell less, not more.
+    - `p_never`: a permutation test of the mean membership score of query against holdout records. Exact: under "the
+      target never used the query set" it is at most u with probability u at most, whatever the target is.
+    - `p_fully`: a target that used all of the query set is one more row of `shadows`. Its difference of mean scores
+      (records in its training set minus others) is ranked among theirs. Exact if the target is trained like them, other
+      data included; too small if they share calibration data and the target has its own.
+    - `fraction`: the target's difference divided by the shadow models' mean difference. The interval inverts a t-test
+      with the variances of the scores and of the shadow models' differences (`Effect`). Needs the same assumption.
+    - `detectable`: from the same numbers and the critical value of the permutation test. For `fraction` and
+      `detectable`, the variance of the target's scores is taken as at least that of the shadow models: outputs that
+      hardly vary carry less information, not more.
 
-    `forgotten` is not said where the target gives holdout records outputs as if they, too, had been used (a target
-    trained on both sets shows no difference), or most of its outputs are one value.
+    The verdict is never `forgotten` if the target's outputs on the holdout look as if the holdout was used, too (a
+    target trained on both sets shows no difference), or if most of its outputs are the same value.
 
     Args:
         key: random key of the permutations.
         query, holdout: the target's log-odds of each record's own class (`log_odds`).
-        shadows: the shadow models', columns in the order of the query set, then the holdout.
-        membership: which of these records each shadow model was trained on: `n` of them, every choice equally likely.
+        shadows: the same of the shadow models; columns are the query set, then the holdout.
+        membership: which of these records each shadow model was trained on: `n` of them, all choices equally likely.
         permutations: random permutations.
         alpha: the level of both tests.
         level: confidence level of the interval.
-        stated: `forgotten` is said where a used fraction of at most this would have been detected.
-        printed: whether the target's log-odds are of probabilities that a file rounds.
-        recipe: where the shadow models are known to fit their own data badly, what to change about them. `p_never` is
-            exact whatever they are, and the rest is measured on them, so no verdict depends on it.
+        stated: `forgotten` requires a minimum detectable fraction of at most this.
+        printed: whether the target's log-odds come from a file of rounded probabilities.
+        recipe: advice if the shadow models fit their own data badly. It changes no verdict: `p_never` is exact whatever
+            they are, and the other numbers are measured on them.
 
     Raises:
-        InputError: where shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of
-            `membership` does not have `n` records.
+        InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
+            does not have `n` records.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size = len(query)
     counts = membership.sum(axis=1)
     if membership.shape[1:] != (size + len(holdout),) or (counts != size).any():
         raise InputError(
-            f"each shadow model must be trained on as many of the {size + len(holdout)} query and holdout records as "
-            f"the query set has ({size}), whichever they are; membership has shape {membership.shape} and rows of "
-            f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0}."
+            f"each shadow model must be trained on exactly {size} of the {size + len(holdout)} query and holdout "
+            f"records, the size of the query set; membership has shape {membership.shape} and rows with "
+            f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0} records."
         )
     target = np.concatenate([query, holdout])
     found = membership_scores(target, shadows, membership)
@@ -186,11 +186,11 @@ def _adjusted(
     shadows: Float[np.ndarray, "shadows n"],
     membership: Bool[np.ndarray, "shadows n"],
 ) -> Float[np.ndarray, "models n"]:
-    """Scores less what each record's difficulty alone explains of them.
+    """Scores minus what each record's difficulty explains.
 
-    The residual of a least-squares fit, over query and holdout records alike, on the mean score of each record among
-    the shadow models without it and among those with it: the test then does not wait for chance to deal hard records
-    evenly. A symmetric fit, so that exchangeable records stay exchangeable.
+    The residual of a least-squares fit over all query and holdout records. The predictors are the mean scores of each
+    record among shadow models with and without it. This removes the variance of unevenly spread hard records. The fit
+    is symmetric, so exchangeable records stay exchangeable.
     """
     without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
     within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
@@ -203,33 +203,35 @@ def _variance(scores: np.ndarray) -> float:
 
 
 def _differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
-    """Each model's mean score of the records it has, less that of those it has not."""
+    """Each model's mean score of the records in its training set minus that of the others."""
     inside, outside = membership.sum(axis=1), (~membership).sum(axis=1)
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
 
 def _sampling_variances(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
-    """What the choice of records alone adds to the variance of each model's difference."""
+    """The variance of each model's difference that comes from the choice of records alone."""
     return np.array(
         [_variance(s[m]) / m.sum() + _variance(s[~m]) / (~m).sum() for s, m in zip(scores, membership, strict=True)]
     )
 
 
 def _swapped(test: Permuted, alpha: float) -> tuple[str, ...]:
-    """Why a large p-value is no evidence of no use."""
+    """A doubt if the holdout scores higher than the query set."""
     if test.p_smaller > alpha / 2:
         return ()
     return (
-        f"the holdout looks more used than the query set (p = {test.p_smaller:.3g}): were the two swapped, or does the "
-        "holdout come from elsewhere?",
+        f"the holdout looks more used than the query set (p = {test.p_smaller:.3g}): query set and holdout may be "
+        "swapped, or the holdout may have another source",
     )
 
 
 def _holdout_used(
     found: MembershipScores, membership: Bool[np.ndarray, "models n"], size: int, stated: float
 ) -> tuple[str, ...]:
-    """A doubt where the target's mean score of holdout records lies `stated` of the way from those the shadow models
-    give records they have not to those they give records they have."""
+    """A doubt if the target's mean score of holdout records is high.
+
+    High: at least `stated` of the way from the shadow models' mean score of others' records to that of their own.
+    """
     inside, outside = (
         float(np.mean([scores[row].mean() for scores, row in zip(found.shadows, rows, strict=True)]))
         for rows in (membership, ~membership)
@@ -237,21 +239,21 @@ def _holdout_used(
     if not float(found.target[size:].mean()) - outside >= stated * (inside - outside) > 0:
         return ()
     return (
-        "the target's outputs on the holdout, too, are like those of models trained on it: was it trained on the "
-        "holdout, or on other records much like it? Then a used query set does not stand out",
+        "the target's outputs on the holdout resemble those of models trained on it: the target may have been trained "
+        "on the holdout or on similar records, and use of the query set would then not be detected",
     )
 
 
 def _one_value(
     target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
 ) -> tuple[str, ...]:
-    """A doubt where most of the target's outputs are one value, and no shadow model's are."""
+    """A doubt if most of the target's outputs are the same value, and no shadow model's are."""
     most, theirs = _tied(target), max(_tied(each) for each in shadows)
     if most <= MOST_TIED or theirs > MOST_TIED:
         return ()
     return (
-        f"{most:.0%} of the target's outputs are one and the same value, and at most {theirs:.0%} of a shadow model's: "
-        f"rounded or sharpened outputs hide use{'; ask for logits or more decimals' if printed else ''}",
+        f"{most:.0%} of the target's outputs are the same value, but at most {theirs:.0%} of any shadow model's: "
+        f"rounded or sharpened outputs hide use{'; request logits or more decimals' if printed else ''}",
     )
 
 

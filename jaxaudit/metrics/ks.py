@@ -24,12 +24,12 @@ Confidences = Float[Array | np.ndarray, "replicates n"]
 
 
 class Rho(NamedTuple):
-    """rho over replicates; below 1 the target resembles a model trained on the query set.
+    """rho over replicates; below 1 means that the target resembles a model trained on the query set.
 
     Attributes:
-        values: rho of every replicate; NaN where the calibration model's distance is 0.
+        values: rho of every replicate; NaN if the calibration model's distance is 0.
         median: their median.
-        low, high: the interval for rho's mean over shadow seeds and query records; NaN where there is none.
+        low, high: the interval for rho's mean over shadow seeds and query records; NaN if not available.
         distances: KS(query model, target), the numerator, of every replicate.
         calibration_distances: KS(query model, calibration model), the denominator, of every replicate.
     """
@@ -54,11 +54,11 @@ def rho(
     level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,
 ) -> Rho:
-    """rho = KS(query, target) / KS(query, calibration), eq. 4, over replicates; smaller means more is remembered.
+    """rho = KS(query, target) / KS(query, calibration), eq. 4, over replicates; smaller means that more is remembered.
 
     Row `k` of each array holds the confidences (probability of the ground-truth class) of replicate `k`'s model on
-    the same `n` query records, in the same order. A target that exists once, as a file, is given as one row and
-    stands in every replicate.
+    the same `n` query records, in the same order. A single target, such as a file, is given as one row and is used in
+    every replicate.
 
     The interval is for the mean of rho: Student's t over replicates, whose variance is that of the replicates'
     mean (training seeds) plus the bootstrap variance over query records (a paired bootstrap: one draw of records for
@@ -66,19 +66,19 @@ def rho(
 
         mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
-    It is cut at 0. With one replicate there is none: nothing is known of the spread over seeds. Nor is there one where
-    a calibration model's distance is 0, or is so in all bootstrap replicates but one.
+    It is cut at 0. It is not available with one replicate, because the spread over seeds is then unknown, nor if a
+    calibration model's distance is 0, or is 0 in all bootstrap replicates but one.
 
     Args:
         key: random key of the bootstrap.
         query: confidences of the models trained on the query set.
         calibration: confidences of the models trained on the calibration set.
-        target: confidences of the audited model, one row or one a replicate.
+        target: confidences of the audited model, one row, or one row per replicate.
         level: confidence level of the interval.
         bootstrap: bootstrap replicates of the query records.
 
     Raises:
-        InputError: where shapes disagree or a confidence is not finite.
+        InputError: shapes disagree, or a confidence is not finite.
 
     >>> import jax, numpy as np
     >>> query = np.array([[0.9, 0.8, 0.9, 1.0], [0.8, 0.9, 1.0, 0.9]], np.float32)
@@ -101,7 +101,7 @@ def rho(
 def _check(query: np.ndarray, calibration: np.ndarray, target: np.ndarray) -> None:
     if calibration.shape != query.shape or target.shape not in (query.shape, (1, query.shape[1])):
         raise InputError(
-            f"confidences must be of one shape [replicates, records], got query {query.shape}, calibration "
+            f"confidences must have the same shape [replicates, records]; got query {query.shape}, calibration "
             f"{calibration.shape} and target {target.shape} (a target may have one row)."
         )
     for name, confidences in (("query", query), ("calibration", calibration), ("target", target)):
@@ -145,9 +145,9 @@ def _interval(
 
 
 def verdict(interval: Rho) -> Verdict:
-    """`forgotten` where the whole interval is at or above 1, `not forgotten` where it is below 1.
+    """`forgotten` if the whole interval is at or above 1, `not forgotten` if it is below 1.
 
-    `inconclusive` where it straddles 1 or there is none.
+    `inconclusive` if it contains values on both sides of 1, or if there is no interval.
     """
     if interval.low >= 1:
         return "forgotten"
@@ -157,16 +157,16 @@ def verdict(interval: Rho) -> Verdict:
 
 
 def paper_rule(median: float) -> Verdict:
-    """Algorithm 1's one-number rule: `forgotten` if rho >= 1, else `not forgotten`; no verdict where rho is NaN."""
+    """Algorithm 1's one-number rule: `forgotten` if rho >= 1, else `not forgotten`; no verdict if rho is NaN."""
     if np.isnan(median):
         return "inconclusive"
     return "forgotten" if median >= 1 else "not forgotten"
 
 
 def noise_floor(query: Confidences) -> Float[np.ndarray, " pairs"]:
-    """KS distances between query models of different seeds: what no difference in training data looks like.
+    """KS distances between query models of different seeds, which have the same training data.
 
-    A target nearer to the query models than this is one of them, as far as the method can tell.
+    A target at no larger a distance from the query models is not distinguishable from them by this method.
 
     >>> noise_floor(np.array([[0.1, 0.9], [0.2, 0.9], [0.1, 0.9]], np.float32))
     array([0.5, 0. , 0.5])

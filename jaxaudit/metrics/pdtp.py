@@ -14,7 +14,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, binned
 
 BINS = 100
-"""Bins of the paper's outputs (section 5.2, "Binning the predictions")."""
+"""The number of bins in the paper (section 5.2, "Binning the predictions")."""
 
 
 class PDTP(NamedTuple):
@@ -22,8 +22,8 @@ class PDTP(NamedTuple):
 
     Attributes:
         values: in nats, at least 0, never NaN.
-        classes: the class whose probability moves most, the first of equals.
-        directions: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
+        classes: the class whose probability moves most, the first if tied.
+        directions: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
     """
 
     values: Float[np.ndarray, " records"]
@@ -36,9 +36,9 @@ class DTP(NamedTuple):
 
     Attributes:
         value: in nats, at least 0, never NaN.
-        input: index of the input that attains it, the first of equals.
-        class_index: the class that attains it there.
-        direction: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
+        input: index of the input with the largest change, the first if tied.
+        class_index: the class with the largest change there.
+        direction: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
     """
 
     value: float
@@ -48,7 +48,7 @@ class DTP(NamedTuple):
 
 
 class SeedFloor(NamedTuple):
-    """What PDTP is when no record was removed and only the seed differs; see `seed_floor`.
+    """PDTP if no record is removed and only the seed differs; see `seed_floor`.
 
     Attributes:
         mean: nats, the mean over pairs of seeds.
@@ -67,13 +67,13 @@ def pdtp(
 ) -> PDTP:
     """PDTP(t) = max over y of |log p_with(y | x_t) - log p_without(y | x_t)|; larger means more exposed.
 
-    Definitions 4.3 and 4.4: the least epsilon that bounds the ratio in both directions. Row r of each array is what a
-    model says of record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Train both with the same
-    key, else the number is that of the seeds.
+    Definitions 4.3 and 4.4: the smallest epsilon that bounds the ratio in both directions. Row r of each array holds
+    the outputs on record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Train both with the same
+    key; otherwise the number also contains the effect of the seed.
 
-    With `bins`, as in the paper, every probability is first replaced by the centre of its bin, so that no value is
-    larger than log(2 bins - 1), which is 5.29 at 100 bins, and changes inside a bin count as none; a small change
-    across an edge counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are:
+    With `bins`, as in the paper, every probability is first replaced by the centre of its bin. No value is then larger
+    than log(2 bins - 1), which is 5.29 for 100 bins; changes within a bin count as 0, and a small change across an edge
+    counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are:
 
     | p_with | p_without | value |
     |---|---|---|
@@ -98,10 +98,10 @@ def pdtp(
     if with_record.shape != without_record.shape:
         raise InputError(
             f"outputs with the record have shape {tuple(with_record.shape)} and without it "
-            f"{tuple(without_record.shape)}: both need one row a record and one column a class, in the same order."
+            f"{tuple(without_record.shape)}: both need one row per record and one column per class, in the same order."
         )
     if with_record.shape[1] == 0:
-        raise InputError("outputs have no column, and PDTP is a maximum over classes: give one column a class.")
+        raise InputError("outputs have no columns, and PDTP is a maximum over classes: give one column per class.")
     first = binned(as_log_probs(with_record, "the model with the record"), bins)
     second = binned(as_log_probs(without_record, "the model without the record"), bins)
     with np.errstate(invalid="ignore"):  # -inf minus -inf, which the next line replaces
@@ -115,7 +115,7 @@ def pdtp(
 def publishable(max_value: float) -> bool:
     """The DTP-1 rule (section 5): a classifier whose largest value is above 1 nat should not be published.
 
-    A rule of thumb of the paper's authors, not a guarantee; PDTP is but a lower bound of DTP. NaN is not publishable.
+    A rule of thumb of the paper's authors, not a guarantee; PDTP is only a lower bound of DTP. NaN is not publishable.
 
     >>> publishable(1.0), publishable(1.01)
     (True, False)
@@ -124,13 +124,12 @@ def publishable(max_value: float) -> bool:
 
 
 def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *, bins: int = BINS) -> SeedFloor:
-    """What `pdtp` measures of each record when nothing is removed and only the training seed differs.
+    """What `pdtp` measures for each record if nothing is removed and only the training seed differs.
 
     Row s holds the outputs of a model trained on all of T with another seed; row 0 is the audited model. Each other
-    seed gives one draw of the number that `pdtp` would have been had A(T without t) been trained with another seed and
-    t made no difference. The mean over draws estimates its expectation, without bias and however many seeds there
-    are; the maximum grows with their number, and is given beside it. A record whose PDTP is below its floor moves the
-    outputs less than another seed does.
+    seed gives one draw of `pdtp` for a record that makes no difference, if A(T without t) is trained with another seed.
+    The mean over draws is an unbiased estimate of its expectation for any number of seeds; the maximum, given too,
+    grows with their number. A record with a PDTP below its floor moves the outputs less than another seed does.
 
     Raises:
         InputError: fewer than 2 seeds, and what `pdtp` raises.
@@ -157,9 +156,9 @@ def dtp(
 ) -> DTP:
     """DTP(t) of one record t: the maximum of `pdtp` over all inputs (definitions 4.1 and 4.2); larger is more exposed.
 
-    Row i of each array is what a model says of input i: A(T) in the one, A(T without t) in the other. With every
-    possible input (`every_input`) it is exact; with some of them it is a lower bound. PDTP(t) is at most DTP(t), at
-    equal `bins`, where t's own input is among them.
+    Row i of each array holds the outputs on input i: of A(T) in one, of A(T without t) in the other. With every
+    possible input (`every_input`) the value is exact; with some of them it is a lower bound. If t's own input is among
+    them, PDTP(t) is at most DTP(t) for equal `bins`.
 
     Args:
         with_record: log-probabilities, nats.
@@ -184,7 +183,7 @@ def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> 
 
     Args:
         category_counts: categories of each column.
-        limit: the most inputs to make, at 4 bytes a column each.
+        limit: the largest number of inputs to make, at 4 bytes per column each.
 
     Raises:
         InputError: there is no column, a column is numeric (a count of 0), or there are more inputs than `limit`.
@@ -194,13 +193,13 @@ def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> 
     """
     if not category_counts or min(category_counts) < 1:
         raise InputError(
-            f"inputs with category counts {category_counts} cannot be enumerated: every column needs a finite number "
-            "of categories (0 says numeric), and there must be one; leave numeric columns out, or use PDTP."
+            f"inputs with category counts {category_counts} cannot be enumerated: there must be a column, and every "
+            "column needs a finite number of categories (0 means numeric); leave numeric columns out, or use PDTP."
         )
     inputs = prod(category_counts)
     if inputs > limit:
         raise InputError(
-            f"there are {inputs:,} possible inputs, more than {limit:,}: take fewer columns, raise the limit, or use "
+            f"there are {inputs:,} possible inputs, more than {limit:,}: use fewer columns, raise the limit, or use "
             "PDTP, which is a lower bound."
         )
     return np.stack(np.unravel_index(np.arange(inputs), category_counts), axis=1).astype(np.float32)

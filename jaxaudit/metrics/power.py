@@ -1,7 +1,7 @@
-"""How likely the holdout test detects use of part of a query set, before there is a target.
+"""The probability that the holdout test detects use of part of a query set, before there is a target.
 
-A normal approximation. Its numbers are measured on models of known truth; sizes may then be other than theirs, as far
-as a record exposes as much of itself in a set of another size. Arrays in, numbers out.
+A normal approximation. Its numbers are measured on models of known membership. Other sizes can be evaluated, assuming
+that a record is as exposed in a set of another size. Arrays in, numbers out.
 """
 
 from typing import NamedTuple
@@ -21,10 +21,10 @@ class Separation(NamedTuple):
     """How far membership scores separate records in training from others.
 
     Attributes:
-        difference: the mean score of a model's own records less that of others, averaged over models.
-        inside, outside: variance of the scores within a model, of its own records and of others.
-        between: variance of the difference between models, beyond what the choice of records explains.
-        models: how many models this was measured on.
+        difference: the mean score of records in training minus that of others, averaged over models.
+        inside, outside: variance of the scores within a model, of records in training and of others.
+        between: variance of the difference between models, beyond that from the choice of records.
+        models: the number of models this was measured on.
     """
 
     difference: float
@@ -37,14 +37,14 @@ class Separation(NamedTuple):
 def separation(
     log_odds: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
 ) -> Separation:
-    """Measures it on models that were each trained on a random choice of the records; each is judged by the others.
+    """Measured on models that were each trained on a random choice of the records; each is scored by the others.
 
     Args:
         log_odds: each model's log-odds of each record's own class (`log_odds`).
         membership: which records each was trained on.
 
     Raises:
-        InputError: as `scores_among`, and where a model has fewer than two records in or out.
+        InputError: as `scores_among`; or a model has fewer than two records in or out of its training set.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
@@ -55,7 +55,7 @@ def separation(
     membership = np.asarray(membership)
     fewest = int(min(membership.sum(axis=1).min(), (~membership).sum(axis=1).min()))
     if fewest < 2:
-        raise InputError(f"a model has {fewest} records in or out of its training set: the spread takes at least 2.")
+        raise InputError(f"a model has {fewest} records in or out of its training set; a variance requires at least 2.")
     scores = scores_among(log_odds, membership)
     inside, outside = _moments(scores, membership), _moments(scores, ~membership)
     differences = inside.mean - outside.mean
@@ -74,12 +74,12 @@ def detection_probability(
 ) -> float:
     """The probability that the holdout test at `alpha` detects use of this fraction of the query set.
 
-    The difference of mean scores is taken as normal with mean f d, d the measured difference, and variance
+    The difference of mean scores is taken as normal with mean f d, where d is the measured difference, and variance
 
         (f inside + (1 - f) outside + f (1 - f) d^2) / n + outside / m + f^2 between
 
-    for n query and m holdout records; the permutation test's critical value as the normal quantile of 1 - alpha times
-    the standard error that all n + m scores have when mixed.
+    for n query and m holdout records. The critical value of the permutation test is taken as the normal quantile of
+    1 - alpha times the standard error of all n + m scores pooled.
 
     >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> [round(detection_probability(measured, 100, 100, f), 3) for f in (0.0, 0.1, 0.25, 1.0)]
@@ -104,10 +104,10 @@ def detection_probability(
 def min_detectable_fraction(
     measured: Separation, query: int, holdout: int, models: int, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """The smallest used fraction that an audit with so many shadow models would call detectable; None where none is.
+    """The minimum detectable fraction of an audit with `models` shadow models; None if not even 1 is detectable.
 
-    The formula of `detectable_fraction`, that the audit itself prints: fewer shadow models know the effect of full use
-    less well, and promise less.
+    The formula is that of `detectable_fraction`, which the audit prints. With fewer shadow models the effect of full
+    use is less well known, and the minimum detectable fraction is larger.
 
     >>> measured = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> [round(min_detectable_fraction(measured, n, n, 31), 3) for n in (100, 1000, 10000)]
@@ -130,18 +130,18 @@ def records_needed(
     *,
     models: int | None = None,
 ) -> int | None:
-    """The fewest query records, with as many in the holdout, that detect this use with probability `power`.
+    """The fewest query records, with as many holdout records, that detect this use with probability `power`.
 
-    None where `most` do not, as where models differ so much in what they expose that no number of records helps.
+    None if `most` records do not suffice, for example because between-model variance is too large.
 
     Args:
         measured: how far membership scores separate records in training from others.
         fraction: the used fraction.
         alpha: level of the holdout test.
         power: the probability of detection.
-        most: where the search ends.
-        models: by `min_detectable_fraction` with so many shadow models; None: by `detection_probability`. The two are
-            different approximations and differ by some percent.
+        most: the largest number of records that is tried.
+        models: use `min_detectable_fraction` with this many shadow models; None: use `detection_probability`. The two
+            approximations differ by some percent.
 
     >>> known = Separation(0.5, 0.04, 0.04, 0.0, 31)
     >>> records_needed(known, 0.1), records_needed(known, 0.05), records_needed(known, 0.05, models=31)

@@ -1,4 +1,4 @@
-"""Where unlearned models lie among retrained ones: a band with a stated error rate, and an exact test over seeds."""
+"""How unlearned models compare with retrained ones: a band with a stated error rate, and an exact test over seeds."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from scipy.stats import rankdata
 
 
 class Place(NamedTuple):
-    """Where the models of one method lie, on one score, among the retrained models. Two-sided: too much shows too.
+    """The position of the models of one method among the retrained models, on one score. Two-sided.
 
     Attributes:
-        low: the smallest score of a retrained model, and
+        low: the smallest score of a retrained model.
         high: the largest.
-        below: the share of seeds whose model scores less than every retrained model of another seed, and
-        above: more than every one. A model that is as good as retrained falls outside with probability at most
-            2 / seeds, on both sides together.
+        below: the share of seeds for which the model scores less than every retrained model of another seed.
+        above: the share for which it scores more than every one. A model that is as good as a retrained one falls
+            outside with probability 2 / seeds at most, on both sides together.
         p_value: of "the method's model and the retrained one of a seed are exchangeable", two-sided, exact.
-        direction: +1 where the method's scores rank higher than the retrained models', -1 lower, 0 equal.
+        direction: +1 if the method's scores rank higher than those of the retrained models, -1 if lower, 0 if equal.
     """
 
     low: float
@@ -29,19 +29,19 @@ class Place(NamedTuple):
 
 
 def place(method: Float[np.ndarray, " seeds"], retrained: Float[np.ndarray, " seeds"]) -> Place:
-    """Places a method's scores among those of retrained models, seed by seed.
+    """Compares a method's scores with those of retrained models, seed by seed.
 
     *The band* of a seed is the range of the retrained models of the other seeds, because a seed's own retrained model
     shares its initial weights. Of n exchangeable numbers each is the smallest or the largest with probability 2 / n,
     so a model that is as good as a retrained one falls outside with at most that probability (a tie is inside).
 
-    *The test* ranks all 2 n scores and adds up the differences of ranks within seeds. Were method and retraining
-    exchangeable, each difference might as well have the other sign: the p-value is the share of the 2^n sums at least
-    as far from 0, counted exactly. It is never below 2 / 2^n: five seeds can never reach 0.05. Infinite scores are
-    ranked like others.
+    *The test* ranks all 2 n scores and adds up the differences of ranks within seeds. If method and retraining are
+    exchangeable, each difference has either sign with equal probability: the p-value is the share of the 2^n sums that
+    are at least as far from 0, counted exactly. It is never below 2 / 2^n: five seeds can never reach 0.05. Infinite
+    scores are ranked like others.
 
     Args:
-        method: a score of the method's model of every seed; may be infinite.
+        method: the score of the method's model of every seed; may be infinite.
         retrained: the same score of the retrained model of every seed, in the same order.
 
     >>> place(np.array([5.0, 6.0, 7.0]), np.array([1.0, 2.0, 3.0]))

@@ -1,9 +1,9 @@
 """How much a model's output on a record looks like that of a model trained on the record.
 
 Carlini et al. (2022), "Membership inference attacks from first principles", compare the log-odds that a model gives a
-record's own class with those of shadow models that were trained on the record and of others that were not. Here the
-shadow models also say how far such a comparison can be trusted: a regression over all of them and all records turns
-it into a probability. Arrays in, numbers out: nothing here trains a model or reads a file.
+record's own class with those of shadow models with and without the record in training. Here a logistic regression over
+all shadow models and records turns the comparison into a probability. Arrays in, numbers out: nothing here trains a
+model or reads a file.
 """
 
 from collections.abc import Iterator
@@ -16,25 +16,25 @@ from scipy import special
 from jaxaudit.errors import InputError
 
 LIMIT = 20.0
-"""Log-odds are cut here, in nats: more than float32 probabilities can tell from 1."""
+"""Log-odds are cut here, in nats: float32 probabilities cannot resolve more."""
 PRIOR_MODELS = 4.0
-"""A record's own variance counts as the mean variance of all records in this many models more."""
+"""Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
 RIDGE = 1.0
 STEPS = 25
 TOLERANCE = 1e-10
-"""Training of the regression ends where a step would win less than this share of its loss."""
+"""The regression stops when a step would reduce its loss by less than this share."""
 EVIDENCE_LIMIT = 8.0
 TAIL = 4
 """Degrees of freedom of the heavy-tailed evidence."""
 
 
 class MembershipScores(NamedTuple):
-    """Probabilities, at even odds beforehand, that a model was trained on a record.
+    """Probabilities, at a prior of 0.5, that a model was trained on a record.
 
     Attributes:
-        target: of the target, for each record; judged by all shadow models.
-        shadows: of each shadow model; judged by the others.
-        weights: of each kind of evidence, as the shadow models taught.
+        target: of the target, for each record, from all shadow models.
+        shadows: of each shadow model, from the others.
+        weights: of each kind of evidence in the regression.
     """
 
     target: Float[np.ndarray, " n"]
@@ -43,12 +43,12 @@ class MembershipScores(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What the log-odds of each record look like, over models trained without it and models trained on it.
+    """Log-odds of each record over models with and without it in training.
 
     Attributes:
-        outside, inside: their mean without and with the record; the gap between them is shrunk towards that of all
-            records by its own uncertainty (empirical Bayes), so a record that no model has, or every one, has one too.
-        outside_variance, inside_variance: their variances, shrunk alike; `variance` that of both.
+        outside, inside: their means without and with the record. The gap is shrunk towards that of all records by its
+            uncertainty (empirical Bayes), so it is defined for a record that no model, or every model, was trained on.
+        outside_variance, inside_variance: their variances, shrunk alike; `variance`: that of both.
     """
 
     outside: Float[np.ndarray, " n"]
@@ -61,11 +61,11 @@ class Profile(NamedTuple):
 def log_odds(
     log_probs: Float[Array | np.ndarray, "*models n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Float[np.ndarray, "*models n"]:
-    """The log-odds (nats) of each record's own class: log p_y - log(1 - p_y); larger means surer and right.
+    """The log-odds (nats) of each record's own class: log p_y - log(1 - p_y); larger means more confident and correct.
 
-    Nearly normal over models, which the probability is not (Carlini et al. 2022, section VI-B). 1 - p_y is the sum of
-    the other classes' probabilities, so nothing is lost where p_y is near 1. A probability of exactly 1 gives
-    infinity, of exactly 0 minus infinity.
+    They are nearly normal over models, unlike the probability (Carlini et al. 2022, section VI-B). 1 - p_y is computed
+    as the sum of the other classes' probabilities, so no precision is lost for p_y near 1. A probability of exactly 1
+    gives infinity; of exactly 0, minus infinity.
 
     >>> log_odds(np.log([[0.2, 0.5, 0.3], [0.8, 0.1, 0.1]]), np.array([1, 0])).round(3)
     array([0.   , 1.386])
@@ -81,17 +81,16 @@ def membership_scores(
     shadows: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
 ) -> MembershipScores:
-    """Larger means that the target more likely was trained on the record.
+    """Membership scores of a target and of its shadow models; larger means more likely trained on the record.
 
-    For every shadow model and record the evidence for membership is computed from the *other* shadow models'
-    `Profile`; a logistic regression over all of these, whose truth is known, weighs the evidence; the target's
-    evidence, from all shadow models, is weighed alike.
+    For every shadow model and record, the evidence of membership is computed from the `Profile` of the *other* shadow
+    models. A logistic regression over these, with known membership, weights the evidence. The target's evidence, from
+    all shadow models, gets the same weights.
 
-    Guarantees: whoever orders the records otherwise orders the scores likewise; whoever orders the shadow models
-    otherwise changes nothing. No score of the target depends on what a record is called, so scores of records that are
-    exchangeable are exchangeable. Log-odds beyond 20 nats count as 20.
+    Guarantees: permuting the records permutes the scores; permuting the shadow models changes nothing. So scores of
+    exchangeable records are exchangeable. Log-odds beyond 20 nats count as 20.
 
-    Memory: about 50 bytes a model and record.
+    Memory: about 50 bytes per model and record.
 
     Args:
         target: the target's log-odds of each record's own class, as `log_odds` gives them.
@@ -99,7 +98,7 @@ def membership_scores(
         membership: which of the records each shadow model was trained on.
 
     Raises:
-        InputError: where shapes disagree, an output is NaN, there are fewer than 4 shadow models, or all of them were
+        InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or all of them were
             trained on all of the records, or on none.
 
     >>> random = np.random.default_rng(1)
@@ -123,13 +122,13 @@ def scores_among(
     membership: Bool[Array | np.ndarray, "models n"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, "models n"]:
-    """The scores of models whose membership is known, or supposed, each judged by the others.
+    """The scores of models of known or assumed membership, each computed from the others.
 
-    All rows are treated alike: where a supposed row is exchangeable with the others, so are their scores.
+    All rows are treated alike: if a row of assumed membership is exchangeable with the others, so are the scores.
 
     Args:
-        models: their log-odds, `membership` which of the records each has, or is supposed to have.
-        start: weights near the ones to be found, which saves time and changes nothing else.
+        models: their log-odds; `membership`: which of the records each was, or is assumed to be, trained on.
+        start: initial weights of the regression, to save time.
 
     Raises:
         InputError: as `membership_scores`.
@@ -142,7 +141,7 @@ def scores_among(
 
 
 def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
-    """What these models, whose membership is known, say of each record."""
+    """The profile of each record over these models of known membership."""
     centre = models.mean(axis=0)
     return _profile(_sums(models - centre, membership), centre)
 
@@ -150,7 +149,7 @@ def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, 
 def profiles_of_others(
     models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]
 ) -> Iterator[Profile]:
-    """For each model, the profile of all the others: the sums of all less its own."""
+    """For each model, the profile of all others: the sums of all minus its own."""
     # Sums of squares less one of them keep their digits where the numbers are centred.
     centre = models.mean(axis=0)
     sums = _sums(models - centre, membership)
@@ -160,7 +159,7 @@ def profiles_of_others(
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Log-odds no further than `LIMIT` from 0, infinite ones too.
+    """Log-odds, cut to at most `LIMIT` from 0, infinite ones included.
 
     >>> cut(np.array([-np.inf, 3.0]))
     array([-20.,   3.])
@@ -177,21 +176,23 @@ def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> N
     if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
         raise InputError(
             f"the target has log-odds of shape {target.shape}, the shadow models {shadows.shape} and their membership "
-            f"{membership.shape}: give one row a model and one column a record, the same records everywhere."
+            f"{membership.shape}: give one row per model and one column per record, the same records in each."
         )
     if len(shadows) < 4:
-        raise InputError(f"{len(shadows)} shadow models cannot judge one another; train at least 4, better 32.")
+        raise InputError(
+            f"{len(shadows)} shadow models are too few for membership scores; train at least 4, preferably 32."
+        )
     bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
     if bad:
         raise InputError(f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate.")
     if membership.all() or not membership.any():
         raise InputError(
-            "no record is in some shadow models' training sets and not in others': draw half of the records for each."
+            "every record is in the training sets of all shadow models or of none; train each on a random half."
         )
 
 
 def _sums(models: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Count, sum and sum of squares of each record, over models that have it and over those that have it not."""
+    """Count, sum and sum of squares of each record, over models with and without it in training."""
     sides = (membership, ~membership)
     return tuple(
         sums
@@ -201,7 +202,7 @@ def _sums(models: np.ndarray, membership: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
-    """The profile from `_sums` of log-odds less `centre`."""
+    """The profile from `_sums` of log-odds minus `centre`."""
     inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
     inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
     inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
@@ -228,8 +229,8 @@ def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
 def _evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
     """[n, kinds]: log-likelihood ratios of in and out (equal variances; heavy tails and own variances), and context.
 
-    Each ratio stands beside its probability, which is bounded, so that the regression can choose how much a single
-    record may say.
+    Each ratio is followed by its probability, which is bounded, so that the regression can limit the weight of a single
+    record.
     """
     outside, inside, outside_variance, inside_variance, variance = shadows
     deviation = np.sqrt(variance)
@@ -258,7 +259,7 @@ def _evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
 
 
 def _log_student(squared: np.ndarray) -> np.ndarray:
-    """The log-density of Student's t at a squared number, less its constant."""
+    """The log-density of Student's t at a squared number, without its constant."""
     return -(TAIL + 1) / 2 * np.log1p(squared / TAIL)
 
 

@@ -1,10 +1,10 @@
 """Training stability: from the change at a record's own input to a bound for every input.
 
 Long, Bindschaedler & Gunter (2017), section 6 and appendix A. An algorithm is delta-training stable (definition 6.1)
-where removing a record t changes no p(y | x) by a larger factor than gamma_t: the larger of delta and the factor by
-which p(y_t | x_t) changes. Only records count that have p(y_t | x_t) > 0 with and without them.
+if removing a record t changes no p(y | x) by a larger factor than gamma_t: the larger of delta and the factor by
+which p(y_t | x_t) changes. Only records with p(y_t | x_t) > 0 with and without them count.
 
-What was found of the paper's claims by brute force over small sets (the tests keep the counter-examples):
+The paper's claims, checked by brute force over small sets (the tests contain the counter-examples):
 
 | claim | on the outputs its proof uses | on normalised posteriors |
 |---|---|---|
@@ -77,7 +77,7 @@ def naive_bayes_delta(smallest_class: int, records: int, columns: int, *, smooth
     if records < 2 or not 1 <= smallest_class <= records or columns < 1 or smoothing_values == 0:
         raise InputError(
             f"no stability constant for {records} records, {smallest_class} in the smallest class, {columns} columns "
-            f"and {smoothing_values} values: it takes at least 2 records, and 1 of each of the others; are empty "
+            f"and {smoothing_values} values: it needs at least 2 records, and 1 of each of the others; were empty "
             "classes left out?"
         )
     largest_factor = records / (records - 1)
@@ -147,8 +147,8 @@ def lipschitz_dtp_bound(
     ours, others = np.asarray(params, np.float64), np.asarray(params_without, np.float64)
     if not lipschitz >= 0 or others.shape[1] != len(ours):
         raise InputError(
-            f"a Lipschitz bound takes a constant of at least 0 and rows of {len(ours)} parameters, got {lipschitz} and "
-            f"{others.shape[1]}: flatten the parameters of all models alike."
+            f"a Lipschitz bound needs a constant of at least 0 and rows of {len(ours)} parameters, got {lipschitz} and "
+            f"{others.shape[1]}: flatten the parameters of all models in the same way."
         )
     change = np.abs(others - ours).max(axis=1, initial=0.0)
     if not np.isfinite(change).all():

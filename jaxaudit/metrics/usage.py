@@ -1,23 +1,22 @@
-"""Was a query set used, and how much of it: the answer that the holdout and the shadow test share.
+"""Was a query set used, and how much of it? The holdout test and the shadow test share this answer.
 
 One rule turns the numbers into a verdict:
 
-- `not forgotten` where the p-value of "never used" is at most alpha: for a target that never used the query set that
-  happens at most that often, as far as the test's assumption holds;
-- `forgotten` where it is not, full use is rejected too, and the use of a stated fraction would have been detected with
-  95% probability: so it speaks of fractions from `detectable` up, and is said only with that number;
-- else `inconclusive`, with reasons.
+- `not forgotten`: the p-value of "never used" is at most alpha. If the test's assumption holds, this happens to a
+  target that never used the query set with probability alpha at most.
+- `forgotten`: the p-value of "never used" is above alpha, full use is rejected, and use of a stated fraction would have
+  been detected with 95% probability. It rules out only fractions of `detectable` or more, so it is given only with that
+  number.
+- `inconclusive`, with reasons: everything else.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
 from jaxaudit.metrics.ks import Verdict
-
-UsageMethod = Literal["holdout", "shadow"]
 
 ALPHA = 0.05
 LEVEL = 0.95
@@ -29,19 +28,19 @@ class Usage(NamedTuple):
     """How much of a query set a target's training used.
 
     Attributes:
-        method: the test that says so.
+        method: the test.
         verdict: `not forgotten`, `forgotten` or `inconclusive`; never read `forgotten` without `detectable`.
-        p_never: p-value of "the target never used the query set"; small speaks for use.
-        p_fully: p-value of "it used all of it"; small speaks against that. None where nothing shows what full use
-            looks like.
-        fraction: estimate of the used fraction, in [0, 1]; NaN where there is none.
-        fraction_low, fraction_high: its interval; 0 and 1 where the audit says nothing of it.
-        detectable: the smallest used fraction this audit would have called `not forgotten` with 95% probability;
-            None where not even the use of all.
-        reasons: what the verdict rests on: why it is inconclusive, or which assumption it needs.
+        p_never: p-value of "the target never used the query set"; a small value is evidence of use.
+        p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
+            model shows what full use looks like.
+        fraction: estimate of the used fraction, in [0, 1]; NaN if not available.
+        fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
+        detectable: the minimum detectable fraction: the smallest used fraction that this audit would have called
+            `not forgotten` with 95% probability. None if not even use of all would have been detected.
+        reasons: what the verdict rests on, or why it is inconclusive.
     """
 
-    method: UsageMethod
+    method: str
     verdict: Verdict
     p_never: float
     p_fully: float | None
@@ -53,7 +52,7 @@ class Usage(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A used share that can be said: an estimate and its interval, in [0, 1]."""
+    """A known used fraction: an estimate and its interval, in [0, 1]."""
 
     value: float
     low: float
@@ -61,11 +60,10 @@ class Share(NamedTuple):
 
 
 def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
-    """The used share as far as a test knows it; None where it does not, and no number is to be shown.
+    """The used fraction with its interval; None if it is unknown, in which case no number should be shown.
 
-    That is so where there is no estimate; where the interval, in whole percent, is from 0 to 100%; and where the
-    estimate, in whole percent, is the very share that the test rejects: none beside a `p_never`, or all beside a
-    `p_fully`, of at most `alpha`.
+    It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
+    estimate in whole percent: 0% although `p_never` is at most `alpha`, or 100% although `p_fully` is.
 
     >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, ())
     >>> used_share(usage) is None, used_share(usage._replace(fraction=0.2, fraction_high=0.5))
@@ -80,23 +78,23 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
 
 
 class Effect(NamedTuple):
-    """What a test measured, beside what it would measure of full use.
+    """What a test measured of the target, and of models of full use.
 
     A target that used the fraction f of the query set has a difference of mean e(f) * (the mean of `full`) and variance
 
         variance + e(f)^2 * max(var(full) - noise, 0):
 
-    that of the measurement, and that between models in how much they give away. The effect e(f) is f itself, or where
-    models of partial use showed more, straight from (0, 0) over `partly` to (1, 1): records that were left out can look
-    used where others like them were used.
+    the variance of the measurement plus the variance between models. The effect e(f) is f. If models of partial use
+    show more, e is piecewise linear from (0, 0) over `partly` to (1, 1): records that were left out can look used if
+    similar records were used.
 
     Attributes:
-        difference: the target's statistic; 0 on average where nothing was used.
-        variance: what chance adds to it, at the least.
-        full: the statistic of models that used all of the query set, each its own.
-        noise: the part of the variance of `full` that chance adds.
-        critical: where `difference` is above this, the test calls the query set used.
-        partly: a used fraction within (0, 1), and the mean statistic of models that used so much; None where the effect
+        difference: the target's statistic; 0 on average if nothing was used.
+        variance: a lower bound of its sampling variance.
+        full: the statistic of each model that used all of the query set.
+        noise: the part of the variance of `full` that is sampling variance.
+        critical: the critical value: the test detects use if `difference` is above it.
+        partly: a used fraction in (0, 1), and the mean statistic of models that used that fraction; None if the effect
             is proportional.
     """
 
@@ -109,16 +107,16 @@ class Effect(NamedTuple):
 
 
 def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
-    """The used fraction, and its interval: all f in [0, 1] that a t-test at `level` does not reject.
+    """The used fraction and its interval: all f in [0, 1] that a t-test at `level` does not reject.
 
     With M models of full use, d their mean difference and t Student's quantile at M - 1 degrees of freedom, these are
     the f whose effect e = e(f) has
 
         |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
 
-    (Fieller 1954). Covers the truth at its level where the target's effect is one of the same population as theirs. An
-    estimate beyond 0 or 1 becomes 0 or 1; where even those are rejected, the interval is that one point. Where full use
-    makes no difference (d <= 0) nothing is known: NaN, from 0 to 1.
+    (Fieller 1954). The interval covers the truth at its level if the target's effect comes from the same population as
+    theirs. An estimate below 0 or above 1 becomes 0 or 1; if that is rejected too, the interval is that one point. If
+    full use makes no difference (d <= 0), the fraction is unknown: NaN, from 0 to 1.
 
     >>> full = np.array([0.9, 1.0, 1.1, 1.0])
     >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16))]
@@ -147,11 +145,11 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
 
 
 def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
-    """The smallest f in [0, 1] whose use would have been detected with probability `power`; None where there is none.
+    """The smallest used fraction that would have been detected with probability `power`; None if not even 1 would.
 
-    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the letters of
-    `used_fraction`, t the quantile of `power`. Of a small fraction no more effect is claimed than its share of the
-    whole, though models of partial use showed more.
+    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of
+    `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f even if models of partial
+    use showed more.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
@@ -175,7 +173,7 @@ def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
 
 
 def conclude(
-    method: UsageMethod,
+    method: str,
     p_never: float,
     p_fully: float | None,
     effect: Effect,
@@ -187,29 +185,28 @@ def conclude(
     stated: float = STATED_FRACTION,
     recipe: str = "",
 ) -> Usage:
-    """The verdict, by the rule at the head of this file.
+    """The verdict, by the rule in this module's docstring.
 
     Args:
-        doubts: why the models of full use may not be like the target: then `forgotten` is not said.
-        invalid: why `p_never` itself may not hold: then nothing is said.
-        recipe: where the shadow models fit badly, what to change about them; to be said before more records are asked
-            for.
+        doubts: why the models of full use may not resemble the target; rules out `forgotten`.
+        invalid: why `p_never` itself may be wrong; the verdict is then `inconclusive`.
+        recipe: what to change if the shadow models fit badly; this advice comes before that to give more records.
     """
     fraction, low, high = used_fraction(effect, level)
     detectable = detectable_fraction(effect)
     against: list[str] = list(doubts)
     if detectable is None:
-        against.append("not even the use of the whole query set would surely have been detected")
+        against.append(f"not even use of the whole query set would be detected with {POWER:.0%} probability")
         against.append(recipe or "more records are needed")
     elif detectable > stated:
         against.append(
-            f"only the use of {detectable:.0%} or more would surely have been detected, and {stated:.0%} is asked for"
+            f"the minimum detectable fraction is {detectable:.0%}; `forgotten` requires {stated:.0%} or less"
         )
         against += [recipe] if recipe else []
     if p_fully is None or p_fully > alpha:
-        against.append("the use of the whole query set is not ruled out")
+        against.append("use of the whole query set is not ruled out")
     elif high > stated and detectable is not None and detectable <= stated:
-        against.append(f"the use of up to {high:.0%} is not ruled out")
+        against.append(f"use of up to {high:.0%} is not ruled out")
     verdict: Verdict
     if invalid:
         verdict, reasons = "inconclusive", invalid
@@ -218,12 +215,12 @@ def conclude(
     elif against:
         verdict, reasons = "inconclusive", tuple(against)
     else:
-        verdict, reasons = "forgotten", (f"the use of {detectable:.0%} or more would have been detected",)
+        verdict, reasons = "forgotten", (f"use of {detectable:.0%} or more would have been detected",)
     return Usage(method, verdict, p_never, p_fully, fraction, low, high, detectable, reasons)
 
 
 def _fraction_of(part: float, effect: Effect) -> float:
-    """The used fraction whose effect is this part of that of full use."""
+    """The used fraction that has this share of the effect of full use."""
     if effect.partly is None:
         return part
     fraction, shown = effect.partly

@@ -27,8 +27,6 @@ from jaxaudit.plots.style import (
 
 DTP_1 = 1.0
 
-PerRecord = Float[np.ndarray, " records"]
-
 
 class Risk(NamedTuple):
     """One record, nats: its PDTP, and the mean and the largest of its seed floor."""
@@ -136,7 +134,7 @@ def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -
     say(axes, "DTP-1", (len(largest) - 0.75, DTP_1), ha="right", va="center", color=VERMILION, fontweight="bold")
 
 
-def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, PerRecord]]) -> None:
+def draw_shares_above(axes: Axes, runs: Sequence[tuple[str, Float[np.ndarray, " _"]]]) -> None:
     """Of each run, the share of records whose PDTP is above a value: the curve further to the right leaks more."""
     least = 1e-3
     most = max([*(float(v[np.isfinite(v)].max(initial=0.0)) for _, v in runs), DTP_1]) * 1.3

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from numpy import ndarray
 
 INK, MUTED, LINE, PAPER = "#1b2733", "#5a6875", "#d5dbe1", "#ffffff"
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9"
@@ -23,8 +21,6 @@ WIDTH, HEIGHT = 4.6, 3.1
 """Inches of one chart: about the width of a telephone, so that its text is read there as it is set here."""
 SIZE = 9.0
 LONGEST_NAME = 26
-
-Values = Float[ndarray, " values"]
 
 
 def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
@@ -91,7 +87,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def row_height(rows: int) -> float:
-    """Inches a chart of so many rows needs."""
+    """The height in inches of a chart with this number of rows."""
     return max(1.7, min(9.0, 0.95 + 0.3 * rows))
 
 

@@ -21,7 +21,7 @@ def build(runs: Sequence[Run[Record]]) -> Page:
         InputError: there is none, or more than fit a page.
     """
     if len(runs) < 1 or len(runs) > MOST_RUNS:
-        raise InputError(f"a report shows 1 to {MOST_RUNS} runs, and {len(runs)} were given.")
+        raise InputError(f"a report shows 1 to {MOST_RUNS} runs; {len(runs)} were given.")
     runs = _apart(runs)
     parts = [part_of(run) for run in runs]
     several = len(parts) > 1
@@ -38,7 +38,7 @@ def build(runs: Sequence[Run[Record]]) -> Page:
 
 
 def part_of(run: Run[Record], top: int = 10) -> Part:
-    """What is said of one run; a terminal lists so many records."""
+    """The content of one run; `top` is the number of records that a terminal lists."""
     return kind_of(run.kind).view(run, top)
 
 

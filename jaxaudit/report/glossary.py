@@ -1,4 +1,4 @@
-"""What the words on a page mean, and whose they are."""
+"""What the terms on a page mean, and who introduced them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,32 +24,32 @@ PAPERS = {
 
 GLOSSARY: dict[str, tuple[str, str]] = {
     "query set": ("The data in question: was the target trained on them, or has it forgotten them?", LIU),
-    "calibration set": ("Data of the same kind, none of which are in the query set.", LIU),
-    "target": ("The model that is judged. Only what it says of the query records is needed.", LIU),
-    "confidence": ("The probability a model gives to a record's right class.", LIU),
-    "query model": ("A model trained here, on the query set: what remembering looks like.", LIU),
-    "calibration model": ("A model trained here, on the calibration set: what never having seen looks like.", LIU),
-    "empirical CDF": ("At each value, the share of a sample that is at most that value.", KOLMOGOROV),
+    "calibration set": ("Data of the same domain, with no record of the query set.", LIU),
+    "target": ("The model being judged. Only its outputs on the query records are needed.", LIU),
+    "confidence": ("The probability that a model gives to a record's true class.", LIU),
+    "query model": ("A shadow model trained on the query set. It shows what remembering looks like.", LIU),
+    "calibration model": ("A shadow model trained on the calibration set. It never saw the query set.", LIU),
+    "empirical CDF": ("For each value, the share of a sample at or below it.", KOLMOGOROV),
     "Kolmogorov-Smirnov distance": (
-        "The widest gap between two empirical CDFs: 0 where two samples are alike, 1 where they do not overlap.",
+        "The largest gap between two empirical CDFs: 0 for equal samples, 1 for samples that do not overlap.",
         KOLMOGOROV,
     ),
     "rho": (
-        "The distance from a query model to the target, divided by that to a calibration model. Below 1 the target is "
-        "nearer to models that saw the query set than models that never did.",
+        "The distance from a query model to the target, divided by that to a calibration model. Below 1, the target is "
+        "nearer to the query models than calibration models are.",
         LIU,
     ),
-    "replicate": ("One pair of a query and a calibration model, with a seed of its own.", PROGRAM),
-    "noise floor": ("How far apart query models are that differ by their random seed alone.", PROGRAM),
+    "replicate": ("One pair of query and calibration model with its own seed.", PROGRAM),
+    "noise floor": ("The distances between query models that differ only in their random seed.", PROGRAM),
     "positive control": (
-        "A model known to have been trained on both sets. Where it does not come out as not forgotten, the method does "
-        "not work on these data, and forgotten is not said.",
+        "A model known to have been trained on both sets. If rho does not detect the query set in it, rho does not "
+        "work on these data, and forgotten is not concluded.",
         PROGRAM,
     ),
-    "the paper's rule": ("Forgotten where rho is 1 or more, whatever its spread. Shown beside the verdict.", LIU),
-    "used fraction": ("The share of the query set that a target's training used, as estimated.", PROGRAM),
+    "the paper's rule": ("Forgotten if rho is 1 or more, whatever its spread. Shown beside the verdict.", LIU),
+    "used fraction": ("The estimated share of the query set that was used to train the target.", PROGRAM),
     "detectable fraction": (
-        "The smallest share of the query set whose use this run would have noticed 95 times of 100.",
+        "The smallest used fraction of the query set that would be detected with 95% probability.",
         PROGRAM,
     ),
     "minimum detectable fraction": (
@@ -59,33 +59,35 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "holdout": ("Records of the query set's provider that nobody trained on.", PROGRAM),
     "shadow model": ("A model trained here, of known membership.", SHOKRI),
     "EMA": (
-        "Ensembled membership auditing: flags each record that looks like a training record, and tests whether all do.",
+        "Ensembled membership auditing: flags records that look like training records, and tests whether all do.",
         HUANG,
     ),
-    "log-odds": ("log(p / (1 - p)) of a probability p: an axis on which values close to 0 or 1 lie apart.", PROGRAM),
-    "nat": ("The unit of a natural logarithm: 1 nat is a factor of 2.718.", PROGRAM),
+    "log-odds": ("log(p / (1 - p)) of a probability p. On this axis, values close to 0 or 1 are spread out.", PROGRAM),
+    "nat": ("The unit of the natural logarithm: 1 nat is a factor of 2.718.", PROGRAM),
     "PDTP": (
-        "Pointwise differential training privacy of a record: how far, in nats, leaving it out of the training set "
-        "moves what the classifier says of that record. It is a lower bound of what can move anywhere.",
+        "Pointwise differential training privacy of a record: by how many nats the classifier's output on the record "
+        "changes if the record is left out of the training set. A lower bound of the change on any input.",
         LONG,
     ),
-    "DTP-1": ("The rule that a classifier with a value above 1 for any record should not be published.", LONG),
-    "seed floor": ("The same number where no record was left out and only the random seed differs.", PROGRAM),
+    "DTP-1": ("The rule that a classifier with a PDTP above 1 nat for any record should not be published.", LONG),
+    "seed floor": ("PDTP if no record is left out and only the random seed differs.", PROGRAM),
     "bins": (
-        "Before outputs are compared, each probability is replaced with the centre of its bin. A small probability "
-        "that crosses an edge then counts as log 3.",
+        "Before outputs are compared, each probability is replaced by the centre of its bin. A small probability that "
+        "crosses an edge then counts as log 3.",
         LONG,
     ),
-    "membership attack": ("A guess, from what a classifier says of a record, whether it was trained on it.", SHOKRI),
-    "accuracy of an attack": ("The share of its guesses that are right; 0.5 is what a coin gets.", LONG),
+    "membership attack": (
+        "Infers from a classifier's output on a record whether it was trained on the record.",
+        SHOKRI,
+    ),
+    "accuracy of an attack": ("The share of its answers that are right; guessing has 0.5.", LONG),
     "ROC and AUC": (
-        "The share of members found at each share of others accused; the area below it is 0.5 for a coin, 1 for "
-        "certainty. On logarithmic axes its left end shows whom an attacker can be sure of.",
+        "The true positive rate at each false positive rate. The area under it (AUC) is 0.5 for guessing and 1 for a "
+        "perfect attack. On logarithmic axes, its left end shows the members found with high confidence.",
         CARLINI,
     ),
     "Fisher information": (
-        "How much a record's loss still pulls at the weights: the mean over records of the squared norm of its "
-        "gradient.",
+        "How sensitive the records' loss is to the weights: the mean over records of the squared norm of the gradient.",
         BECKER,
     ),
     "efficacy": (
@@ -97,24 +99,30 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "One divided by the squared norm of the mean gradient: never below the efficacy, and cheap.",
         BECKER,
     ),
-    "retraining": ("Training anew without the records: what forgetting is compared with.", BECKER),
-    "amnesiac unlearning": ("Taking back every update of a batch that held a record to forget.", GRAVES),
-    "Fisher forgetting": ("Noise on the weights, the more where the remaining records need them less.", GOLATKAR),
+    "retraining": ("Training again without the records. The reference for forgetting.", BECKER),
+    "amnesiac unlearning": ("Undoes every update of a batch that contained a record to forget.", GRAVES),
+    "Fisher forgetting": (
+        "Adds noise to the weights, more to weights that matter less for the remaining records.",
+        GOLATKAR,
+    ),
     "distinguishable": (
-        "Said of a method where a score ranks so high or so low among those of retrained models that chance would be a "
-        "poor explanation.",
+        "A method is distinguishable if a score ranks higher or lower among those of retrained models than chance "
+        "explains.",
         PROGRAM,
     ),
     "interval": (
-        "Where the number would lie in so many of a hundred repetitions, as far as seeds and records decide.",
+        "A range that contains the true value with the stated confidence, given the variation over seeds and records.",
         EFRON,
     ),
-    "correlation": ("From -1 to 1: how far two numbers go together along a line; 0 is not at all.", PEARSON),
+    "correlation": (
+        "From -1 to 1: how closely two numbers follow a straight line; 0 means no linear relation.",
+        PEARSON,
+    ),
 }
 
 
 class Term(NamedTuple):
-    """A word, what it means, and whose it is."""
+    """A term, what it means, and its source."""
 
     term: str
     meaning: str
@@ -122,12 +130,12 @@ class Term(NamedTuple):
 
 
 def terms(*names: str) -> tuple[Term, ...]:
-    """These words of the glossary."""
+    """These terms of the glossary."""
     return tuple(Term(name, *GLOSSARY[name]) for name in names)
 
 
 def sorted_terms(found: Iterable[Term]) -> tuple[Term, ...]:
-    """Each once, in the order of the alphabet."""
+    """Each term once, in alphabetical order."""
     return tuple(sorted(dict.fromkeys(found), key=lambda each: each.term.lower()))
 
 

@@ -1,4 +1,4 @@
-"""What a report must know of the runs of one command."""
+"""The facts that a report needs of the runs of one command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
     Attributes:
         name: the command.
         record: the type of their results: its encoder, strict decoder and schema.
-        view: what is said of one; the second argument is how many records a terminal lists.
+        view: the content of one; the second argument is the number of records that a terminal lists.
         check: raises ValueError, with what is wrong, where result and arrays do not fit one another.
         stored: which arrays lie beside a result, if any.
         compared: charts of several such runs.
@@ -47,10 +47,10 @@ class Kind(NamedTuple):
 
 
 def demand(holds: bool, wrong: str) -> None:
-    """Nothing where it holds.
+    """Checks a condition.
 
     Raises:
-        ValueError: `wrong`, where it does not.
+        ValueError: `wrong`, if it does not hold.
     """
     if not holds:
         raise ValueError(wrong)

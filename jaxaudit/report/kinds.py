@@ -1,6 +1,5 @@
 """The kinds of runs there are: a line for each command."""
 
-import json
 from typing import Any
 
 import msgspec
@@ -34,8 +33,3 @@ def schema_of(name: str) -> dict[str, Any]:
     kind = kind_of(name)
     schema = msgspec.json.schema(kind.record)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"jaxaudit {name}", **schema}
-
-
-def as_text(schema: dict[str, Any]) -> str:
-    """A schema as text."""
-    return json.dumps(schema, indent=1) + "\n"

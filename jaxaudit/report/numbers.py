@@ -1,4 +1,4 @@
-"""Numbers and texts of a result as a person reads them."""
+"""Numbers and texts of a result, formatted for reading."""
 
 import math
 from decimal import Decimal
@@ -10,7 +10,7 @@ NONE = "none"
 
 
 def number(value: float | str | None, digits: int = 3) -> str:
-    """A number with so many decimals; `none` where there is none.
+    """A number with `digits` decimals; `none` if it is not available.
 
     >>> number(0.12345), number(None), number("infinity"), number(12345.6, 1)
     ('0.123', 'none', 'infinite', '12,345.6')

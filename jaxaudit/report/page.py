@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from jaxaudit.audits.finding import Checked, Finding, Tone, in_order
+import msgspec
+
+from jaxaudit.audits.finding import Checked, Confidence, Finding, Tone, in_order
 from jaxaudit.report.glossary import Term
 
 if TYPE_CHECKING:
@@ -124,10 +126,18 @@ class Part(NamedTuple):
 
     @property
     def checks(self) -> tuple[Checked, ...]:
-        """Every check of the answers once, with the names of those it is about where these are not all."""
+        """Every check of the answers once, with the names of those it is about where these are not all.
+
+        Of one that failed and that no verdict rests on, the first answer's stands for all.
+        """
+        aside: dict[tuple[str, str], Checked] = {}
+
+        def first(each: Checked) -> Checked:
+            return aside.setdefault((each.name, each.affects), each) if each.affects else each
+
         return in_order(
-            Checked(each.name + _of(whose, self.answers), each.state, each.message, each.affects)
-            for each, whose in _shared((answer, answer.finding.checks) for answer in self.answers)
+            msgspec.structs.replace(each, name=each.name + _of(whose, self.answers))
+            for each, whose in _shared((answer, list(map(first, answer.finding.checks))) for answer in self.answers)
         )
 
     @property
@@ -141,10 +151,10 @@ class Part(NamedTuple):
         return tuple(dict.fromkeys(each for answer in self.answers for each in answer.finding.would_change))
 
     @property
-    def confidences(self) -> tuple[str, ...]:
-        """How far to trust the answers, a line for those that have the same reasons."""
+    def confidences(self) -> tuple[tuple[Confidence, str], ...]:
+        """How far to trust the answers, once for those that have the same reasons: with their names, if not all."""
         shared = _shared((answer, (answer.finding.confidence,)) for answer in self.answers)
-        return tuple(f"{each.word}{_of(whose, self.answers)}. {each.why}" for each, whose in shared)
+        return tuple((each, _of(whose, self.answers)) for each, whose in shared)
 
 
 class Page(NamedTuple):

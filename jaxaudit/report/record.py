@@ -20,18 +20,18 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Provenance(Part, kw_only=True):
-    """What must be known to repeat a run.
+    """The facts needed to repeat a run.
 
     Attributes:
         jaxaudit: version of this package; `versions` of the libraries it used.
         device, devices, cores: what it ran on.
-        environment: variables that decide a number.
-        command: the words that repeat the run.
-        options: every option as it was settled.
+        environment: variables that affect a number.
+        command: the command that repeats the run.
+        options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
-        model_hash, weights_hash, reference_hashes: of a person's own network, and of weights.
+        model_hash, weights_hash, reference_hashes: of your own network, and of weights.
         targets, holdout_targets: files of outputs.
-        plan: what a time budget settled.
+        plan: the plan for a time budget.
         started: date and time, UTC; `seconds` how long it took.
     """
 

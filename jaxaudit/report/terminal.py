@@ -1,4 +1,4 @@
-"""What is said of a run, for a person at a terminal of 80 columns."""
+"""The output of a run on a terminal of 80 columns."""
 
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
@@ -24,7 +24,7 @@ def as_terminal(part: Part) -> RenderableType:
         *(each for table in tables for each in (*table, Text())),
         *(_line(text, "dim") for text in part.legend),
         # Why there is no verdict is what the answer itself says.
-        *(_line(f"confidence: {text}") for text in part.confidences if not text.startswith("none")),
+        *(_line(f"confidence: {each.word}{of}. {each.why}") for each, of in part.confidences if each.word != "none"),
         *_checks(part),
         *(_line(f"limitation: {text}", "dim") for text in part.caveats),
         *(_line(f"to do: {text}") for text in part.would_change),
@@ -65,7 +65,9 @@ def _checks(part: Part) -> list[RenderableType]:
             affects = f" (affects {visible(check.affects)} only)" if check.affects else ""
             parts = ((f"{STATE[check.state]} ", "bold red"), (f"{visible(check.name)}{affects}: ", "bold"))
             lines.append(Padding(Text.assemble(*parts, visible(check.message)), (0, 0, 0, 1)))
-    passed = dict.fromkeys(visible(check.name) for check in part.checks if check.state == "passed")
+    every = [check for answer in part.answers for check in answer.finding.checks]
+    not_all = {check.name for check in every if check.state != "passed"}
+    passed = dict.fromkeys(visible(check.name) for check in every if check.name not in not_all)
     return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
 
 

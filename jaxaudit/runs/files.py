@@ -65,7 +65,7 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def read_columns(path: Path, names: list[str], rows: int) -> dict[str, np.ndarray]:
-    """These columns of numbers of a .parquet with so many rows; none where there is no such file.
+    """These columns of numbers of a .parquet with this number of rows; empty if there is no such file.
 
     Raises:
         ValueError: it has other rows or columns, more than a report can draw, or is damaged.

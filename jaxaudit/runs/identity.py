@@ -12,7 +12,7 @@ import jaxaudit
 from jaxaudit.version import __version__
 
 Identity = dict[str, dict[str, Any]]
-"""Facts by section; every section may differ for a reason of its own, which a person is told."""
+"""Facts by section; messages name the sections that differ."""
 
 SECTIONS = {
     "command": "another command",

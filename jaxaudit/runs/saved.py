@@ -120,7 +120,7 @@ def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
 def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> Record:
     try:
         return from_json(kind.record, result)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
         raise InputError(
             f"{path}: its result is not as jaxaudit writes it ({visible(str(error))[:200]}); make the run again."
         ) from error

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,12 +11,16 @@ import pytest
 from support.references import ks_by_scipy
 
 from jaxaudit.audits.ks.audit import audit_ks
-from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool, target_row
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
+from jaxaudit.audits.ks.tests import RhoTest
+from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution, kept_models
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.metrics.checks import POSITIVE_CONTROL, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.models import MLP
 
 KEY = jax.random.key(3)
@@ -47,14 +52,22 @@ def learner() -> NetworkLearner:
     return network(small, (2,), 3, optimizer=optax.adam(0.02), epochs=12, batch_size=32)
 
 
+def known(query: Examples, calibration: Examples) -> list[SimulatedTarget]:
+    return [
+        SimulatedTarget("used", (Part(query, 1.0),)),
+        SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0))),
+        SimulatedTarget("never", (Part(calibration, 0.5),)),
+    ]
+
+
+def by_rho(replicates: int = 5, **numbers: Any) -> dict[str, Any]:
+    """The arguments of an audit that makes no other test."""
+    return {"tests": [RhoTest(replicates=replicates, **numbers)], "execution": Execution(2)}
+
+
 @pytest.fixture(scope="module")
 def audit(query, calibration, learner):
-    used = SimulatedTarget("used", (Part(query, 1.0),))
-    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
-    never = SimulatedTarget("never", (Part(calibration, 0.5),))
-    return audit_ks(
-        KEY, query, calibration, learner, simulated=[used, mixed, never], replicates=3, execution=Execution(2)
-    )
+    return audit_ks(KEY, query, calibration, learner, known(query, calibration), **by_rho(3))
 
 
 def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
@@ -79,15 +92,12 @@ def test_every_model_is_reported(audit):
 
 
 def test_same_key_same_numbers_other_key_other_numbers(audit, query, calibration, learner):
-    used = SimulatedTarget("used", (Part(query, 1.0),))
-    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
-    never = SimulatedTarget("never", (Part(calibration, 0.5),))
-    arguments = {"simulated": [used, mixed, never], "replicates": 3, "execution": Execution(2)}
-    again = audit_ks(KEY, query, calibration, learner, **arguments)
+    targets = known(query, calibration)
+    again = audit_ks(KEY, query, calibration, learner, targets, **by_rho(3))
     for one, other in zip(audit.targets, again.targets, strict=True):
         np.testing.assert_array_equal(one.rho.values, other.rho.values)
         assert (one.rho.low, one.rho.high) == (other.rho.low, other.rho.high)
-    moved = audit_ks(jax.random.key(4), query, calibration, learner, **arguments)
+    moved = audit_ks(jax.random.key(4), query, calibration, learner, targets, **by_rho(3))
     assert not np.array_equal(moved.targets[0].rho.values, audit.targets[0].rho.values)
 
 
@@ -109,7 +119,7 @@ def of_files(query, calibration, learner):
     exact = np.exp(np.asarray(learner.log_probs(trained, jax.numpy.asarray(query.inputs))))
     printed = np.round(exact, 2)
     files = [as_outputs(exact), as_outputs(printed, decimals=2), as_outputs(printed)]
-    return audit_ks(KEY, query, calibration, learner, outputs=files, replicates=3, controls=0, execution=Execution(2))
+    return audit_ks(KEY, query, calibration, learner, list(map(FileTarget, files)), **by_rho(3, controls=0))
 
 
 def test_a_file_is_judged_the_same_when_printed_with_two_decimals(of_files):
@@ -135,65 +145,70 @@ def test_a_printed_file_is_compared_at_its_resolution(of_files):
 def test_a_missing_control_guards_forgotten_alone(of_files):
     """Without a control the check fails, and `not forgotten` is said all the same."""
     answer = of_files.targets[0]
-    assert not next(check for check in answer.checks if check.name == "positive control").passed
+    assert not named(answer, POSITIVE_CONTROL).passed
     assert answer.verdict == "not forgotten"
+    assert [each.name for each in answer.finding.checks if each.state == "failed"] == []
+
+
+def named(target: TargetResult, name: str) -> Check:
+    return next(check for check in target.checks if check.name == name)
 
 
 def test_shuffled_rows_are_inconclusive_until_allowed(query, calibration, learner):
-    shuffled = np.random.default_rng(5).permutation(model_outputs(query, 1.0))
-    arguments = {"outputs": [as_outputs(shuffled)], "replicates": 2, "execution": Execution(2)}
-    answer = audit_ks(KEY, query, calibration, learner, **arguments).targets[0]
-    assert answer.verdict == "inconclusive"
-    assert "target outputs: out.csv gets" in answer.because or not all(check.passed for check in answer.checks[:-1])
-    assert not next(check for check in answer.checks if check.name == "target outputs").passed
-    allowed = audit_ks(KEY, query, calibration, learner, allow_unrelated_target=True, **arguments).targets[0]
-    assert "target outputs" not in [check.name for check in allowed.checks]
+    shuffled = as_outputs(np.random.default_rng(5).permutation(model_outputs(query, 1.0)))
+    targets = [FileTarget(shuffled), FileTarget(shuffled, allow_unrelated=True)]
+    refused, allowed = audit_ks(KEY, query, calibration, learner, targets, **by_rho(2)).targets
+    assert refused.verdict == "inconclusive"
+    assert not named(refused, TARGET_OUTPUTS).passed
+    assert next(each for each in refused.finding.checks if each.name == TARGET_OUTPUTS).state == "failed"
+    assert TARGET_OUTPUTS not in [check.name for check in allowed.checks]
 
 
 def test_badly_trained_shadows_leave_no_verdict(query, calibration, learner):
-    answer = audit_ks(
+    (target,) = audit_ks(
         KEY,
         query,
         calibration,
         replace(learner, epochs=1),
-        simulated=[SimulatedTarget("used", (Part(query, 1.0),))],
-        replicates=2,
+        known(query, calibration)[:1],
         min_accuracy=0.999,
-        execution=Execution(2),
-    ).targets[0]
-    assert answer.verdict == "inconclusive"
-    assert answer.because.startswith("shadow accuracy: the least accurate shadow model gets")
+        **by_rho(2),
+    ).targets
+    assert target.verdict == "inconclusive"
+    assert target.because.startswith(f"{SHADOW_ACCURACY}: ")
 
 
 def test_overlap_is_refused(query, calibration, learner):
     shared = replace(calibration, inputs=np.concatenate([query.inputs[:2], calibration.inputs[2:]]))
     with pytest.raises(InputError, match=r"2 of the 240 records .* --drop-overlap"):
-        audit_ks(KEY, query, shared, learner, simulated=[SimulatedTarget("used", (Part(query, 1.0),))])
+        audit_ks(KEY, query, shared, learner, known(query, calibration))
 
 
 def test_no_target(query, calibration, learner):
-    with pytest.raises(InputError, match="no target to judge: give a file of its outputs or simulate one"):
-        audit_ks(KEY, query, calibration, learner)
+    with pytest.raises(InputError, match="no target to judge"):
+        audit_ks(KEY, query, calibration, learner, [])
 
 
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ({"replicates": 0}, r"replicates must be at least 1 \(got 0\)"),
-        ({"controls": -1}, r"controls at least 0 \(got -1\)"),
-        ({"subsample": 0.0}, r"at most 1 \(got 0\)"),
-        ({"subsample": 1.5}, r"at most 1 \(got 1.5\)"),
-        ({"level": 1.0}, r"level between 0 and 1 \(got 1\)"),
+        ({"tests": [RhoTest(replicates=0)]}, r"\(got 0\)"),
+        ({"tests": [RhoTest(controls=-1)]}, r"\(got -1\)"),
+        ({"tests": [RhoTest(subsample=0.0)]}, r"\(got 0\)"),
+        ({"tests": [RhoTest(subsample=1.5)]}, r"\(got 1.5\)"),
+        ({"tests": [RhoTest(), RhoTest(replicates=2)]}, r"named twice"),
+        ({"level": 1.0}, r"level .* got 1"),
     ],
 )
 def test_options_out_of_range(query, calibration, learner, option, words):
     with pytest.raises(InputError, match=words):
-        audit_ks(KEY, query, calibration, learner, simulated=[SimulatedTarget("t", (Part(query, 1.0),))], **option)
+        audit_ks(KEY, query, calibration, learner, known(query, calibration), **option)
 
 
 def test_outputs_that_do_not_fit_are_refused_before_training(query, calibration, learner):
+    short = FileTarget(as_outputs(model_outputs(query, 1.0)[:200]))
     with pytest.raises(InputError, match=r"shape \(200, 3\), but the query set has 240 records and 3 classes"):
-        audit_ks(KEY, query, calibration, learner, outputs=[as_outputs(model_outputs(query, 1.0)[:200])])
+        audit_ks(KEY, query, calibration, learner, [short])
 
 
 @pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan")])
@@ -218,7 +233,7 @@ def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records(quer
     part = Examples(query.inputs[30:90].copy(), np.argsort(order)[query.labels[30:90]], names, "elsewhere")
     target = SimulatedTarget("t", (Part(part, 1.0), Part(calibration, 1.0)))
     pool = make_pool(query, calibration, (target,))
-    row = target_row(np.random.default_rng(1), pool, target)[0]
+    row = target_row(np.random.default_rng(1), pool, target.parts)[0]
     assert len(pool.examples) == 480
     assert np.flatnonzero(row[pool.query]).tolist() == list(range(30, 90))
     assert row[pool.calibration].all()
@@ -228,33 +243,28 @@ def test_a_fraction_is_drawn_from_each_part(query, calibration):
     other = blobs(9, 30, 1.0, "other")
     target = SimulatedTarget("t", (Part(query, 0.25), Part(calibration, 0.5), Part(other, 0.1)))
     pool = make_pool(query, calibration, (target,))
-    row = target_row(np.random.default_rng(1), pool, target)[0]
+    row = target_row(np.random.default_rng(1), pool, target.parts)[0]
     assert [int(part.sum()) for part in (row[pool.query], row[pool.calibration], row[480:])] == [60, 120, 3]
 
 
-def test_a_target_of_nothing_is_refused(query, calibration):
-    with pytest.raises(InputError, match=r"^empty: no data to train this target on; give at least one set\.$"):
-        make_pool(query, calibration, (SimulatedTarget("empty", ()),))
+def test_a_target_of_nothing_is_refused(query, calibration, learner):
+    with pytest.raises(InputError, match=r"^empty: no data to train this target on"):
+        audit_ks(KEY, query, calibration, learner, [SimulatedTarget("empty", ())])
 
 
 def test_a_stopped_audit_goes_on(audit, query, calibration, learner, tmp_path, monkeypatch):
     monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
-    used = SimulatedTarget("used", (Part(query, 1.0),))
-    mixed = SimulatedTarget("mixed", (Part(calibration, 1.0), Part(query.take(slice(0, 60)), 1.0)))
-    never = SimulatedTarget("never", (Part(calibration, 0.5),))
 
     def stop(done: int, total: int) -> None:
         if done > 0.6 * total:
             raise KeyboardInterrupt
 
-    arguments = {"simulated": [used, mixed, never], "replicates": 3}
+    run = partial(audit_ks, KEY, query, calibration, learner, known(query, calibration), tests=[RhoTest(replicates=3)])
     with pytest.raises(KeyboardInterrupt):
-        audit_ks(KEY, query, calibration, learner, execution=Execution(2, stop, checkpoints=tmp_path), **arguments)
+        run(execution=Execution(2, stop, checkpoints=tmp_path))
     assert 0 < kept_models(tmp_path) < 10
     # Another width, or none, is asked for: what is kept decides, and the answer says so.
-    again = audit_ks(
-        KEY, query, calibration, learner, execution=Execution(models_per_batch=5, checkpoints=tmp_path), **arguments
-    )
+    again = run(execution=Execution(models_per_batch=5, checkpoints=tmp_path))
     assert again.models_per_batch == 2
     assert kept_models(tmp_path) == 10
     for one, other in zip(audit.targets, again.targets, strict=True):

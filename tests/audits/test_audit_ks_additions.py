@@ -1,5 +1,6 @@
 """Who asks for more gets the same numbers for what he asked before: nobody can shop for a verdict."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from support.cli_runs import records
 
 from jaxaudit.audits.ks.audit import audit_ks
-from jaxaudit.audits.ks.models import Shadows
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.pool import Part
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
@@ -39,19 +41,15 @@ def simulated(seed: int) -> SimulatedTarget:
     return SimulatedTarget(f"simulated {seed}", (Part(CALIBRATION, 0.5), Part(examples(seed, 0.2, "fresh"), 0.5)))
 
 
-BASE: dict[str, Any] = {
-    "outputs": [outputs(1, QUERY)],
-    "simulated": [simulated(11)],
-    "replicates": 2,
-    "controls": 1,
-    "shadows": Shadows(),
-    "execution": Execution(3),
-}
-HELD = {"holdout": HOLDOUT, "holdout_outputs": [outputs(6, HOLDOUT)]}
+TARGETS = [FileTarget(outputs(1, QUERY)), simulated(11)]
+HELD = [FileTarget(outputs(1, QUERY), outputs(6, HOLDOUT)), simulated(11)]
+RHO = RhoTest(replicates=2)
+SHADOW = ShadowTest(without_query=19, half_query=3, with_query=19)
 
 
-def run(**more: Any) -> KSAudit:
-    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, **{**BASE, **more})
+def run(*tests: KSTest, targets: Sequence[Target] = TARGETS, holdout: Examples | None = None) -> KSAudit:
+    how: dict[str, Any] = {"holdout": holdout, "execution": Execution(3)}
+    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, tests=tests, **how)
 
 
 def told(audit: KSAudit, name: str) -> dict[str, Any]:
@@ -73,20 +71,14 @@ def same(one: KSAudit, other: KSAudit, *told_of: str) -> None:
 
 @pytest.fixture(scope="module")
 def base() -> KSAudit:
-    return run()
+    return run(RHO)
 
 
 @pytest.fixture(scope="module")
 def everything() -> KSAudit:
-    """Every option that adds a test or a model, at once."""
-    return run(
-        outputs=[outputs(2, QUERY), *BASE["outputs"]],
-        holdout=HOLDOUT,
-        holdout_outputs=[outputs(7, HOLDOUT), *HELD["holdout_outputs"]],
-        simulated=[*BASE["simulated"], simulated(12)],
-        shadows=Shadows(never=19, half=3, fully=19, mixed=19),
-        ema=True,
-    )
+    """Every test and more targets, at once."""
+    more = [FileTarget(outputs(2, QUERY), outputs(7, HOLDOUT)), *HELD, simulated(12)]
+    return run(HoldoutTest(query_and_holdout=19), SHADOW, EMATest(), RHO, targets=more, holdout=HOLDOUT)
 
 
 def test_tests_and_targets_that_are_added_change_nothing_of_rho(base, everything):
@@ -97,16 +89,16 @@ def test_tests_and_targets_that_are_added_change_nothing_of_rho(base, everything
 
 
 def test_the_holdout_test_says_the_same_alone_and_among_all(everything):
-    same(run(**HELD, shadows=Shadows(mixed=19), replicates=1), everything, "holdout", "confidences")
+    alone = run(HoldoutTest(query_and_holdout=19), RhoTest(replicates=1), targets=HELD, holdout=HOLDOUT)
+    same(alone, everything, "holdout", "confidences")
 
 
 def test_the_shadow_test_says_the_same_alone_and_among_all(everything):
-    alone = run(shadows=Shadows(never=19, half=3, fully=19), controls=0)
-    same(alone, everything, "shadow", "confidences", "rho")
+    same(run(SHADOW, RhoTest(replicates=2, controls=0)), everything, "shadow", "confidences", "rho")
 
 
 def test_more_of_a_kind_begins_with_what_was_there(base, everything):
-    more = run(replicates=3, controls=2, shadows=Shadows(never=20, half=4, fully=21))
+    more = run(ShadowTest(without_query=20, half_query=4, with_query=21), RhoTest(replicates=3, controls=2))
     assert np.array_equal(more.query_confidences[:2], base.query_confidences)
     assert np.array_equal(more.calibration_confidences[:2], base.calibration_confidences)
     assert np.array_equal(more.control_confidences[:1], base.control_confidences)
@@ -116,6 +108,15 @@ def test_more_of_a_kind_begins_with_what_was_there(base, everything):
 
 
 def test_replicates_change_nothing_but_rho(everything):
-    more = run(replicates=3, ema=True, shadows=Shadows(never=19, half=3, fully=19))
+    more = run(SHADOW, EMATest(), RhoTest(replicates=3))
     same(more, everything, "shadow", "confidences")
     assert told(more, "1.csv")["ema"][:2] == told(everything, "1.csv")["ema"]
+
+
+def test_which_test_decides_changes_no_number(everything):
+    """Only which of the findings is the target's."""
+    other = run(RHO, EMATest(), SHADOW)
+    same(other, everything, "shadow", "rho", "ema")
+    for target in other.targets:
+        assert [each.test for each in target.judgements] == ["rho", "ema", "shadow"]
+        assert target.finding == target.judgements[0].finding

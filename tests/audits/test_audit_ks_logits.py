@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from jaxaudit.audits.ks.judge import compared_with
 from support.outputs_files import write_outputs
 from support.references import ks_by_scipy
 
-from jaxaudit.audits.ks.evidence import ShadowOutputs, of_files
+from jaxaudit.audits.ks.evidence import of_file
 from jaxaudit.audits.ks.models import Trained
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.metrics.ema import Signals
@@ -50,9 +49,8 @@ def tied(sample: np.ndarray) -> float:
 def test_float32_logits_are_compared_as_finely_as_they_were_stored(tmp_path):
     exact = logits_of(9, 17)
     shifted = (exact + np.random.default_rng(0).normal(0, 3, (N, 1))).astype(np.float32)
-    compared = compared_with(file_of(tmp_path, shifted), LABELS, MODELS)
+    _, _, compared = of_file((file_of(tmp_path, shifted),), (LABELS,), MODELS)
     assert tied(compared.target) < 0.01
-    assert not compared.printed
     of_target = log_odds(exact, LABELS)
     for sample, model in zip(compared.query, MODELS["query"].log_odds, strict=True):
         distance = ks_by_scipy(model[:N].astype(np.float64), of_target)
@@ -79,7 +77,7 @@ def test_coarse_logits_do_not_part_a_model_from_itself(tmp_path, stored):
     labels = np.ones(N, int)
     odds = margins.astype(np.float32)[None]
     model = Trained(odds, odds, NOTHING, NOTHING, Signals(NOTHING, NOTHING, NOTHING))
-    compared = compared_with(file, labels, dict.fromkeys(("query", "calibration", "control"), model))
+    _, _, compared = of_file((file,), (labels,), dict.fromkeys(("query", "calibration", "control"), model))
     assert file.kind == "logits"
     assert ks_by_scipy(compared.query[0], compared.target[0]) < 0.01
     assert ks_by_scipy(odds[0], log_odds(file.logits.astype(np.float64), labels)) > 0.01
@@ -89,17 +87,15 @@ def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):
     logits = logits_of(7, 17).astype(np.float32)
     (tmp_path / "held").mkdir()
     files = [file_of(tmp_path, logits), file_of(tmp_path / "held", logits[::-1])]
-    shadows = MODELS["query"].log_odds
-    evidence = ShadowOutputs(shadows[:, :N], shadows[:, :N] > 0, shadows, shadows > 0, N)
-    target, fine = of_files(evidence, files[0], LABELS, files[1], LABELS[::-1])
+    shadows, labels = MODELS["query"].log_odds, (LABELS, LABELS[::-1])
+    target, brought, _ = of_file((files[0], files[1]), labels, MODELS)
     odds = log_odds(logits.astype(np.float64), LABELS)
     np.testing.assert_allclose(target, np.concatenate([odds, odds[::-1]]), atol=5e-6)
-    np.testing.assert_allclose(fine.mixed, shadows, atol=5e-6)
-    assert not fine.printed
+    np.testing.assert_allclose(brought(shadows), shadows, atol=5e-6)
     # One file of probabilities is enough to bring all to what probabilities tell.
     probabilities = Outputs(files[1].probabilities, "probabilities", None, "float32", "held.npy")
-    target, coarse = of_files(evidence, files[0], LABELS, probabilities, LABELS[::-1])
-    assert coarse.printed
+    target, brought, _ = of_file((files[0], probabilities), labels, MODELS)
+    assert np.abs(brought(shadows)).max() < 15
     assert np.abs(target).max() < 15
     assert tied(target) > 0.5
 
@@ -107,7 +103,6 @@ def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):
 def test_probabilities_are_rounded_as_ever(tmp_path):
     powers = np.exp(logits_of(8, 5))
     file = file_of(tmp_path, np.round(powers / powers.sum(axis=1, keepdims=True), 3))
-    compared = compared_with(file, LABELS, MODELS)
-    assert compared.printed
+    _, _, compared = of_file((file,), (LABELS,), MODELS)
     np.testing.assert_array_equal(compared.query, np.round(MODELS["query"].confidences.astype(float), 3).astype("f4"))
     np.testing.assert_array_equal(compared.target, compared.confidences)

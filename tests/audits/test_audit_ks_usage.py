@@ -1,6 +1,7 @@
 """The tests of use and EMA in the `ks` audit, on clouds that a network learns by heart."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -8,15 +9,18 @@ import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples
 
 from jaxaudit.audits.ks.audit import audit_ks
-from jaxaudit.audits.ks.evidence import ShadowOutputs, of_files
-from jaxaudit.audits.ks.models import Shadows
-from jaxaudit.audits.pool import Part, SimulatedTarget, make_pool
+from jaxaudit.audits.ks.evidence import of_file
+from jaxaudit.audits.ks.models import Trained
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, RhoTest, ShadowTest
+from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.usage import Effect, conclude
 
 KEY = jax.random.key(5)
@@ -30,25 +34,28 @@ def outputs_of(learner: NetworkLearner, trained_on: list[Examples], asked: Examp
     return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
 
 
+BOTH = SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))
+NEVER = SimulatedTarget("never", (Part(CALIBRATION, 0.67),))
+FEW = RhoTest(replicates=1, controls=0)
+HELD_TEST = HoldoutTest(query_and_holdout=19)
+
+
 @pytest.fixture(scope="module")
 def audit():
     """All tests of two simulated targets and a file."""
     everything = [CALIBRATION, QUERY]
+    file = FileTarget(
+        outputs_of(LEARNER, everything, QUERY, "file.csv"), outputs_of(LEARNER, everything, HOLDOUT, "file_h.csv")
+    )
+    shadow = ShadowTest(without_query=19, half_query=2, with_query=19)
     return audit_ks(
         KEY,
         QUERY,
         CALIBRATION,
         LEARNER,
+        [file, BOTH, NEVER],
         holdout=HOLDOUT,
-        outputs=[outputs_of(LEARNER, everything, QUERY, "file.csv")],
-        holdout_outputs=[outputs_of(LEARNER, everything, HOLDOUT, "file_h.csv")],
-        simulated=[
-            SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0))),
-            SimulatedTarget("never", (Part(CALIBRATION, 0.67),)),
-        ],
-        replicates=2,
-        shadows=Shadows(never=19, half=2, fully=19, mixed=19),
-        ema=True,
+        tests=[HELD_TEST, shadow, EMATest(), RhoTest(replicates=2)],
         execution=Execution(16),
     )
 
@@ -74,38 +81,35 @@ def test_use_is_found_and_no_use_is_not(audit):
 def test_a_holdout_from_elsewhere_is_noticed(audit):
     (passed,) = (check for check in audit.targets[0].checks if check.name == HOLDOUT_LIKE_QUERY)
     assert passed.passed
-    elsewhere = audit_ks(
+    (elsewhere,) = audit_ks(
         KEY,
         QUERY,
         CALIBRATION,
         replace(LEARNER, epochs=3),
+        [NEVER],
         holdout=examples(6, 0.3, "elsewhere"),
-        simulated=[SimulatedTarget("never", (Part(CALIBRATION, 0.67),))],
-        replicates=1,
-        controls=0,
-        shadows=Shadows(mixed=19),
+        tests=[HELD_TEST, FEW],
         execution=Execution(16),
-    ).targets[0]
+    ).targets
     assert elsewhere.verdict == "inconclusive"
-    assert elsewhere.because.startswith("holdout like query: query set and holdout were not dealt at random")
+    assert elsewhere.because.startswith(f"{HOLDOUT_LIKE_QUERY}: ")
+    assert [each.name for each in elsewhere.finding.checks if each.state == "failed"] == [HOLDOUT_LIKE_QUERY]
 
 
 def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
     """A network that has learnt nothing notices nothing, however many records there are."""
     for target in audit.targets:
         assert {HOLDOUT_MODELS, SHADOW_MODELS} <= {check.name for check in target.checks if check.passed}
-    unfit = audit_ks(
+    (unfit,) = audit_ks(
         KEY,
         QUERY,
         CALIBRATION,
         replace(LEARNER, epochs=1),
+        [BOTH],
         holdout=HOLDOUT,
-        simulated=[SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))],
-        replicates=1,
-        controls=0,
-        shadows=Shadows(mixed=19),
+        tests=[HELD_TEST, FEW],
         execution=Execution(16),
-    ).targets[0]
+    ).targets
     (fit,) = (check for check in unfit.checks if check.name == HOLDOUT_MODELS)
     assert not fit.passed
     assert not fit.decisive
@@ -133,48 +137,53 @@ def test_emas_flags_are_of_the_query_set(audit):
 def test_shadow_models_are_compared_at_the_files_resolution():
     """A probability of 1 with two decimals counts as 0.995, of every model."""
     odds = np.array([[0.0, 12.0, -12.0], [3.0, 5.0, -0.5]], np.float32)
-    shadows = ShadowOutputs(odds, odds > 0, odds[:1], odds[:1] > 0, 2)
+    none = np.zeros(0)
+    models = Trained(np.ones((1, 2), np.float32), odds[:1], none, none, Signals(none, none, none))
+    trained: dict[str, Trained] = {"query": models, "calibration": models, "control": models}
     printed = Outputs(np.array([[0.5, 0.5], [0.0, 1.0]], np.float32), "probabilities", 2, "float64", "q")
     held = Outputs(np.array([[0.125, 0.875]], np.float32), "probabilities", 3, "float64", "h")
-    target, coarse = of_files(shadows, printed, np.array([0, 1]), held, np.array([0]))
+    target, brought, _ = of_file((printed, held), (np.array([0, 1]), np.array([0])), trained)
     highest = np.log(0.995 / 0.005)
     # 0.125 of the holdout's file is 0.12 to two decimals, the coarser of the two.
     np.testing.assert_allclose(target, [0.0, highest, np.log(0.12 / 0.88)], rtol=1e-5)
-    np.testing.assert_allclose(coarse.plain[0], [0.0, highest, -highest], rtol=1e-5)
-    np.testing.assert_allclose(
-        coarse.plain[1], [np.log(0.95 / 0.05), np.log(0.99 / 0.01), np.log(0.38 / 0.62)], rtol=1e-5
-    )
-    assert coarse.mixed.shape == (1, 3)
-    assert coarse.queries == 2
+    coarse = brought(odds)
+    np.testing.assert_allclose(coarse[0], [0.0, highest, -highest], rtol=1e-5)
+    np.testing.assert_allclose(coarse[1], [np.log(0.95 / 0.05), np.log(0.99 / 0.01), np.log(0.38 / 0.62)], rtol=1e-5)
 
 
-ONE = {"simulated": [SimulatedTarget("t", (Part(QUERY, 1.0),))]}
 FILE = Outputs(np.full((300, 3), 1 / 3, np.float32), "probabilities", None, "float32", "o.csv")
 SHORT = Outputs(np.full((200, 3), 1 / 3, np.float32), "probabilities", None, "float32", "short.csv")
-HELD = {"holdout": HOLDOUT, "shadows": Shadows(mixed=19)}
+HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("targets", "options", "words"),
     [
-        ({"outputs": [FILE], "holdout_outputs": [FILE]}, "o.csv holds outputs on a holdout, but there is no holdout"),
-        ({**HELD, "outputs": [FILE]}, "1 files of outputs on the query set but 0 on the holdout"),
-        ({**HELD, "outputs": [FILE], "holdout_outputs": [SHORT]}, r"\(200, 3\), but the holdout has 300 records"),
-        ({**ONE, "shadows": Shadows(never=-1)}, r"shadow models must be at least 0, got \(-1, 0, 0, 0\)"),
-        ({**ONE, "shadows": Shadows(mixed=19)}, "19 mixed shadow models but no holdout"),
-        ({**ONE, "holdout": HOLDOUT, "shadows": Shadows(mixed=3)}, "at least 19 mixed shadow models .* got 3"),
-        ({**ONE, "shadows": Shadows(never=19, fully=18)}, "takes at least 19 shadow models .* got 19 and 18"),
-        ({**ONE, "ema": True, "subsample": 1.0}, "with a subsample of 1 there are none; use 0.9"),
+        ([FileTarget(FILE, FILE)], {}, "o.csv: there are outputs of the holdout but no records"),
+        ([FileTarget(FILE)], HELD, "o.csv: there are records of the holdout but no outputs"),
+        ([FileTarget(FILE, SHORT)], HELD, r"\(200, 3\), but the holdout has 300 records"),
+        ([BOTH], {"tests": [ShadowTest(half_query=-1)]}, "at least 19 shadow models"),
+        ([BOTH], {"tests": [ShadowTest(with_query=18)]}, "at least 19 shadow models .* got 39 and 18"),
+        ([BOTH], {"tests": [HELD_TEST]}, "the holdout test needs a holdout"),
+        ([BOTH], {**HELD, "tests": [HoldoutTest(query_and_holdout=3)]}, "at least 19 shadow models .* got 3"),
+        ([BOTH], {**HELD, "tests": [HELD_TEST, HELD_TEST]}, r"named twice \(holdout, holdout, rho\)"),
+        ([BOTH], {"tests": [EMATest(), RhoTest(subsample=1.0)]}, "with a subsample of 1 there are none; use 0.9"),
         (
-            {**ONE, **HELD, "holdout": replace(QUERY, name="twin")},
+            [BOTH],
+            {**HELD, "holdout": replace(QUERY, name="twin")},
             "300 of the 300 records of the holdout twin also occur in the query set query .* 0 = 0, 1 = 1, 2 = 2",
         ),
-        ({**ONE, **HELD, "holdout": CALIBRATION}, "holdout calibration also occur in the calibration set"),
+        ([BOTH], {**HELD, "holdout": CALIBRATION}, "holdout calibration also occur in the calibration set"),
     ],
 )
-def test_what_does_not_go_together_is_refused_before_training(options, words):
+def test_what_does_not_go_together_is_refused_before_training(targets, options, words, monkeypatch):
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", not_reached)
     with pytest.raises(InputError, match=words):
-        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, **options)
+        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **options)
+
+
+def not_reached(*given: Any, **options: Any) -> None:
+    raise AssertionError("models were trained")
 
 
 def test_a_target_trained_on_the_holdout_is_refused():

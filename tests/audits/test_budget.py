@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.audits.ks.models import Shadows
 from jaxaudit.audits.ks.plan import FEWEST, LEAST_STEPS, Free, Work, choose, cost_of, members, memory_of, seconds_of
-from jaxaudit.audits.pool import Part, SimulatedTarget
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.budget import parse_budget, take_records
 from jaxaudit.cli.ks.inputs import Given
 from jaxaudit.data import Examples
@@ -20,26 +21,39 @@ from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 
 ALL, NOTHING = Free(True, True, True, True), Free(False, False, False, False)
-MNIST = Work(60_000, 10_000, 0, (6_700, 66_700, 36_700), 60_000, 5, 1, 0.9, Shadows(39, 19, 19, 0), 15, 64)
+TESTS: tuple[KSTest, ...] = (ShadowTest(), EMATest(), RhoTest())
+MNIST = Work(60_000, 10_000, 0, (6_700, 66_700, 36_700), 60_000, TESTS, 15, 64)
 SLOW, FAST = Speed(1, 0.04, 1e-3, 80_000_000), Speed(4, 2e-4, 1e-6, 1_000_000)
 
 
 def works(**more: Any) -> st.SearchStrategy[Work]:
     sizes = st.integers(50, 100_000)
     return st.builds(
-        lambda query, calibration, holdout, mixed: Work(
-            *(query, calibration, holdout, (query,), query, 5, 1, 0.9, Shadows(39, 19, 19, mixed), 15, 64)
+        lambda query, calibration, holdout, more: Work(
+            *(query, calibration, holdout, (query,), query, (*more, *TESTS), 15, 64)
         ),
-        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([0, 31])),
+        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([(), (HoldoutTest(),)])),
     )
 
 
+def shadows_of(work: Work) -> tuple[int, int, int, int]:
+    """Models trained on nothing, half and all of the query set, and on a mix of it and the holdout."""
+    (plain,) = (test for test in work.tests if isinstance(test, ShadowTest))
+    mixed = sum(test.query_and_holdout for test in work.tests if isinstance(test, HoldoutTest))
+    return plain.without_query, plain.half_query, plain.with_query, mixed
+
+
+def rho_of(work: Work) -> RhoTest:
+    return next(test for test in work.tests if isinstance(test, RhoTest))
+
+
 def seconds_by_loop(work: Work, speed: Speed) -> float:
-    """Model by model, without chunks: for a width of one."""
-    sizes = [work.query, round(work.subsample * work.calibration)] * work.replicates
-    sizes += [work.query + work.calibration] * work.controls + list(work.targets)
+    """Model by model, without chunks: for one model a batch."""
+    rho = rho_of(work)
+    sizes = [work.query, round(rho.subsample * work.calibration)] * rho.replicates
+    sizes += [work.query + work.calibration] * rho.controls + list(work.targets)
     rest = round(2 / 3 * work.calibration)
-    for models, given_ in zip(work.shadows, (0, work.query // 2, work.query, work.query), strict=True):
+    for models, given_ in zip(shadows_of(work), (0, work.query // 2, work.query, work.query), strict=True):
         sizes += [rest + given_] * models
     steps = sum(-(-size // work.batch_size) for size in sizes)
     asked = work.query + work.calibration + work.holdout
@@ -51,7 +65,7 @@ def seconds_by_loop(work: Work, speed: Speed) -> float:
 def test_the_time_is_that_of_every_model(work):
     speed = Speed(1, 0.01, 1e-5, 1)
     np.testing.assert_allclose(seconds_of(work, speed), seconds_by_loop(work, speed), rtol=0.02)
-    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(work.shadows)
+    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(shadows_of(work))
 
 
 @settings(max_examples=50)
@@ -80,8 +94,8 @@ def test_what_costs_least_goes_first():
     plans = [choose(MNIST, [lambda: FAST], share * at_full, ALL) for share in (0.99, 0.9, 0.3)]
     works_ = [plan.work for plan in plans if plan is not None]
     assert len(works_) == 3
-    assert [work.replicates for work in works_] == [2, 2, 2]
-    assert [work.shadows.never for work in works_] == [39, 19, 19]
+    assert [rho_of(work).replicates for work in works_] == [2, 2, 2]
+    assert [shadows_of(work)[0] for work in works_] == [39, 19, 19]
     assert works_[1].query == 60_000 > works_[2].query >= FEWEST
     plan = choose(MNIST, [lambda: SLOW, lambda: FAST], 500.0, ALL)
     assert plan is not None
@@ -115,7 +129,7 @@ def test_fewer_records_are_walked_more_often():
 def test_the_cost_is_that_of_fewer_records_and_models():
     assert cost_of(MNIST, MNIST) == 1
     assert cost_of(MNIST, MNIST._replace(query=15_000)) == pytest.approx(2)
-    assert 1 < cost_of(MNIST, MNIST._replace(shadows=Shadows(19, 19, 19, 0))) < 1.1
+    assert 1 < cost_of(MNIST, MNIST._replace(tests=tuple(test.lighter() for test in TESTS))) < 1.1
 
 
 def test_memory_grows_with_records_models_and_streams():
@@ -151,10 +165,8 @@ def sets(holdout: bool = True) -> Given:
 
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
     target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
-    return Given(
-        *(query, calibration, held if holdout else None, [outputs(query)]),
-        *([outputs(held)] if holdout else [], (target,)),
-    )
+    file = FileTarget(outputs(query), outputs(held) if holdout else None)
+    return Given(query, calibration, held if holdout else None, (file,), (target,))
 
 
 def test_outputs_are_taken_with_their_records():
@@ -162,8 +174,10 @@ def test_outputs_are_taken_with_their_records():
     held = taken.holdout
     assert held is not None
     assert [len(taken.query), len(taken.calibration), len(held)] == [40, 40, 40]
-    for examples, files in ((taken.query, taken.outputs), (held, taken.on_holdout)):
-        np.testing.assert_allclose(files[0].probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
+    (file,) = taken.files
+    for examples, outputs in ((taken.query, file.outputs), (held, file.on_holdout)):
+        assert outputs is not None
+        np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
     # A simulated target is trained on what the sets have left.
     assert [part.examples for part in taken.simulated[0].parts] == [taken.calibration, taken.query]
 

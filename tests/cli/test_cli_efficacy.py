@@ -24,7 +24,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.models import MLP, pure_module
 from jaxaudit.models.restore import name_weights
-from jaxaudit.report.efficacy.record import efficacy_schema
+from jaxaudit.report.kinds import schema_of
 
 MINE = """
 from flax import linen, nnx
@@ -86,7 +86,7 @@ def informations(seed: int) -> np.ndarray:
 
 def test_the_numbers_are_those_of_one_gradient_a_record():
     done = jaxaudit("efficacy", *USUAL, "--reference", "other=b.safetensors", "--json")
-    jsonschema.validate(done.result, json.loads(efficacy_schema()))
+    jsonschema.validate(done.result, schema_of("efficacy"))
     assert done.err == ""
     for model, seed in zip(done.result["models"], (0, 1), strict=True):
         slow = informations(seed)
@@ -112,17 +112,19 @@ def test_all_weights_are_named_by_what_they_hold():
 
 
 def test_a_lone_efficacy_is_no_verdict():
-    assert any(
-        "a lone efficacy is no verdict" in said for said in jaxaudit("efficacy", *USUAL, "--json").result["caveats"]
-    )
-    shown = jaxaudit("efficacy", *USUAL, "--top", "2")
-    assert "a lone efficacy is no verdict" in shown.out
-    assert "2 most exposed records" in shown.out
-    assert "4 of 4 parameters contracted" in shown.out
-    beside = jaxaudit("efficacy", *USUAL, "--reference", "untrained", "--top", "0")
-    assert "a lone efficacy" not in beside.out
-    assert "untrained: new initial weights of this seed" in beside.out
-    assert "most exposed records" not in beside.out
+    alone = jaxaudit("efficacy", *USUAL, "--json").result["finding"]
+    assert (alone["verdict"], alone["tone"]) == ("no verdict", "open")
+    assert any("--reference" in said for said in alone["would_change"])
+    beside = jaxaudit("efficacy", *USUAL, "--reference", "untrained", "--json").result["finding"]
+    assert beside["verdict"] == "no verdict"
+    assert not any("--reference" in said for said in beside["would_change"])
+    assert any(said.startswith("untrained: ") for said in beside["caveats"])
+    assert jaxaudit("efficacy", *USUAL, "--fail-on", "no-verdict").code == 3
+
+
+def test_what_is_listed_is_as_long_as_asked():
+    lengths = [jaxaudit("efficacy", *USUAL, "--top", top).out.count("\n") for top in ("0", "1", "3")]
+    assert lengths[2] == lengths[1] + 2 > lengths[0] + 2
 
 
 def test_untrained_weights_follow_from_the_seed():
@@ -160,8 +162,8 @@ def test_ones_own_nnx_module_with_dropout_and_batch_normalisation_as_a_process(f
     )
     words = ("--model", "mine:Net", "--params", "own.safetensors", "--data", "forget.npz", "--out", "run")
     done = process("efficacy", *words, "--json", cwd=folder)
-    jsonschema.validate(done.result, json.loads(efficacy_schema()))
-    assert any("judged in evaluation mode" in said for said in done.result["caveats"])
+    jsonschema.validate(done.result, schema_of("efficacy"))
+    assert any("evaluation mode" in said for said in done.result["caveats"])
     assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with open("run/records.csv") as file:
@@ -203,8 +205,9 @@ def test_records_of_one_class_keep_their_label():
     np.savez("ones.npz", x=inputs()[LABELS == 1], y=LABELS[LABELS == 1])
     words = [word.replace("forget", "ones") for word in USUAL]
     refused = jaxaudit("efficacy", *words)
-    assert "layers/1/bias is (4,) where (2,) is wanted" in refused.err
-    assert "made for 2 outputs, as the data say; --classes gives their number" in refused.err
+    assert [
+        each for each in ("layers/1/bias", "(4,)", "(2,)", "2 outputs", "--classes") if each not in refused.err
+    ] == []
     found = jaxaudit("efficacy", *words, "--classes", "4", "--json").result["models"][0]
     assert found["information"] == pytest.approx(informations(0)[LABELS == 1].mean(), rel=1e-4)
 
@@ -218,9 +221,9 @@ def test_it_says_which_output_a_name_is_taken_for():
         np.savez("named.npz", x=inputs(), y=labels)
         words = [word.replace("forget", "named") for word in USUAL]
         caveats = jaxaudit("efficacy", *words, "--classes", "4", "--json").result["caveats"]
-        assert f"outputs of the network are taken to be, in this order from 0: {said}" in caveats
+        assert any(said in caveat for caveat in caveats)
     usual = jaxaudit("efficacy", *USUAL, "--json").result["caveats"]
-    assert not any("taken to be" in said for said in usual)
+    assert not any("0, 1, 2, 3" in caveat for caveat in usual)
 
 
 def examples(names: tuple[str, ...], labels: list[int]) -> Examples:
@@ -243,7 +246,8 @@ def test_images_of_whole_numbers_become_floats_and_floats_are_taken_as_they_are(
     np.savez("floats.npz", x=(pixels / 255).astype(np.float32)[..., None], y=LABELS)
     np.savez("signed.npz", x=(pixels / 255).astype(np.float32)[..., None] * 4 - 2, y=LABELS)
     first, second, third = (jaxaudit(*words, f"{name}.npz") for name in ("pixels", "floats", "signed"))
-    assert first.err == "pixels.npz: 12 images, made 2x3x1 in [0, 1]\n"
+    assert first.err.startswith("pixels.npz: 12 images")
+    assert "2x3x1" in first.err
     assert second.err == third.err == ""
     information = [done.result["models"][0]["information"] for done in (first, second, third)]
     assert information[0] == pytest.approx(information[1], rel=1e-5)
@@ -274,37 +278,31 @@ def bad(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "said"),
     [
-        (("--params", "a.safetensors"), "--params needs --model: the network they belong to; without any of them"),
-        (("--model", "mlp"), "--model needs --params: weights; without any of them the command shows an example."),
-        ((*OURS, "--params", "a.safetensors"), "--params needs --data: the records; without any of them"),
-        ((*USUAL, "--params", "gone.safetensors"), "gone.safetensors: there is no such file or folder; "),
-        ((*USUAL, "--params", "nan.safetensors"), "6 of the 6 numbers of layers/0/bias are NaN or infinite"),
-        ((*USUAL, "--params", "missing.safetensors"), "does not fit mlp: it has no layers/1/bias."),
-        ((*USUAL, "--params", "shape.safetensors"), "layers/0/kernel is (4, 6) where (5, 6) is wanted."),
-        ((*USUAL, "--params", "other.safetensors"), "is not what its suffix says: its content is msgpack"),
-        ((*USUAL, "--params", "evil.pkl"), "a .pkl file may be a pickle, which runs code when it is loaded"),
-        ((*USUAL, "--hidden", "7"), "layers/0/bias is (6,) where (7,) is wanted"),
-        (
-            (*USUAL, "--classes", "3"),
-            "forget.npz: record 3 has label 3, which is none of the 3 outputs that count from",
-        ),
-        ((*USUAL, "--classes", "5"), "layers/1/bias is (4,) where (5,) is wanted"),
-        ((*USUAL, "--reference", "a"), "--reference a must be NAME=PATH, such as retrained=retrained.safetensors, or "),
-        ((*USUAL, "--reference", "=a"), "--reference =a must be NAME=PATH"),
-        (
-            (*USUAL, "--reference", "a.safetensors=b.safetensors"),
-            "two sets of weights are called 'a.safetensors'; give every one its own name.",
-        ),
-        ((*USUAL, "--model", "mine:Nothing"), "--model mine:Nothing: module mine has no 'Nothing'."),
-        ((*USUAL, "--data", "text.npz", "--classes", "4"), "names 2 classes, but --classes says 4 outputs; label the "),
-        ((*USUAL, "--data", "empty.npz"), "there are no labels. Is the file empty?"),
-        ((*USUAL, "--data", "digits"), "does not fit mlp: layers/0/kernel is (5, 6) where (64, 6) is wanted"),
-        ((*USUAL, "--image-size", "big"), "--image-size big must be HEIGHTxWIDTH"),
+        (("--params", "a.safetensors"), ("--params", "--model")),
+        (("--model", "mlp"), ("--model", "--params")),
+        ((*OURS, "--params", "a.safetensors"), ("--params", "--data")),
+        ((*USUAL, "--params", "gone.safetensors"), ("--params gone.safetensors",)),
+        ((*USUAL, "--params", "nan.safetensors"), ("6 of the 6", "layers/0/bias", "NaN")),
+        ((*USUAL, "--params", "missing.safetensors"), ("missing.safetensors", "mlp", "layers/1/bias")),
+        ((*USUAL, "--params", "shape.safetensors"), ("layers/0/kernel", "(4, 6)", "(5, 6)")),
+        ((*USUAL, "--params", "other.safetensors"), ("other.safetensors", "msgpack")),
+        ((*USUAL, "--params", "evil.pkl"), (".pkl", "pickle")),
+        ((*USUAL, "--hidden", "7"), ("layers/0/bias", "(6,)", "(7,)")),
+        ((*USUAL, "--classes", "3"), ("forget.npz", "record 3", "label 3", "3 outputs")),
+        ((*USUAL, "--classes", "5"), ("layers/1/bias", "(4,)", "(5,)")),
+        ((*USUAL, "--reference", "a"), ("--reference a", "NAME=PATH", "untrained")),
+        ((*USUAL, "--reference", "=a"), ("--reference =a", "NAME=PATH")),
+        ((*USUAL, "--reference", "a.safetensors=b.safetensors"), ("'a.safetensors'",)),
+        ((*USUAL, "--model", "mine:Nothing"), ("--model mine:Nothing", "'Nothing'")),
+        ((*USUAL, "--data", "text.npz", "--classes", "4"), ("text.npz", "2", "--classes", "4")),
+        ((*USUAL, "--data", "empty.npz"), ("empty.npz", "label")),
+        ((*USUAL, "--data", "digits"), ("mlp", "layers/0/kernel", "(5, 6)", "(64, 6)")),
+        ((*USUAL, "--image-size", "big"), ("--image-size big", "28x28")),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], message: str):
+def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], said: tuple[str, ...]):
     for name in ("nan", "missing", "shape", "other"):
         bad(name)
     Path("evil.pkl").write_bytes(pickle.dumps(1))
@@ -315,7 +313,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str
     assert (done.code, done.out) == (2, ""), done
     last = done.err.splitlines()[-1]
     assert last.startswith("Error: ")
-    assert message in last
+    assert [each for each in said if each not in last] == [], last
     assert content(folder) == before
 
 
@@ -324,5 +322,5 @@ def test_an_out_that_is_taken_is_refused_before_anything_is_read():
     Path("run/weights.safetensors").write_bytes(b"mine")
     done = jaxaudit("efficacy", *USUAL, "--params", "gone.safetensors", "--out", "run")
     assert done.code == 2
-    assert "--out run already holds other files" in done.err
+    assert "--out run" in done.err
     assert Path("run/weights.safetensors").read_bytes() == b"mine"

@@ -1,22 +1,33 @@
 """`jaxaudit ks` with a holdout and with the shadow test, from its options to its result."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, jaxaudit, records
+from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
 
-from jaxaudit.audits.ks.models import Shadows
-from jaxaudit.cli.ks.inputs import Given
-from jaxaudit.cli.ks.run import identity
-from jaxaudit.data import Examples
-from jaxaudit.errors import InputError
-from jaxaudit.report.ks.record import ks_schema
+from jaxaudit.audits.ks.tests import TESTS as AUDITED
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.cli.ks.command import TESTS
+from jaxaudit.report.kinds import schema_of
 
-RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2", "--width", "16")
+RECIPE = (
+    "--hidden",
+    "32",
+    "--learning-rate",
+    "0.02",
+    "--batch-size",
+    "50",
+    "--replicates",
+    "2",
+    "--models-per-batch",
+    "16",
+)
 HELD = (*SETS, *RECIPE, "--holdout", "holdout.npz")
 
 
@@ -32,22 +43,14 @@ def with_holdout(sets: Path) -> Path:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the audit would have been asked for, where it stops at once."""
-    seen: dict[str, Any] = {}
-
-    def stop(key: Any, query: Any, calibration: Any, learner: Any, **options: Any) -> None:
-        seen.clear()
-        seen.update(options, query=query, calibration=calibration)
-        raise InputError("enough")
-
-    monkeypatch.setattr("jaxaudit.cli.ks.run.audit_ks", stop)
-    return seen
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
 def test_all_methods_in_one_result(with_holdout: Path):
-    words = (*HELD, "--epochs", "25", "--method", "all", "--shadows", "19", "--holdout-shadows", "19")
+    words = (*HELD, "--epochs", "25", "--tests", "all", "--shadow-models", "19", "--holdout-shadow-models", "19")
     files = ("--target", "t.npy", "--holdout-target", "t_h.npy")
     done = jaxaudit("ks", *words, *files, "--target-data", "query.npz", "--json", "--out", "run")
-    jsonschema.validate(done.result, json.loads(ks_schema()))
+    jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
     assert [usage["method"] for usage in file["usage"]] == ["holdout", "shadow"]
     assert file["method"] == simulated["method"] == "holdout"
@@ -66,57 +69,85 @@ def test_all_methods_in_one_result(with_holdout: Path):
 
 
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
-    def of(*words: str) -> tuple[Shadows, bool, bool, str]:
+    def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
         done = jaxaudit("ks", *SETS, *RECIPE, *words)
         assert done.err.endswith("Error: enough\n")
-        return asked["shadows"], asked["ema"], asked["holdout"] is not None, done.err.split("training ")[1].split()[0]
+        models = re.search(r"(\d+) models$", done.err.splitlines()[-2])
+        assert models
+        return asked["tests"], asked["holdout"] is not None, models[1]
 
-    held = ("--holdout", "holdout.npz")
-    assert of() == (Shadows(39, 19, 19, 0), False, False, "85")
-    assert of("--method", "shadow", "--shadows", "60") == (Shadows(60, 30, 30, 0), False, False, "128")
-    assert of(*held) == (Shadows(mixed=31), False, True, "39")
-    assert of("--method", "rho") == (Shadows(), False, False, "8")
-    assert of("--method", "ema") == (Shadows(), True, False, "8")
-    assert of("--method", "all")[:2] == (Shadows(39, 19, 19, 0), True)
-    assert of("--method", "all", *held, "--holdout-shadows", "20")[:2] == (Shadows(39, 19, 19, 20), True)
+    held, rho = ("--holdout", "holdout.npz"), RhoTest(replicates=2)
+    shadow, holdout = ShadowTest(), HoldoutTest()
+    assert of() == ((shadow, rho), False, "85")
+    more = ShadowTest(without_query=60, half_query=30, with_query=30)
+    assert of("--tests", "shadow", "--shadow-models", "60") == ((more, rho), False, "128")
+    assert of(*held) == ((holdout, rho), True, "39")
+    assert of("--tests", "rho") == ((rho,), False, "8")
+    assert of("--tests", "ema") == ((EMATest(), rho), False, "8")
+    assert of("--tests", "all") == ((shadow, EMATest(), rho), False, "85")
+    fewer = HoldoutTest(query_and_holdout=20)
+    everything = of("--tests", "all", *held, "--holdout-shadow-models", "20")
+    assert everything == ((fewer, shadow, EMATest(), rho), True, "105")
+
+
+def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any]):
+    """Also rho, and a test named twice is made once."""
+    for names, order in (
+        ("rho,shadow", ["rho", "shadow"]),
+        (" ema , shadow,ema,, rho", ["ema", "shadow", "rho"]),
+        ("shadow,ema", ["shadow", "ema", "rho"]),
+    ):
+        assert jaxaudit("ks", *SETS, *RECIPE, "--tests", names).err.endswith("Error: enough\n")
+        assert [test.name for test in asked["tests"]] == order
+
+
+def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
+    words = (*SETS, *RECIPE, "--epochs", "2", "--budget", "none", "--target-data", "query.npz", "--json")
+    result = jaxaudit("ks", *words, "--tests", "rho,ema").result
+    (target,) = result["targets"]
+    assert [test["name"] for test in target["tests"]] == ["rho", "ema"]
+    assert target["method"] == "rho"
+    assert target["finding"] == target["tests"][0]["finding"]
+    assert target["verdict"] == target["finding"]["verdict"]
+    assert result["provenance"]["options"]["tests"] == "rho,ema"
+
+
+def test_the_tests_that_can_be_named_are_those_there_are():
+    assert tuple(test.name for test in AUDITED) == TESTS
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "said"),
     [
-        (("--method", "holdout"), "--method holdout needs --holdout: records of the query set's provider"),
-        (("--target", "t.npy", "--holdout-target", "t_h.npy"), "--holdout-target needs --holdout: the records"),
-        (("--holdout", "holdout.npz", "--method", "rho"), "--method rho has no use for --holdout; leave one out"),
-        (("--holdout", "holdout.npz", "--target", "t.npy"), "--target was given 1 times and --holdout-target 0 times"),
+        (("--tests", "holdout"), ("--tests holdout", "--holdout")),
+        (("--target", "t.npy", "--holdout-target", "t_h.npy"), ("--holdout-target", "--holdout:")),
+        (("--holdout", "holdout.npz", "--tests", "rho"), ("--tests rho", "--holdout", "--tests all")),
+        (("--holdout", "holdout.npz", "--tests", "rho,shadow"), ("--tests rho,shadow", "--holdout")),
+        (("--holdout", "holdout.npz", "--target", "t.npy"), ("--target", "1", "--holdout-target", "0")),
         (
             ("--holdout", "holdout.npz", "--target-data", "query.npz", "--holdout-target", "t_h.npy"),
-            "--target was given 0 times and --holdout-target 1 times",
+            ("--target", "0", "--holdout-target", "1"),
         ),
-        (("--method", "ema", "--subsample", "1"), "--method ema learns from calibration records that"),
-        (
-            ("--holdout", "query.npz"),
-            "300 of the 300 records of the holdout query.npz also occur in the query",
-        ),
-        (("--holdout", "calibration.npz"), "records of the holdout calibration.npz also occur in the calibration set"),
-        (("--holdout", "nowhere.npz"), "--holdout nowhere.npz: there is no such file or folder"),
+        (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
+        (("--tests", "all", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
+        (("--holdout", "query.npz"), ("300 of the 300", "query.npz")),
+        (("--holdout", "calibration.npz"), ("calibration.npz", "calibration set")),
+        (("--holdout", "nowhere.npz"), ("--holdout nowhere.npz",)),
         (
             ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "short.npy"),
-            "short.npy: has 5 rows but the holdout 300 records; give one row for each, in the order of the holdout.",
+            ("short.npy", "5 rows", "holdout", "300"),
         ),
     ],
 )
-def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], message: str):
+def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], said: tuple[str, ...]):
     np.save("short.npy", np.full((5, 3), 1 / 3))
     done = jaxaudit("ks", *SETS, *RECIPE, *words)
     assert done.code == 2
-    assert message in done.err
-    assert done.err.count("Error: ") == 1
+    (line,) = [line for line in done.err.splitlines() if line.startswith("Error: ")]
+    assert [each for each in said if each not in line] == [], line
 
 
 def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdout: Path, asked: dict[str, Any]):
-    def shown(files: Any) -> list[list[float]]:
-        return [file.probabilities[:, 0].tolist() for file in files]
-
     # The holdout has copies of query records 2 and 4, the query set has its record 9 at 0, too, and the calibration set
     # has the holdout's record 3 and query record 4.
     (mine, labels), (other, their), (held, own) = records(2, 0.0), records(3, 0.5), records(5, 0.0)
@@ -135,27 +166,47 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     assert refused.code == 2
     assert "calibration.npz" in refused.err
     done = jaxaudit("ks", *SETS, *RECIPE, *files, "--drop-overlap")
-    assert done.err.startswith(
-        "1 query records are also in the calibration set; they were dropped from it\n"
-        "1 holdout records are also in the calibration set; they were dropped from it\n"
-        "2 holdout records are also in the query set; every record with a copy was dropped, 4 of the query set and 2 "
-        "of the holdout, with their rows of the outputs\n"
-    )
+    query, own, both = done.err.splitlines()[:3]
+    assert query.startswith("1 query record")
+    assert own.startswith("1 holdout record")
+    assert [both.split()[0], *re.findall(r"\d+ of the \w+", both)] == ["2", "4 of the query", "2 of the holdout"]
     left = np.delete(np.arange(RECORDS), [0, 2, 4, 9])
     np.testing.assert_array_equal(asked["query"].inputs, mine[left])
     np.testing.assert_array_equal(asked["holdout"].inputs, x[:RECORDS])
     assert len(asked["calibration"]) == RECORDS
     exact = first.astype(np.float32)
-    assert shown(asked["outputs"]) == [exact[left].tolist()]
-    assert shown(asked["holdout_outputs"]) == [exact[:RECORDS].tolist()]
+    (file,) = asked["targets"]
+    assert file.outputs.probabilities[:, 0].tolist() == exact[left].tolist()
+    assert file.on_holdout.probabilities[:, 0].tolist() == exact[:RECORDS].tolist()
 
 
-def test_another_holdout_is_another_run():
-    def of(seed: int, options: dict[str, Any]) -> Any:
-        inputs, labels = records(seed, 0.0, 6)
-        query = Examples(inputs, labels, ("a", "b", "c"), "same name")
-        return identity({"model": "mlp", **options}, Given(query, query, None, [], []))
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ((), True),
+        (("--shadow-models", "20"), False),
+        (("--holdout", "other.npz"), False),
+        (("--holdout", "copy.npz"), True),
+        (("--target", "other.npy"), False),
+        (("--target", "copy.npy"), True),
+        (("--json",), True),
+    ],
+)
+def test_contents_and_options_make_a_run_and_names_do_not(
+    with_holdout: Path, asked: dict[str, Any], change: tuple[str, ...], same: bool
+):
+    inputs, labels = records(6, 0.0)
+    np.savez("other.npz", x=inputs, y=labels)
+    shutil.copy("holdout.npz", "copy.npz")
+    shutil.copy("t.npy", "copy.npy")
+    np.save("other.npy", np.load("t_h.npy"))
 
-    assert of(1, {"shadows": 39}) == of(1, {"shadows": 39})
-    assert of(1, {"shadows": 39}) != of(2, {"shadows": 39})
-    assert of(1, {"shadows": 39}) != of(1, {"shadows": 40})
+    def identity(*more: str) -> Path:
+        words = {"--holdout": "holdout.npz", "--target": "t.npy", "--holdout-target": "t_h.npy", "--budget": "none"}
+        words |= dict(zip(more[::2], more[1::2], strict=False))
+        flags = [word for word in more if word == "--json"]
+        done = jaxaudit("ks", *SETS, *RECIPE, *(word for each in words.items() for word in each), *flags)
+        assert done.err.endswith("Error: enough\n")
+        return asked["execution"].checkpoints.parent
+
+    assert (identity() == identity(*change)) is same

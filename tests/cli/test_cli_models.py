@@ -9,7 +9,7 @@ import nibabel
 import numpy as np
 import optax
 import pytest
-from support.cli_runs import QUICK, content, jaxaudit
+from support.cli_runs import QUICK, content, intercept, jaxaudit
 
 from jaxaudit.cli.ks.inputs import read_examples
 from jaxaudit.cli.own_model import source_hash
@@ -50,7 +50,7 @@ def test_a_module_of_ones_own(own: Path):
     done = jaxaudit("ks", *QUICK, "--model", "nets.small:factory", "--json")
     assert done.result["provenance"]["options"]["model"] == "nets.small:factory"
     assert "nets.small:factory" in done.result["provenance"]["command"]
-    assert "training 10 nets.small:factory models on cpu, 2 epochs each" in done.err.splitlines()
+    assert any("nets.small:factory" in line for line in done.err.splitlines())
     assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
 
 
@@ -80,44 +80,53 @@ def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("source", "model", "message"),
+    ("source", "model", "said"),
     [
-        ("", "nowhere.nets:factory", "--model nowhere.nets:factory: there is no module 'nowhere'; is its folder "),
-        ("import nowhere", "mine:factory", "--model mine:factory: there is no module 'nowhere'; is its folder the "),
-        ("", "mine:factory", "--model mine:factory: module mine has no 'factory'."),
-        ("1 / 0", "mine:factory", "--model mine:factory: importing mine failed: ZeroDivisionError: division by zero"),
-        ("def f(:", "mine:f", "--model mine:f: importing mine failed: SyntaxError: "),
-        ("raise SystemExit(0)", "mine:f", "--model mine:f: importing mine failed: SystemExit: 0"),
-        ("", "mine:", "--model mine: must name a module or file and a factory, such as package.module:factory"),
-        ("", ":f", "--model :f must name a module or file and a factory, such as package.module:factory"),
-        ("", ".mine:f", "--model .mine:f must name a module or file and a factory, such as package.module:factory"),
-        ("factory = 3", "mine:factory", "--model mine:factory is of type int, which cannot be called; name a module "),
-        ("def f(input_shape, classes, *, rngs): return 3", "mine:f", "the model factory f returned a int, not a "),
-        ("def f(): pass", "mine:f", "the model factory f returned a NoneType, not a flax.nnx.Module"),
-        ("def f(a, rngs): pass", "mine:f", "the model factory f has the parameters (a, rngs), of which a cannot be"),
-        (NET + "net = Net((12,), 3, rngs=nnx.Rngs(1))", "mine:net", "the model Net is built already, so that every"),
-        ("", "mine.py", "--model mine.py names a file; name the factory in it, too, such as mine.py:factory."),
-        ("", "nets/mine.py:f", "--model nets/mine.py:f: there is no file nets/mine.py; is the path right?"),
-        ("import beside", "mine.py:f", "--model mine.py:f: there is no module 'beside'; is it beside mine.py, or is "),
-        ("1 / 0", "mine.py:f", "--model mine.py:f: importing mine.py failed: ZeroDivisionError: division by zero"),
-        ("", "mine.py:f", "--model mine.py:f: file mine.py has no 'f'."),
-        ("", "mine.py:f()", "--model mine.py:f() must name a module or file and a factory, such as "),
-        (
-            NET.replace("classes, rngs", "9, rngs"),
-            "mine:Net",
-            "the model Net maps 2 records to outputs of shape (2, 9)",
-        ),
-        (NET.replace("input_shape[0]", "5"), "mine:Net", "the model Net does not accept records of shape (12,): "),
+        ("", "nowhere.nets:factory", ("'nowhere'",)),
+        ("import nowhere", "mine:factory", ("'nowhere'",)),
+        ("", "mine:factory", ("mine ", "'factory'")),
+        ("1 / 0", "mine:factory", ("ZeroDivisionError: division by zero",)),
+        ("def f(:", "mine:f", ("SyntaxError",)),
+        ("raise SystemExit(0)", "mine:f", ("SystemExit: 0",)),
+        ("", "mine:", ("package.module:factory",)),
+        ("", ":f", ("package.module:factory",)),
+        ("", ".mine:f", ("package.module:factory",)),
+        ("factory = 3", "mine:factory", ("type int",)),
+        ("", "mine.py", ("mine.py:factory",)),
+        ("", "nets/mine.py:f", ("no file nets/mine.py",)),
+        ("import beside", "mine.py:f", ("'beside'", "mine.py")),
+        ("1 / 0", "mine.py:f", ("ZeroDivisionError: division by zero",)),
+        ("", "mine.py:f", ("mine.py ", "'f'")),
+        ("", "mine.py:f()", ("file.py:factory",)),
     ],
 )
-def test_modules_that_do_not_fit(own: Path, source: str, model: str, message: str):
+def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, said: tuple[str, ...]):
+    refused(own, source, model, f"--model {model}", *said)
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "said"),
+    [
+        ("def f(input_shape, classes, *, rngs): return 3", "mine:f", (" f ", " int")),
+        ("def f(): pass", "mine:f", (" f ", "NoneType", "flax.nnx.Module")),
+        ("def f(a, rngs): pass", "mine:f", (" f ", "(a, rngs)")),
+        (NET + "net = Net((12,), 3, rngs=nnx.Rngs(1))", "mine:net", (" Net ",)),
+        (NET.replace("classes, rngs", "9, rngs"), "mine:Net", (" Net ", "(2, 9)")),
+        (NET.replace("input_shape[0]", "5"), "mine:Net", (" Net ", "(12,)")),
+    ],
+)
+def test_modules_that_do_not_fit(own: Path, source: str, model: str, said: tuple[str, ...]):
+    refused(own, source, model, *said)
+
+
+def refused(own: Path, source: str, model: str, *said: str) -> None:
     Path("mine.py").write_text(source)
     before = content(own)
     done = jaxaudit("ks", *QUICK, "--model", model)
     assert (done.code, done.out) == (2, "")
-    last = done.err.splitlines()[-1]
-    assert last.startswith(f"Error: {message}"), done.err
-    assert sum(line.startswith("Error: ") for line in done.err.splitlines()) == 1
+    (last,) = [line for line in done.err.splitlines() if line.startswith("Error: ")]
+    assert done.err.endswith(f"{last}\n")
+    assert [each for each in said if each not in last] == [], last
     assert content(own) == before
 
 
@@ -129,7 +138,9 @@ def test_a_failure_is_one_line_and_status_1(own: Path, monkeypatch: pytest.Monke
     Path("mine.py").write_text(RAISES)
     done = jaxaudit("ks", *QUICK, "--model", "mine:Net", "--out", "run")
     assert (done.code, done.out) == (1, "")
-    assert done.err.endswith("\nFailed: RuntimeError: no (set JAXAUDIT_DEBUG=1 for the traceback)\n")
+    last = done.err.splitlines()[-1]
+    assert last.startswith("Failed: RuntimeError: no ")
+    assert "JAXAUDIT_DEBUG=1" in last
     assert not Path("run").exists()
 
 
@@ -144,12 +155,12 @@ def test_hidden_layers():
     assert parse_hidden("512,256,128") == (512, 256, 128)
     assert parse_hidden(" 16 , ") == (16,)
     assert parse_hidden("") == ()
-    with pytest.raises(InputError, match=r"^--hidden 1e3 must be whole numbers from 1 to 65536 with commas"):
+    with pytest.raises(InputError, match="--hidden 1e3"):
         parse_hidden("1e3")
 
 
 def test_an_unknown_design():
-    with pytest.raises(InputError, match=r"^--model cnn is not one of mlp, liu-cnn, medical-cnn; your own Flax module"):
+    with pytest.raises(InputError, match=r"--model cnn .*mlp, liu-cnn, medical-cnn"):
         make_factory("cnn", (1,))
 
 
@@ -195,29 +206,22 @@ def test_acdc_by_field_strength(tmp_path: Path):
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the audit would have been given, where it stops at once."""
-    seen: dict[str, Any] = {}
-
-    def stop(key: Any, query: Any, calibration: Any, learner: Any, **options: Any) -> None:
-        seen.update(options, query=query, calibration=calibration, learner=learner)
-        raise InputError("enough")
-
-    monkeypatch.setattr("jaxaudit.cli.ks.run.audit_ks", stop)
-    return seen
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
 def test_acdc_through_the_command(sets: Path, untrained: dict[str, Any]):
     write_acdc(Path("acdc"))
     data = ("--query", "acdc:acdc@3", "--calibration", "acdc:acdc@1.5", "--target-data", "acdc:acdc@3")
-    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--method", "rho", "--budget", "none")
-    assert done.err.splitlines() == [
-        "acdc:acdc@3: 24 images of 256x256, made 8x6x1 in [0, 1]",
-        "acdc:acdc@1.5: 24 images of 256x256, made 8x6x1 in [0, 1]",
-        "training 12 medical-cnn models on cpu, 15 epochs each",
-        "Error: enough",
-    ]
+    done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--tests", "rho", "--budget", "none")
+    query, calibration, training, end = done.err.splitlines()
+    assert end == "Error: enough"
+    assert query.startswith("acdc:acdc@3: 24 images of 256x256")
+    assert calibration.startswith("acdc:acdc@1.5: 24 images of 256x256")
+    assert "8x6x1" in query
+    assert {"12", "medical-cnn", "15"} <= set(training.split())
     assert untrained["learner"].convolves
     assert len(untrained["query"]) == len(untrained["calibration"]) == 24
-    (target,) = untrained["simulated"]
+    (target,) = untrained["targets"]
     assert target.name == "acdc:acdc@3"
     assert target.parts[0].examples is untrained["query"]
 
@@ -226,14 +230,13 @@ def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict
     for name, seed in (("a", 1), ("b", 2)):
         images = np.random.default_rng(seed).integers(0, 255, (4, 9, 9), dtype=np.uint8)
         np.savez(name, images=images, labels=np.arange(4) % 2)
-    done = jaxaudit("ks", "--query", "a.npz", "--calibration", "b.npz", "--method", "rho", "--budget", "none")
-    assert "a.npz: 4 images of 9x9, made 28x28x1 in [0, 1]" in done.err
-    assert "training 14 liu-cnn models on cpu, 15 epochs each" in done.err
+    done = jaxaudit("ks", "--query", "a.npz", "--calibration", "b.npz", "--tests", "rho", "--budget", "none")
+    assert untrained["query"].inputs.shape == (4, 28, 28, 1)
+    assert {"14", "liu-cnn", "15"} <= set(done.err.split())
     assert untrained["learner"].batch_size == 64
 
 
 def test_it_is_said_where_all_models_begin_alike(own: Path, untrained: dict[str, Any]):
     Path("mine.py").write_text(NET + "def f(): return Net((12,), 3, rngs=nnx.Rngs(1))\n")
-    said = "the factory of the network takes no rngs: all models begin from the same weights, whatever the seed"
-    assert said in jaxaudit("ks", *QUICK, "--model", "mine.py:f").err
-    assert said not in jaxaudit("ks", *QUICK, "--model", "mine.py:Net").err
+    assert " rngs" in jaxaudit("ks", *QUICK, "--model", "mine.py:f").err
+    assert " rngs" not in jaxaudit("ks", *QUICK, "--model", "mine.py:Net").err

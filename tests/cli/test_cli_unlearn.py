@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,10 @@ import pytest
 from support.cli_runs import content, jaxaudit, process, records, write_sets
 
 from jaxaudit.data.weights.weights import read_weights
-from jaxaudit.report.unlearn.record import unlearn_schema
+from jaxaudit.report.kinds import schema_of
 
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
-SMALL = (*DATA, "--hidden", "8", "--epochs", "4", "--batch-size", "10", "--seeds", "3", "--width", "3")
+SMALL = (*DATA, "--hidden", "8", "--epochs", "4", "--batch-size", "10", "--seeds", "3", "--models-per-batch", "3")
 QUICK = (*SMALL, "--nonmembers", "0")
 """Without membership attacks."""
 FILES = [f"{method}-0{seed}.safetensors" for method in ("amnesiac", "fisher") for seed in range(3)]
@@ -54,7 +55,7 @@ def method(result: dict, name: str) -> dict:
 def test_the_answer_by_its_schema_and_the_whole_run_directory():
     done = jaxaudit("unlearn", *SMALL, "--attack-epochs", "2", "--out", "run", "--json")
     result = done.result
-    jsonschema.validate(result, json.loads(unlearn_schema()))
+    jsonschema.validate(result, schema_of("unlearn"))
     assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", "amnesiac", "fisher"]
     assert result["forgotten"] == "10 of the 20 records of class 1"
     assert result["protocol"]["training_records"] == 60
@@ -71,10 +72,12 @@ def test_the_answer_by_its_schema_and_the_whole_run_directory():
             assert mine <= most
     assert method(result, "retraining")["places"] == {}
     assert {place["verdict"] for place in method(result, "fisher")["places"].values()} == {"too few seeds"}
-    assert any("3 seeds can show no difference from retraining" in said for said in result["caveats"])
+    assert result["protocol"]["enough_seeds"] is False
+    assert result["finding"]["verdict"] == "inconclusive"
     assert sorted(os.listdir("run")) == sorted(FILES)
     assert json.loads(Path("run/result.json").read_text()) == result
-    assert "unlearning 10 of the 20 records of class 1 among 60: 6 mlp models and 3 attack networks on cpu" in done.err
+    assert "10 of the 20 records of class 1" in done.err
+    assert {"60", "6", "3"} <= set(re.findall(r"\d+", done.err))
     forget, (inputs, labels) = np.load("run/forget.npz"), records(2, 0.0)
     np.testing.assert_array_equal(forget["x"], inputs[labels == 1][:10])
     assert set(forget["y"]) == {1}
@@ -100,7 +103,7 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them(tmp_path_fact
 
 @pytest.mark.slow
 def test_a_noise_of_strength_0_leaves_the_original_and_is_a_process(folder: Path):
-    words = (*QUICK, "--method", "fisher", "--alpha", "0", "--out", "run", "--json")
+    words = (*QUICK, "--methods", "fisher", "--alpha", "0", "--out", "run", "--json")
     done = process("unlearn", *words, cwd=folder)
     assert [each["name"] for each in done.result["methods"]] == ["untrained", "original", "retraining", "fisher"]
     original, fisher = (method(done.result, name)["scores"] for name in ("original", "fisher"))
@@ -112,36 +115,38 @@ def test_a_noise_of_strength_0_leaves_the_original_and_is_a_process(folder: Path
 
 
 def test_variants_of_fisher_forgetting_differ():
-    words = ("unlearn", *QUICK, "--method", "fisher", "--alpha", "1e-4", "--json", "--fisher-variant")
+    words = ("unlearn", *QUICK, "--methods", "fisher", "--alpha", "1e-4", "--json", "--fisher-variant")
     found = [method(jaxaudit(*words, name).result, "fisher")["scores"] for name in ("golatkar", "paper", "becker-code")]
     assert len({json.dumps(scores["information"]["values"]) for scores in found}) == 3
     assert len({json.dumps(scores["forgotten_accuracy"]) for scores in found}) > 1
 
 
 def test_the_table_for_people():
-    done = jaxaudit("unlearn", *QUICK, "--method", "retraining,amnesiac")
+    done = jaxaudit("unlearn", *QUICK, "--methods", "retraining,amnesiac")
     assert done.code == 0
-    assert "Are 10 of the 20 records of class 1 forgotten?" in done.out
-    assert "amnesiac inconclusive: too few seeds" in done.out
-    assert "fisher" not in done.out
-    said = "trained on query.npz (the first 20 of each class, 60 records), tested on the other records of query.npz"
-    assert said in " ".join(done.out.split())
-    alone = jaxaudit("unlearn", *QUICK, "--method", "retraining")
-    assert alone.code == 0
-    assert "amnesiac" not in alone.out
+    said = " ".join(done.out.split())
+    assert "10 of the 20 records of class 1" in said
+    assert "amnesiac: inconclusive" in said
+    assert "fisher" not in said
+    assert "query.npz (the first 20 of each class, 60 records)" in said
+    assert max(map(len, done.out.splitlines())) <= 80
+    alone = jaxaudit("unlearn", *QUICK, "--methods", "retraining", "--json").result
+    assert [each["name"] for each in alone["methods"]] == ["untrained", "original", "retraining"]
 
 
 def test_enough_seeds_tell_a_method_that_does_nothing_from_retraining():
     """8 seeds, learned by heart: fisher with a noise of 0 classifies what retrained models cannot."""
-    words = ("--hidden", "32", "--epochs", "60", "--batch-size", "10", "--seeds", "8", "--width", "8")
-    fisher = ("--method", "fisher", "--alpha", "0", "--fraction", "1", "--nonmembers", "0")
-    done = jaxaudit("unlearn", *DATA, *words, *fisher)
-    assert "fisher differs from retraining" in done.out
-    assert "forgotten accuracy above" in " ".join(done.out.split())
+    words = ("--hidden", "32", "--epochs", "60", "--batch-size", "10", "--seeds", "8", "--models-per-batch", "8")
+    fisher = ("--methods", "fisher", "--alpha", "0", "--fraction", "1", "--nonmembers", "0")
+    done = jaxaudit("unlearn", *DATA, *words, *fisher, "--json", "--fail-on", "distinguishable")
+    assert done.code == 3
+    assert method(done.result, "fisher")["finding"]["verdict"] == "distinguishable"
+    assert method(done.result, "fisher")["places"]["forgotten_accuracy"]["verdict"] == "above"
 
 
 def test_the_recorded_command_repeats_the_run():
-    words = [*QUICK[: QUICK.index("--width")], "--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
+    measured = QUICK[: QUICK.index("--models-per-batch")]
+    words = [*measured, "--nonmembers", "0", "--test-data", "calibration.npz", "--color"]
     first = jaxaudit("unlearn", *words, "--json").result
     assert "--class" in first["provenance"]["command"]
     second = jaxaudit(*first["provenance"]["command"][1:], "--json").result
@@ -154,7 +159,7 @@ def test_the_recorded_command_repeats_the_run():
 
 @pytest.mark.slow
 def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
-    words = (*QUICK, "--width", "1", "--seeds", "6", "--epochs", "200", "--method", "retraining", "--json")
+    words = (*QUICK, "--models-per-batch", "1", "--seeds", "6", "--epochs", "200", "--methods", "retraining", "--json")
     whole = jaxaudit("unlearn", *words).result
     command = [sys.executable, "-m", "jaxaudit", "unlearn", *words, "--out", "run"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
@@ -170,46 +175,43 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     before = content(Path.cwd())
     refused = jaxaudit("unlearn", *words, "--epochs", "201", "--out", "run")
     assert (refused.code, refused.out) == (2, "")
-    assert "made with other options (epochs: 200 there, 201 here)" in refused.err
+    assert re.search(r"\(epochs: 200\b.*\b201\b", refused.err)
     assert content(Path.cwd()) == before
     done = jaxaudit("unlearn", *words, "--out", "run")
-    assert f"Resuming: {kept} of 12 models are trained.\n" in done.err
+    assert f"Resuming: {kept} of 12 models " in done.err
     assert done.result["methods"] == whole["methods"]
     assert "unfinished" not in os.listdir("run")
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "said"),
     [
-        (("--method", "amnesic"), "--method: there is no method called 'amnesic'; did you mean amnesiac?"),
-        (("--method", "zzz"), "--method: there is no method called 'zzz'; give some of retraining, amnesiac, fisher."),
-        (("--method", ","), "--method names none; give some of retraining, amnesiac, fisher."),
-        (("--alpha", "-1"), "--alpha must be at least 0, got -1."),
-        (("--alpha", "nan"), "--alpha must be at least 0, got nan."),
-        (("--fraction", "0"), "--fraction must be above 0 and at most 1, such as 0.1, got 0."),
-        (("--fraction", "nan"), "--fraction must be above 0 and at most 1, such as 0.1, got nan."),
-        (("--fraction", "0.01"), "--fraction 0.01 of the 20 training records of class 1 is none; there would be noth"),
-        (("--class", "9"), "--class: query.npz has no class '9'; it has 0, 1, 2."),
-        (("--data", "one.npz", "--fraction", "1"), "one.npz has records of one class only"),
-        (("--per-class", "0"), "query.npz has no split test and all of it is trained on; name test records by --test-"),
-        (("--test-data", "gone.npz"), "--test-data gone.npz: there is no such file or folder"),
-        (("--level", "1"), "--level must be between 0 and 1, such as 0.95, got 1."),
-        (("--nonmembers", "1000"), "--nonmembers 1000 is more than the 240 test records there are."),
-        (("--data", "one.npz"), "one.npz has records of one class only, which a network need not look at to tell"),
-        (("--test-data", "same.npz"), "all 60 records of same.npz are training records, too; name others by --test-"),
-        (
-            ("--test-data", "narrow.npz"),
-            "narrow.npz has records of shape (3,), but those trained on are of (12,); give",
-        ),
-        (("--test-data", "strange.npz"), "strange.npz has records of class '7', which query.npz does not have; name"),
-        (("--data", "torn"), "x_test.npy: is cut short"),
-        (("--learning-rate", "0"), "--learning-rate must be above 0, got 0."),
-        (("--hidden", "x"), "--hidden x must be whole numbers"),
-        (("--model", "liu-cnn"), "LiuCNN could not build a network"),
-        (("--model", "mine:f"), "--model mine:f: there is no module 'mine'"),
+        (("--methods", "amnesic"), ("--methods", "'amnesic'", "amnesiac?")),
+        (("--methods", "zzz"), ("--methods", "'zzz'", "retraining, amnesiac, fisher")),
+        (("--methods", ","), ("--methods", "retraining, amnesiac, fisher")),
+        (("--alpha", "-1"), ("--alpha", "-1")),
+        (("--alpha", "nan"), ("--alpha", "nan")),
+        (("--fraction", "0"), ("--fraction", " 0.")),
+        (("--fraction", "nan"), ("--fraction", "nan")),
+        (("--fraction", "0.01"), ("--fraction 0.01", "20", "class 1")),
+        (("--class", "9"), ("--class", "query.npz", "'9'", "0, 1, 2")),
+        (("--data", "one.npz", "--fraction", "1"), ("one.npz",)),
+        (("--per-class", "0"), ("query.npz", "test", "--test-data", "--per-class")),
+        (("--test-data", "gone.npz"), ("--test-data gone.npz",)),
+        (("--level", "1"), ("--level", " 1.")),
+        (("--nonmembers", "1000"), ("--nonmembers 1000", "240")),
+        (("--data", "one.npz"), ("one.npz",)),
+        (("--test-data", "same.npz"), ("60", "same.npz", "--test-data")),
+        (("--test-data", "narrow.npz"), ("narrow.npz", "(3,)", "(12,)")),
+        (("--test-data", "strange.npz"), ("strange.npz", "'7'", "query.npz")),
+        (("--data", "torn"), ("x_test.npy",)),
+        (("--learning-rate", "0"), ("--learning-rate", " 0.")),
+        (("--hidden", "x"), ("--hidden x",)),
+        (("--model", "liu-cnn"), ("LiuCNN",)),
+        (("--model", "mine:f"), ("--model mine:f", "'mine'")),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], message: str):
+def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str, ...], said: tuple[str, ...]):
     inputs, labels = records(2, 0.0)
     np.savez("one.npz", x=inputs[labels == 1], y=np.zeros(100, int), class_names=np.array(["1"]))
     first = np.concatenate([np.flatnonzero(labels == label)[:20] for label in range(3)])
@@ -227,12 +229,12 @@ def test_bad_input_is_one_line_and_writes_nothing(folder: Path, words: tuple[str
     assert (done.code, done.out) == (2, ""), done
     last = done.err.splitlines()[-1]
     assert last.startswith("Error: ")
-    assert message in last
+    assert [each for each in said if each not in last] == [], last
     assert content(folder) == before
 
 
 def test_without_data_it_takes_the_digits_that_come_with_the_package():
-    words = ("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--method", "retraining", "--width", "2")
+    words = ("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--methods", "retraining", "--models-per-batch", "2")
     result = jaxaudit("unlearn", *words, "--json").result
     assert result["forgotten"] == "50 of the 100 records of class 3"
     assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 797)
@@ -246,7 +248,7 @@ def test_without_data_it_takes_the_digits_that_come_with_the_package():
 )
 def test_mnist_as_in_the_paper():
     words = ("--data", "mnist", "--class", "3", "--fraction", "0.25", "--hidden", "8", "--epochs", "1", "--seeds", "2")
-    quick = ("--nonmembers", "0", "--method", "retraining", "--width", "2")
+    quick = ("--nonmembers", "0", "--methods", "retraining", "--models-per-batch", "2")
     result = jaxaudit("unlearn", *words, *quick, "--json").result
     assert result["forgotten"] == "25 of the 100 records of class 3"
     assert (result["protocol"]["training_records"], result["protocol"]["test_records"]) == (1000, 10_000)
@@ -259,13 +261,10 @@ def test_records_that_were_trained_on_are_no_test_records():
     inputs, labels = records(2, 0.0)
     chosen = np.flatnonzero(labels != 2)
     np.savez("half.npz", x=inputs[chosen], y=labels[chosen])
-    words = ("--seeds", "2", "--epochs", "1", "--method", "retraining", "--test-data", "half.npz")
+    words = ("--seeds", "2", "--epochs", "1", "--methods", "retraining", "--test-data", "half.npz")
     done = jaxaudit("unlearn", *QUICK, *words, "--json")
     assert done.result["protocol"]["test_records"] == 160
-    assert (
-        "40 of the 200 records of half.npz equal training records and were left out of the test"
-        in (done.result["caveats"])
-    )
+    assert any(said.startswith("40 of the 200 records of half.npz ") for said in done.result["caveats"])
 
 
 def test_a_network_of_ones_own_with_dropout_and_batch_normalisation(folder: Path):
@@ -274,10 +273,11 @@ def test_a_network_of_ones_own_with_dropout_and_batch_normalisation(folder: Path
     words = (*QUICK, "--seeds", "2", "--epochs", "1", "--model", "ours:Net")
     refused = jaxaudit("unlearn", *words)
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("Error: --method amnesiac takes back updates of parameters, but ours:Net also keeps ")
-    assert refused.err.endswith("leave it out: --method retraining,fisher.\n")
-    done = jaxaudit("unlearn", *words, "--method", "retraining", "--out", "run", "--json")
-    assert any("it was judged in evaluation mode" in said for said in done.result["caveats"])
+    assert refused.err.startswith("Error: --methods amnesiac ")
+    assert "ours:Net" in refused.err
+    assert "--methods retraining,fisher" in refused.err
+    done = jaxaudit("unlearn", *words, "--methods", "retraining", "--out", "run", "--json")
+    assert any("evaluation mode" in said for said in done.result["caveats"])
     params = ("--model", "ours:Net", "--params", "run/retraining-01.safetensors", "--data", "run/forget.npz")
     found = jaxaudit("efficacy", *params, "--json").result["models"][0]
     wanted = method(done.result, "retraining")["scores"]["efficacy"]["values"][1]
@@ -288,4 +288,5 @@ def test_a_network_of_ones_own_with_dropout_and_batch_normalisation(folder: Path
 def test_a_class_must_be_named_for_data_of_ones_own():
     done = jaxaudit("unlearn", "--data", "query.npz")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "Error: --class is missing: name the class to forget records of, 0, 1, 2.\n"
+    assert done.err.startswith("Error: --class ")
+    assert "0, 1, 2" in done.err

@@ -1,6 +1,7 @@
 """Work that outlives its process."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -69,20 +70,24 @@ def test_a_failure_keeps_what_is_finished(out: Path | None, error: Exception, ca
         work(out, 3, error)
     capsys.readouterr()
     work(out, 4)
-    assert capsys.readouterr().err == "training\nResuming: 3 of 9 models are trained.\n"
+    line, resuming = capsys.readouterr().err.splitlines()
+    assert line == "training"
+    assert resuming.startswith("Resuming: 3 of 9 ")
     assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
 
 
 @BOTH
 def test_an_interrupt_says_what_is_kept(out: Path | None, capsys: Any):
     for models, said in (
-        (0, "Interrupted: nothing was kept; the same command starts anew."),
-        (3, "Interrupted: 3 of 9 models are trained; the same command goes on from there."),
+        (0, "Interrupted: nothing "),
+        (3, "Interrupted: 3 of 9 models "),
     ):
         with pytest.raises(Interrupted) as stop:
             work(out, models, KeyboardInterrupt())
         assert stop.value.code == 130
-        assert capsys.readouterr().err == f"training\n{said}\n"
+        line, interrupted = capsys.readouterr().err.splitlines()
+        assert line == "training"
+        assert interrupted.startswith(said)
 
 
 @BOTH
@@ -91,15 +96,14 @@ def test_models_in_training_are_told_and_kept(out: Path | None, capsys: Any):
     for models, taken in ((0, 60), (3, 60), (0, 81)):
         with pytest.raises(Interrupted):
             work(out, models, KeyboardInterrupt(), taken)
-        told.append(capsys.readouterr().err.splitlines()[1:])
-    first = "0 of 9 models are trained, 2 more are in epoch 7 of 15"
-    second = "3 of 9 models are trained, 2 more are in epoch 7 of 15"
-    third = "3 of 9 models are trained, 4 more are in epochs 7 to 9 of 15"
-    again = "; the same command goes on from there."
+        lines = capsys.readouterr().err.splitlines()[1:]
+        told.append([(line.split(":")[0], *map(int, re.findall(r"\d+", line))) for line in lines])
+    # Trained of all, in training, in which epochs of how many.
+    first, second, third = (0, 9, 2, 7, 15), (3, 9, 2, 7, 15), (3, 9, 4, 7, 9, 15)
     assert told == [
-        [f"Interrupted: {first}{again}"],
-        [f"Resuming: {first}.", f"Interrupted: {second}{again}"],
-        [f"Resuming: {second}.", f"Interrupted: {third}{again}"],
+        [("Interrupted", *first)],
+        [("Resuming", *first), ("Interrupted", *second)],
+        [("Resuming", *second), ("Interrupted", *third)],
     ]
 
 
@@ -109,7 +113,7 @@ def test_an_interrupt_before_anything_began(capsys: Any):
 
     with pytest.raises(Interrupted), lasting_work(Path("run")) as begin:
         never(begin)
-    assert capsys.readouterr().err == "Interrupted: nothing was kept; the same command starts anew.\n"
+    assert capsys.readouterr().err.startswith("Interrupted: nothing ")
     assert os.listdir() == []
 
 
@@ -130,7 +134,7 @@ def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.M
             patch.setattr("numpy.savez_compressed", full)
             write(Path("run"), {}, {"confidences.npz": arrays({})})
 
-    with pytest.raises(InputError, match=r"--out run cannot be written \(disk full\)"):
+    with pytest.raises(InputError, match=r"--out run .*disk full"):
         run()
     capsys.readouterr()
     work(Path("run"))
@@ -142,15 +146,13 @@ def test_the_same_run_twice_at_once(cache: Path, capsys: Any):
         train(begin(SELF, 9, "training"), 3)
         with lasting_work(None) as other:
             assert other(SELF, 9, "training too") is None
-        assert capsys.readouterr().err.splitlines() == [
-            "training",
-            "another process is at the same run; this one keeps nothing to go on from",
-            "training too",
+        assert [line.partition(" process")[0] for line in capsys.readouterr().err.splitlines()] == [
+            *("training", "another", "training too")
         ]
         assert len(list(cache.glob("unfinished/*/chunks/*/*"))) == 1
     with lasting_work(Path("run")) as begin:
         begin(SELF, 9, "training")
-        with pytest.raises(InputError, match=r"^--out run is in use by another process"), lasting_work(Path("run")):
+        with pytest.raises(InputError, match=rf"^--out run .*{os.getpid()}"), lasting_work(Path("run")):
             pass
 
 
@@ -160,8 +162,9 @@ def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, capsys: Any):
         assert begin(SELF, 9, "training") is None
     with pytest.raises(Interrupted):
         work(None, 0, KeyboardInterrupt())
-    said = "Interrupted: nothing was kept; the same command starts anew."
-    assert capsys.readouterr().err.splitlines() == ["training", "training", said]
+    *lines, said = capsys.readouterr().err.splitlines()
+    assert lines == ["training", "training"]
+    assert said.startswith("Interrupted: nothing ")
 
 
 def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
@@ -177,12 +180,12 @@ def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
 def test_a_directory_that_was_taken_while_data_were_read():
     with lasting_work(Path("run")) as begin:
         write(Path("run"), {}, {"confidences.npz": arrays({})})
-        with pytest.raises(InputError, match=r"^--out run already holds another run; name a new directory"):
+        with pytest.raises(InputError, match=r"^--out run "):
             begin(SELF, 9, "training")
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
     with lasting_work(Path("other")) as begin:
         open_unfinished(Path("other") / NAME, {**SELF, "options": {"epochs": 3}}).keep()
-        with pytest.raises(InputError, match=r"^--out other holds an unfinished run made with other options \(epochs"):
+        with pytest.raises(InputError, match=r"^--out other .*epochs"):
             begin(SELF, 9, "training")
     assert os.listdir("other") == [NAME]
 
@@ -191,5 +194,5 @@ def test_a_directory_that_cannot_be_written_after_all():
     with lasting_work(Path("a/run")) as begin:
         shutil.rmtree("a", ignore_errors=True)
         Path("a").touch()
-        with pytest.raises(InputError, match=r"^--out a/run cannot be written: .*; name a directory elsewhere"):
+        with pytest.raises(InputError, match=r"^--out a/run "):
             begin(SELF, 9, "training")

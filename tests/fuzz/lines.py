@@ -14,12 +14,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from support.report_runs import RUNS, save
+from support.saved_runs import RUNS, save
 
 from fuzz import names
 from fuzz.places import Link, Special, Tree, state
 from fuzz.readers import SECRET, Reader
 from jaxaudit.cli import main
+from jaxaudit.cli.options import Field, fields_of
 from jaxaudit.errors import InputError
 
 SUFFIX = ".words"
@@ -54,13 +55,14 @@ TRAPS: Tree = {
     "circular": Link("itself"),
 }
 TRAPS["outside"] = Link("{outside}/kept")
-SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--hidden", "4", "--epochs", "2", "--width", "3")
-PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--width", "3")
+SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
+SETS += ("--hidden", "4", "--epochs", "2", "--models-per-batch", "3")
+PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--models-per-batch", "3")
 USUAL = {
-    "ks": (*SETS, "--replicates", "1", "--method", "rho"),
-    "power": (*SETS, "--holdout-shadows", "19"),
+    "ks": (*SETS, "--replicates", "1", "--tests", "rho", "--budget", "none"),
+    "power": (*SETS, "--holdout-shadow-models", "19"),
     "pdtp": PEOPLE,
-    "attack": (*PEOPLE, "--iterations", "2", "--targets", "5", "--shadows", "2"),
+    "attack": (*PEOPLE, "--iterations", "2", "--targets", "5", "--shadow-pairs", "2"),
     "unlearn": ("--data", "query.npz", "--class", "1", "--per-class", "4", "--epochs", "2", "--seeds", "3"),
     "efficacy": (),
     "report": ("run",),
@@ -105,6 +107,13 @@ def options_of(command: str) -> list[Any]:
 
     group: Any = typer.main.get_command(app)
     return [option for option in group.commands[command].params if option.opts[0].startswith("-")]
+
+
+def fields_called(command: str) -> list[Field]:
+    """The command's options, as they are declared."""
+    from jaxaudit.cli.app import COMMANDS
+
+    return [field for each in COMMANDS if each.name == command for field in fields_of(each.options())]
 
 
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
@@ -165,7 +174,8 @@ def meaningless(words: list[str]) -> str | None:
     if {"-h", "--help"} & set(words):
         return None
     # However many rows are to be shown, there are only so many.
-    least = {name for option in options_of(words[0]) if option.min is not None for name in option.opts} - {"--top"}
+    least = {name for field in fields_called(words[0]) if field.declared.minimum is not None for name in field.flags}
+    least -= {"--top"}
     for name, value in pairwise(words):
         if (name in least and value in NO_NUMBER) or (name in SHARES and value in NO_SHARE):
             return f"{name} {value[:40]!r}"

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
-from support.report_runs import RUNS, pdtp_run, save
+from support.saved_runs import RUNS, save
 
 from fuzz.readers import Reader, only
 from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
 from jaxaudit.report.html.render import report_html
-from jaxaudit.runs.directory import claim, is_of_a_run
+from jaxaudit.report.record import to_json
+from jaxaudit.runs.directory import claim
 from jaxaudit.runs.report_file import claim_report, write_report
 from jaxaudit.runs.saved import read_run
 from jaxaudit.runs.unfinished import is_unfinished, open_unfinished
@@ -29,14 +30,16 @@ def saved(kind: str) -> Callable[[Path], object]:
 
 def many_records(folder: Path) -> None:
     """A run of `pdtp` whose records lie in a file of their own."""
-    run, columns = pdtp_run(), {"pdtp": np.full(1000, 0.02), "seed_floor": np.zeros(1000)}
-    save(run._replace(result={**run.result, "records_measured": 1000}), folder / "run")
-    parquet.write_table(pa.table(columns), folder / "run" / "records.parquet")
+    run = RUNS["pdtp"]()
+    result = to_json(run.result)
+    result["distribution"][0]["records"] += 960
+    save(run, folder / "run", {**result, "records_measured": 1000, "training_records": 1000})
+    parquet.write_table(pa.table({"pdtp": np.full(1000, 0.02)}), folder / "run" / "records.parquet")
 
 
 def printed(folder: Path) -> None:
     """What `--json` printed."""
-    (folder / "run.json").write_text(json.dumps(RUNS["ks"]().result))
+    (folder / "run.json").write_text(json.dumps(to_json(RUNS["ks"]().result)))
 
 
 def several(folder: Path) -> None:
@@ -96,7 +99,7 @@ def report_place(folder: Path) -> None:
 def write_again(folder: Path, choose: random.Random) -> object:
     """Writes the report over what lies there."""
     place = only(folder, "report")
-    claim_report(place, choose.choice((None, (folder / "out", is_of_a_run))))
+    claim_report(place, choose.choice((None, folder / "out")))
     return write_report(place, [RUNS["efficacy"]()])
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from jaxaudit.audits.ks.judge import decide
 from scipy import stats
 
 from jaxaudit.metrics.checks import (
@@ -175,46 +174,3 @@ def test_a_control_that_is_missing_or_without_interval_fails(controls):
     assert check.passed is False
     assert np.isnan(check.value)
     assert ("no control model was trained" in check.message) is (not controls)
-
-
-# What checks do to a verdict.
-
-
-def rho_between(low: float, high: float) -> Rho:
-    return Rho(NONE, (low + high) / 2, low, high, NONE, NONE)
-
-
-def check(name: str, passed: bool, decisive: bool = True) -> Check:
-    return Check(name, passed, 0.0, 0.0, decisive, "words")
-
-
-@pytest.mark.parametrize("found", [(0.2, 0.4), (1.1, 1.3), (0.9, 1.1)])
-def test_the_first_failed_decisive_check_takes_the_verdict_away(found):
-    checks = (check("fine", True), check("size", False), check("floor", False))
-    assert decide(rho_between(*found), checks) == ("inconclusive", "size: words")
-
-
-def test_a_failed_warning_does_not():
-    assert decide(rho_between(0.2, 0.4), (check("ties", False, decisive=False),))[0] == "not forgotten"
-
-
-def test_the_positive_control_guards_forgotten_alone():
-    failed = (check(POSITIVE_CONTROL, False),)
-    assert decide(rho_between(1.1, 1.3), failed) == ("inconclusive", f"{POSITIVE_CONTROL}: words")
-    assert decide(rho_between(0.2, 0.4), failed)[0] == "not forgotten"
-    assert "straddles 1" in decide(rho_between(0.9, 1.1), failed)[1]
-
-
-@pytest.mark.parametrize(
-    ("found", "verdict", "words"),
-    [
-        ((1.1, 1.3), "forgotten", "rho lies between 1.10 and 1.30, at or above 1"),
-        ((0.2, 0.4), "not forgotten", "rho lies between 0.20 and 0.40, below 1"),
-        ((0.9, 1.1), "inconclusive", "rho lies between 0.90 and 1.10, which straddles 1"),
-        ((np.nan, np.nan), "inconclusive", "rho has no interval: it needs more than one replicate"),
-    ],
-)
-def test_reasons_say_the_interval(found, verdict, words):
-    answer, because = decide(rho_between(*found), (check("fine", True),))
-    assert answer == verdict
-    assert because.startswith(words)

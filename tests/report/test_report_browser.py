@@ -1,11 +1,13 @@
 """The report in a real browser: no error, no request, nothing wider than the screen, no words on one another."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.chromium import Browser, chromium, find
-from support.report_runs import HOSTILE, RUNS
+from support.saved_runs import RUNS
+from support.saved_runs.names import HOSTILE
 
 from jaxaudit.report.html.render import report_html
 
@@ -53,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file a page."""
     folder = tmp_path_factory.mktemp("pages")
     several = [make() for make in RUNS.values() for _ in range(2)]
-    hostile = [make(HOSTILE)._replace(name=HOSTILE) for make in RUNS.values() for _ in range(2)]
+    hostile = [replace(make(HOSTILE), name=HOSTILE) for make in RUNS.values() for _ in range(2)]
     made = {**{kind: [make()] for kind, make in RUNS.items()}, "several": several, "hostile": hostile}
     for name, runs in made.items():
         (folder / f"{name}.html").write_text(report_html(runs), encoding="utf-8")

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import stat
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -13,26 +15,21 @@ import matplotlib
 import pytest
 from support.cli_runs import jaxaudit
 from support.html_pages import ALLOWED, Parsed
-from support.report_runs import (
-    HOSTILE,
-    RUNS,
-    attack_audit,
-    attack_run,
-    efficacy_run,
-    ks_audit,
-    ks_run,
-    pdtp_audit,
-    pdtp_run,
-    save,
-)
+from support.saved_runs import RUNS, save
+from support.saved_runs.attack import attack_audit, attack_run
+from support.saved_runs.efficacy import efficacy_run
+from support.saved_runs.ks import ks_audit, ks_run
+from support.saved_runs.names import HOSTILE
+from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 
 from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.export import VARIABLES
 from jaxaudit.report.build import MOST_RUNS, build
 from jaxaudit.report.glossary import GLOSSARY
-from jaxaudit.report.html import render
-from jaxaudit.report.html.render import pictures, report_html, write_pictures
-from jaxaudit.runs.directory import is_of_a_run
+from jaxaudit.report.html.render import report_html, write_pictures
+from jaxaudit.report.page import FIRST_LINES
+from jaxaudit.report.record import to_json
+from jaxaudit.report.run import Run
 from jaxaudit.runs.report_file import claim_report, write_report
 from jaxaudit.runs.saved import read_run
 
@@ -87,22 +84,23 @@ def test_every_chart_is_named_and_its_numbers_are_in_a_table(pages: dict[str, st
 
 
 def test_a_page_answers_in_order(pages: dict[str, str]):
+    run = ks_run()
     text = Parsed(pages["ks"]).text
     places = [
         text.index(said)
         for said in (
             "Has the target forgotten the query set?",
             "not forgotten",
-            "It resembles models that were trained on the query set.",
+            run.result.targets[0].finding.sentence,
             "rho",
             "(95% interval)",
-            "Confidence it deserves weak",
-            "What could make this wrong",
-            "Pictures",
+            "Confidence weak",
+            "Checks and limitations",
+            "Charts",
             "Details",
-            "How to repeat it",
+            "How to repeat the run",
             "jaxaudit ks",
-            "Words on this page",
+            "Glossary",
         )
     ]
     assert places == sorted(places)
@@ -113,59 +111,62 @@ def test_a_page_answers_in_order(pages: dict[str, str]):
 
 
 def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
-    run = ks_run()
+    target = ks_run().result.targets[0]
     text = Parsed(pages["ks"]).text
-    rho = run.result["targets"][0]["rho"]
-    assert f"{rho['median']:.2f} {rho['low']:.2f} to {rho['high']:.2f} (95% interval)" in text
-    distances = run.result["targets"][0]["ks"]["target"]
-    assert any(f">gap {distance:.3f}</text>" in pages["ks"] for distance in distances)
+    rho = target.rho
+    assert f"{rho.median:.2f} {rho.low:.2f} to {rho.high:.2f} (95% interval)" in text
+    assert any(f">gap {distance:.3f}</text>" in pages["ks"] for distance in target.ks.target)
 
 
 def test_the_numbers_of_pdtp_are_the_runs(pages: dict[str, str]):
     text = Parsed(pages["pdtp"]).text
     assert "do not publish" in text
     assert "infinite" in text
-    assert "Records above 1 2 of 40" in text
-    assert "Confidence it deserves strong" in text
+    assert "2 of 40" in text
+    assert "Confidence strong" in text
     assert "7 infinite" in text
 
 
 def test_the_numbers_of_attack_are_the_runs(pages: dict[str, str]):
-    run = attack_run()
+    result = attack_run().result
     text = Parsed(pages["attack"]).text
-    accuracy = run.result["attacks"][0]["accuracy"]
-    assert f"accuracy of the best attack (distance) {accuracy['value']:.3f} {accuracy['low']:.3f} to" in text
-    assert "found out" in text
-    for caveat in run.result["caveats"]:
+    best = next(attack for attack in result.attacks if attack.name == result.best_attack)
+    accuracy = best.accuracy
+    assert f"accuracy of the best attack (distance) {accuracy.value:.3f} {accuracy.low:.3f} to" in text
+    assert result.finding.verdict == "attack succeeds"
+    for caveat in result.finding.caveats:
         assert caveat in text
 
 
 def test_the_numbers_of_efficacy_and_unlearn_are_the_runs(pages: dict[str, str]):
     text = Parsed(pages["efficacy"]).text
-    assert "no verdict It exposes less than retrained. efficacy 4" in text
-    assert "retrained: every gradient is 0" in text
-    assert "One model a reference" in text
+    assert "no verdict" in text
+    assert "efficacy 4 " in text
+    assert "Confidence weak" in text
     unlearned = Parsed(pages["unlearn"]).text
-    assert "differs from retraining It differs from retraining: efficacy below." in unlearned
-    assert "not told apart It is not told apart from retraining by any of these scores." in unlearned
-    assert "some models of fisher fit the records perfectly" in unlearned
-    assert "Efficacy of retrained models 0.5 to 2" in unlearned
+    assert "✕ distinguishable" in unlearned
+    assert "✓ not distinguishable" in unlearned
+    assert "Efficacy of retrained models 0.5 to 0.6" in unlearned
 
 
-def test_several_runs_are_side_by_side(pages: dict[str, str]):
+def names_of(runs: Sequence[Run[Any]], folder: Path) -> list[str]:
+    return [path.stem for path in write_pictures(runs, folder, "svg")]
+
+
+def test_several_runs_are_side_by_side(pages: dict[str, str], tmp_path: Path):
     page = Parsed(pages["several"])
     assert "Runs side by side" in page.text
     assert [each["aria-label"] for each in page.all("article")] == [
         *("a run (1)", "a run (2)", "b run (1)", "b run (2)", "c run (1)", "c run (2)")
     ]
-    names = [name for name, _ in pictures(build([ks_run(), ks_run(), pdtp_run(), pdtp_run(), attack_run()]))]
+    names = names_of([ks_run(), ks_run(), pdtp_run(), pdtp_run(), attack_run()], tmp_path)
     assert names[:2] == ["compared-rho", "compared-pdtp"]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_hostile_names_stay_text(kind: str):
-    run = RUNS[kind](HOSTILE)._replace(name=HOSTILE)
+    run = replace(RUNS[kind](HOSTILE), name=HOSTILE)
     html = report_html([run, run])
     page = Parsed(html)
     assert {tag for tag, _ in page.elements} <= ALLOWED
@@ -199,10 +200,9 @@ def test_a_run_is_the_same_from_disk(tmp_path, pages: dict[str, str], kind: str)
 
 def test_a_file_of_json_is_shown_without_the_pictures_it_lacks(tmp_path):
     path = tmp_path / "result.json"
-    path.write_text(json.dumps(ks_run().result))
+    path.write_text(json.dumps(to_json(ks_run().result)))
     run = read_run(path)
-    names = [name for name, _ in pictures(build([run]))]
-    assert names == ["rho", "noise-floor"]
+    assert names_of([run], tmp_path / "charts") == ["rho", "noise-floor"]
     assert "Has the target forgotten" in report_html([run])
 
 
@@ -232,7 +232,7 @@ def test_where_a_report_cannot_be(tmp_path):
         claim_report(tmp_path)
     with pytest.raises(InputError, match="there is no directory"):
         claim_report(tmp_path / "none" / "report.html")
-    claim_report(tmp_path / "run" / "report.html", (tmp_path / "run", is_of_a_run))
+    claim_report(tmp_path / "run" / "report.html", tmp_path / "run")
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     with pytest.raises(InputError, match="is not writable; name another place"):
@@ -274,8 +274,8 @@ def test_only_a_report_may_stand_where_it_goes(tmp_path):
 def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
     (tmp_path / "a").mkdir()
     with pytest.raises(InputError, match="would take one place"):
-        claim_report(tmp_path / report, (tmp_path / out, is_of_a_run))
-    claim_report(tmp_path / "page.html", (tmp_path / "run", is_of_a_run))
+        claim_report(tmp_path / report, tmp_path / out)
+    claim_report(tmp_path / "page.html", tmp_path / "run")
 
 
 def test_charts_are_whole_or_not_there(tmp_path, monkeypatch: pytest.MonkeyPatch):
@@ -376,5 +376,5 @@ def test_every_term_has_a_source():
 def test_the_template_is_in_the_package():
     names = {file.name for file in files("jaxaudit.report.html").iterdir()}
     assert {"page.html.jinja", "page.css"} <= names
-    assert render.FIRST_LINES.startswith("<!DOCTYPE html>\n")
+    assert FIRST_LINES.startswith("<!DOCTYPE html>\n")
     assert math.isinf(float(pdtp_audit().values.max()))

@@ -1,52 +1,73 @@
-"""The answers of the tests of use as a table and as JSON."""
+"""The `ks` answer where tests of use or EMA were made, as JSON, on a terminal and on a page."""
 
 import json
-from dataclasses import replace
-from io import StringIO
 
-import jsonschema
 import numpy as np
 import pytest
-from jaxaudit.audits.ks.settle import settle
-from jaxaudit.report.ks.table import ks_table
-from rich.console import Console
+from support.html_pages import Parsed
+from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, judged, ks_run, rho_between
+from support.terminals import said, shown
 
-from jaxaudit.audits.ks.result import KSAudit, TargetResult, Truth
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ema import EMA, Thresholds
-from jaxaudit.metrics.ks import Rho
+from jaxaudit.audits.ks.evidence import Truth
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.report.ks.record import ks_json, ks_schema
+from jaxaudit.report.build import part_of
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.ks.record import KSRecord
+from jaxaudit.report.record import to_json
+from jaxaudit.report.run import Run
 
-ONES = np.ones((1, 4), np.float32)
-USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, ())
-UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, ())
-NOTHING = Usage("shadow", "inconclusive", 0.3, None, float("nan"), 0.0, 1.0, None, ("too few records",))
-FLAGGED = EMA(0.02, 0.75, np.array([True, True, True, False]), Thresholds(np.zeros(2), np.zeros(2)))
-CONTROL = Check("positive control", False, 1.2, 1.0, True, "a control has rho 1.20")
-
-
-def target(name: str, *usage: Usage, emas: tuple[EMA, ...] = (), truth: Truth | None = None) -> TargetResult:
-    rho = Rho(np.array([0.5, 0.5]), 0.5, 0.4, 0.6, np.ones(2), np.ones(2))
-    plain = TargetResult(name, truth, rho, "inconclusive", "rho", "not forgotten", (CONTROL,), (), ONES)
-    return settle(plain, usage, emas)
+FLAGGED = ema(0.02)
 
 
-def table(*targets: TargetResult, width: int = 100) -> str:
-    out = StringIO()
-    shown = KSAudit(targets, np.array([0.01]), ONES, ONES, ONES, np.zeros(4, np.int32), 3)
-    Console(file=out, width=width).print(ks_table(shown, 0.95))
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+def run(*targets: TargetResult) -> Run[KSRecord]:
+    return ks_run(audit=audit_of(*targets))
+
+
+def page(*runs: Run[KSRecord]) -> str:
+    return Parsed(report_html(runs)).text
+
+
+def rows(made: Run[KSRecord]) -> list[list[str]]:
+    return [line.split() for line in shown(made).splitlines()]
 
 
 def test_a_row_a_target():
-    shown = table(target("a.csv", USED), target("b.csv", UNUSED))
-    rows = [line.split() for line in shown.splitlines()]
-    assert ["a.csv", "not", "forgotten", "<.001", ".40", "92%", "(70-100)", "10%", "0.50"] in rows
-    assert ["b.csv", "forgotten", ".60", ".025", "0%", "(0-5)", "3.1%", "0.50"] in rows
-    assert "`forgotten` is said of used shares from the least seen up (at most 3.1% here)" in shown
-    assert "holdout test: p never is exact" in shown
-    assert "shadow test:" not in shown
+    found = rows(run(judged("a.csv", usage=(USED,)), judged("b.csv", usage=(UNUSED,))))
+    assert ["a.csv", "not", "forgotten", "<.001", ".40", "92%", "(70-100)", "10%", "0.50"] in found
+    assert ["b.csv", "forgotten", ".60", ".025", "0%", "(0-5)", "3.1%", "0.50"] in found
+
+
+def test_further_tests_stand_below():
+    found = rows(run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED,))))
+    assert ["by", "the", "shadow", "test", "inconclusive", ".30", "none", "unknown", "none"] in found
+    assert ["by", "EMA", "inconclusive", ".020", "75%", "flagged"] in found
+    assert ["by", "rho", "not", "forgotten"] in found
+
+
+def test_it_fits_a_terminal_of_80_columns():
+    target = judged("printed-digits + 50% of digits", usage=(USED,), truth=Truth(0.5, 10, "not forgotten"))
+    lines = shown(run(target), width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    # A target's name has room for more than a word.
+    assert any(line.startswith("printed-digits + 50%") for line in lines)
+
+
+def test_a_test_of_use_gives_the_number():
+    text = page(run(judged(usage=(USED, UNSURE))))
+    assert "estimated used fraction 92% 70% to 100% (95% interval)" in text
+    assert "p(unused), holdout test 0.0005" in text
+    assert "Minimum detectable fraction, holdout test 10%" in text
+    assert "Minimum detectable fraction, shadow test none" in text
+    assert "By the shadow test inconclusive" in text
+    assert "By rho not forgotten" in text
+
+
+def test_forgotten_is_said_with_the_least_fraction():
+    made = run(judged(usage=(UNUSED,)))
+    assert "Use of 3.1% or more would have been detected" in page(made)
+    assert page(made, made).count("forgotten (3.1% or more)") == 2
 
 
 @pytest.mark.parametrize(
@@ -55,83 +76,95 @@ def test_a_row_a_target():
         UNUSED._replace(fraction_high=1.0, p_fully=0.3),
         UNUSED._replace(fraction=1.0, fraction_high=1.0, p_fully=0.031),
         USED._replace(fraction=1.0, p_fully=0.031),
+        USED._replace(fraction=0.0, fraction_low=0.0, fraction_high=0.1),
+        UNSURE,
     ],
 )
-def test_a_share_that_is_unknown_is_no_number(usage):
-    shown = table(target("a.csv", usage))
-    (row,) = (line for line in shown.splitlines() if "a.csv" in line and "unknown" in line)
+def test_a_fraction_that_is_unknown_is_no_number_anywhere(usage: Usage):
+    made = run(judged("a.csv", usage=(usage,)))
+    text, seen = said(made), page(made)
+    (only,) = to_json(made.result)["targets"]
+    assert only["usage"][0]["fraction"] is None
+    assert (only["usage"][0]["fraction_low"], only["usage"][0]["fraction_high"]) == (
+        usage.fraction_low,
+        usage.fraction_high,
+    )
+    (row,) = (line for line in shown(made).splitlines() if line.startswith("a.csv") and "unknown" in line)
     assert "%" not in row.replace("3.1%", "").replace("10%", "")
-    assert "unknown: the interval of the used share is from 0 to 100%" in shown
-    (said,) = ks_json(KSAudit((target("a.csv", usage),), np.array([0.01]), ONES, ONES, ONES, np.zeros(4), 3), {})[
-        "targets"
-    ][0]["usage"]
-    assert said["fraction"] is None
-    assert (said["fraction_low"], said["fraction_high"]) == (usage.fraction_low, usage.fraction_high)
+    assert "unknown: the interval" in text
+    assert "estimated used fraction unknown" in seen
+    assert "a.csv: unknown, minimum detectable" in seen
+    for shown_text in (text, seen, json.dumps(only["finding"])):
+        if not np.isnan(usage.fraction):
+            assert f"{100 * usage.fraction:.0f}% (" not in shown_text
+        assert "Estimated used fraction:" not in shown_text
 
 
-def test_shares_that_are_known_need_no_word_on_others():
-    assert "unknown" not in table(target("a.csv", USED), target("b.csv", UNUSED))
+def test_fractions_that_are_known_need_no_word_on_others():
+    assert "unknown" not in shown(run(judged("a.csv", usage=(USED,)), judged("b.csv", usage=(UNUSED,))))
 
 
-def test_what_rho_alone_rests_on_is_called_so():
-    assert "for rho alone, failed positive control: a control has rho 1.20" in table(target("a.csv", USED))
+@pytest.mark.parametrize(
+    ("usage", "word"), [(USED, "strong"), (USED._replace(method="shadow"), "fair"), (UNUSED, "fair"), (UNSURE, "none")]
+)
+def test_confidence_depends_on_the_test(usage: Usage, word: str):
+    made = run(judged(usage=(usage,), checks=(check("query size"),)))
+    assert f"Confidence {word}" in page(made)
+    assert (f"confidence: {word}." in said(made)) == (word != "none")
 
 
-def test_what_rho_alone_rests_on_is_said_once():
-    first, second = target("a.csv", USED), target("b.csv", USED)
-    second = replace(second, checks=(CONTROL._replace(message="a control has rho 1.21"),))
-    shown = table(first, second)
-    assert "for rho alone, failed positive control: a control has rho 1.20" in shown
-    assert "rho 1.21" not in shown
+def test_a_check_that_the_test_does_not_rest_on_is_a_warning():
+    failed = (check(DISTANCES_APART, False),)
+    assert f"failed {DISTANCES_APART}" in page(run(judged(checks=failed)))
+    made = run(judged(usage=(USED,), checks=failed))
+    assert f"warning {DISTANCES_APART} (affects rho only)" in page(made)
+    assert f"warning {DISTANCES_APART} (affects rho only)" in said(made)
 
 
-def test_further_tests_stand_below():
-    shown = table(target("a.csv", USED, NOTHING, emas=(FLAGGED,)))
-    lines = [line.split() for line in shown.splitlines() if line.startswith(" ")]
-    assert ["by", "the", "shadow", "test", "inconclusive", ".30", "none", "unknown", "none"] in lines
-    assert ["by", "EMA", "forgotten", ".020", "75%", "flagged"] in lines
-    assert ["by", "rho", "inconclusive"] in lines
+def test_no_table_says_what_a_check_took_away():
+    """Neither does the table of all tests show what the numbers of one alone would say."""
+    made = run(judged(usage=(UNUSED,), emas=(FLAGGED,), checks=(check(HOLDOUT_LIKE_QUERY, False),)))
+    (target,) = made.result.targets
+    assert (target.verdict, target.usage[0].verdict, target.ema and target.ema.rule) == (
+        *("inconclusive", "forgotten"),
+        "forgotten",
+    )
+    part = [cells for cells in part_of(made).tables if cells.title == "Use of the query set"]
+    assert [row[2] for row in part[0].rows] == ["inconclusive", "inconclusive"]
+    assert ["outputs.csv", "inconclusive"] in [row[:2] for row in rows(made)]
 
 
-def test_it_fits_a_terminal_of_80_columns():
-    shown = table(target("printed-digits + 50% of digits", USED, truth=Truth(0.5, 10, "not forgotten")), width=80)
-    assert max(map(len, shown.splitlines())) <= 80
-    # A target's name has room for more than a word.
-    assert "\nprinted-digits + 50%" in shown
-    assert "not forgotten" in shown
-    assert "50%" in shown
+def test_rho_has_its_own_verdict_in_its_own_table():
+    made = run(judged(rho=rho_between(1.1, 1.3), usage=(USED,)))
+    (cells,) = (cells for cells in part_of(made).tables if cells.title == "rho")
+    assert cells.rows[0][:2] == ("outputs.csv", "forgotten")
+    assert made.result.targets[0].rho_verdict == "forgotten"
+    assert made.result.targets[0].verdict == "not forgotten"
 
 
-def test_ema_alone_has_the_paper_table_and_its_sentence():
-    sure = FLAGGED._replace(p_value=1.0)
-    fine = replace(target("a.csv"), checks=())
-    shown = table(settle(fine, (), (sure,)))
-    assert " a.csv: EMA: 75.0% of the query records look like training records (p = 1)" in shown
+def test_what_the_verdict_rests_on_is_drawn():
+    text = page(run(judged(usage=(USED, UNSURE))))
+    assert "Estimated used fraction of the query set" in text
+    assert "outputs.csv (holdout): 0.92, 0.7 to 1, minimum detectable 0.1" in text
+    assert "outputs.csv (shadow): unknown, minimum detectable none" in text
 
 
-def as_json(*targets: TargetResult) -> dict:
-    return ks_json(KSAudit(targets, np.array([0.01]), ONES, ONES, ONES, np.zeros(4, np.int32), 3), {})
+def test_ema():
+    made = run(judged(emas=(ema(0.2, 0.25),)))
+    assert "query records that look like training records 25%" in page(made)
+    assert "25% flagged" in page(made)
+    assert made.result.targets[0].finding.sentence in said(made)
 
 
 def test_json():
-    result = as_json(target("a.csv", USED, NOTHING, emas=(FLAGGED, FLAGGED._replace(p_value=0.5))))
-    json.dumps(result, allow_nan=False)
-    (only,) = result["targets"]
-    assert (only["verdict"], only["method"], only["rho_verdict"]) == ("not forgotten", "holdout", "inconclusive")
+    made = run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED, FLAGGED._replace(p_value=0.5))), judged("b"))
+    only, other = json.loads(json.dumps(to_json(made.result), allow_nan=False))["targets"]
+    assert (only["verdict"], only["method"], only["rho_verdict"]) == ("not forgotten", "holdout", "not forgotten")
     assert only["usage"][0]["p_never"] == 0.0005
     assert only["usage"][1]["fraction"] is only["usage"][1]["p_fully"] is only["usage"][1]["detectable"] is None
-    assert only["usage"][1]["reasons"] == ["too few records"]
+    assert only["usage"][1]["reasons"] == list(UNSURE.reasons)
     assert only["ema"]["p_value"] == pytest.approx(0.26)
+    assert only["ema"]["p_values"] == [0.02, 0.5]
     assert only["ema"]["rule"] == "not forgotten"
-    assert as_json(target("b"))["targets"][0]["ema"] is None
-
-
-def test_the_schema_knows_the_new_fields_and_old_results():
-    schema = json.loads(ks_schema())
-    targets = jsonschema.Draft202012Validator(schema["properties"]["targets"])
-    (only,) = as_json(target("a.csv", USED, NOTHING, emas=(FLAGGED,)))["targets"]
-    assert targets.is_valid([only])
-    assert not targets.is_valid([{**only, "usage": [{**only["usage"][0], "p_never": 1.5}]}])
-    assert not targets.is_valid([{**only, "method": "guess"}])
-    added = ("method", "rho_verdict", "usage", "ema")
-    assert targets.is_valid([{name: value for name, value in only.items() if name not in added}])
+    assert [test["name"] for test in only["tests"]] == ["holdout", "shadow", "ema", "rho"]
+    assert (other["usage"], other["ema"]) == ([], None)

@@ -143,12 +143,14 @@ def test_terminal_and_page_say_what_was_found(name: str):
     for text in (words(shown), page):
         assert finding.verdict in text
         assert finding.sentence in text
-        assert finding.confidence.why in text
         for check in finding.checks:
             assert check.name in text
             assert check.state == "passed" or check.message in text
         for each in (*finding.caveats, *finding.would_change):
             assert each in text
+    confidence = finding.confidence
+    assert f"Confidence {confidence.word} {confidence.why}" in page
+    assert (f"confidence: {confidence.word}. {confidence.why}" in words(shown)) == (confidence.word != "none")
     assert all(reason in words(shown) for reason in finding.reasons)
     assert max(map(len, shown.splitlines())) <= 80
 

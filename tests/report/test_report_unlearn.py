@@ -142,9 +142,12 @@ def test_terminal_and_page_say_what_was_decided(original: Any, method: Any, seed
     text, page = " ".join(shown(run).split()), Parsed(report_html([run])).text
     assert f"mine: {audit.finding.verdict}. {audit.finding.sentence}" in text
     assert f"{audit.finding.verdict} {audit.finding.sentence}" in page
-    for said in (*audit.finding.caveats, *audit.finding.would_change, NOTE, audit.finding.confidence.why):
+    confidence = audit.finding.confidence
+    for said in (*audit.finding.caveats, *audit.finding.would_change, NOTE):
         assert said in text
         assert said in page
+    assert f"Confidence {confidence.word} {confidence.why}" in page
+    assert (f"confidence: {confidence.word}. {confidence.why}" in text) == (confidence.word != "none")
 
 
 def test_the_page_of_several_runs_has_one_chart_of_all():

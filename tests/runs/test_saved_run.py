@@ -8,30 +8,67 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.html_pages import Parsed
-from support.report_runs import ARRAYS, RUNS, ks_run, pdtp_run, save
+from support.saved_runs import RUNS, save
+from support.saved_runs.ks import ks_run
+from support.saved_runs.pdtp import pdtp_run
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.html.render import report_html
+from jaxaudit.report.record import to_json
+from jaxaudit.report.run import Run
 from jaxaudit.runs import files as run_files
 from jaxaudit.runs.directory import write
 from jaxaudit.runs.saved import read_printed, read_run
+
+ARRAYS = {"ks": "confidences.npz", "attack": "outputs.npz"}
+
+
+def as_json(run: Run[Any]) -> dict[str, Any]:
+    """What `--json` prints of it."""
+    return json.loads(json.dumps(to_json(run.result)))
+
+
+def of_many(folder: Path, records: int = 1000) -> Path:
+    """A run of so many records, of which the result lists forty, without the file of all of them."""
+    result = as_json(pdtp_run())
+    result["distribution"][0]["records"] += records - 40
+    return save(pdtp_run(), folder, {**result, "records_measured": records, "training_records": records})
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_run_comes_back_as_it_was(tmp_path, kind: str):
+    run = RUNS[kind]()
+    read = read_run(save(run, tmp_path / run.name))
+    assert (read.name, read.kind, read.result) == (run.name, kind, run.result)
+    assert read.arrays.keys() == run.arrays.keys()
+    for name, array in run.arrays.items():
+        np.testing.assert_array_equal(read.arrays[name], array)
 
 
 def test_of_many_records_all_are_drawn(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    run = pdtp_run()
-    result = {**run.result, "records_measured": 1000}
-    columns = {"pdtp": np.full(1000, 0.02), "seed_floor": np.zeros(1000)}
-    folder = save(run._replace(result=result), tmp_path / "run")
-    assert "Only the riskiest 40 are shown" in report_html([read_run(folder)])
+    columns = {"pdtp": np.full(1000, 0.02)}
+    folder = of_many(tmp_path / "run")
+    assert read_run(folder).arrays == {}
     parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
-    page = Parsed(report_html([read_run(folder)]))
-    assert "0.01-0.03 nats: 1,000" in page.text
-    parquet.write_table(pyarrow.table({name: each[:9] for name, each in columns.items()}), folder / "records.parquet")
-    with pytest.raises(InputError, match=r"records\.parquet has other records"):
+    run = read_run(folder)
+    assert run.arrays["pdtp"].tolist() == columns["pdtp"].tolist()
+    assert report_html([run])
+    for wrong in (columns["pdtp"][:9], -columns["pdtp"]):
+        parquet.write_table(pyarrow.table({"pdtp": wrong}), folder / "records.parquet")
+        with pytest.raises(InputError):
+            read_run(folder)
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_the_first_schema_is_refused_in_words(tmp_path, kind: str):
+    """Runs of the version before have other fields, and say less than is shown."""
+    run = RUNS[kind]()
+    folder = save(run, tmp_path / "run", {**as_json(run), "schema": f"jaxaudit.{kind}/1"})
+    with pytest.raises(InputError, match=r"an older version of jaxaudit wrote it .* make the run again") as caught:
         read_run(folder)
+    assert f"jaxaudit.{kind}/1" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +81,12 @@ def test_of_many_records_all_are_drawn(tmp_path):
         ('{"schema": NaN}', "result.json is damaged"),
         ('{"a": 1' + "0" * 5000 + "}", "result.json is damaged"),
         ("{}", "does not say that jaxaudit wrote it"),
-        ('{"schema": "jaxaudit.nonsense/1"}', "cannot show a 'jaxaudit.nonsense/1' result; it knows ks, pdtp"),
-        ('{"schema": "jaxaudit.ks/2"}', "cannot show a 'jaxaudit.ks/2' result"),
-        ('{"schema": "jaxaudit.ks/1"}', "its result is not as jaxaudit writes it"),
+        ('{"schema": "jaxaudit.nonsense/2"}', "cannot show a 'jaxaudit.nonsense/2' result; it knows ks, power, pdtp"),
+        ('{"schema": "jaxaudit.ks/3"}', "cannot show a 'jaxaudit.ks/3' result"),
+        ('{"schema": "jaxaudit.ks/22"}', "cannot show a 'jaxaudit.ks/22' result"),
+        ('{"schema": "jaxaudit.ks"}', "cannot show a 'jaxaudit.ks' result"),
+        ('{"schema": 2}', "does not say that jaxaudit wrote it"),
+        ('{"schema": "jaxaudit.ks/2"}', "its result is not as jaxaudit writes it"),
     ],
 )
 def test_what_is_no_result(tmp_path, text: str, said: str):
@@ -115,17 +155,12 @@ def test_names_of_runs_that_cannot_be(tmp_path):
 
 @pytest.mark.parametrize(
     "columns",
-    [
-        {"pdtp": ["a long text"] * 1000, "seed_floor": np.zeros(1000)},
-        {"pdtp": np.zeros(1000, np.float32), "seed_floor": np.zeros(1000)},
-        {"pdtp": np.zeros(1000)},
-    ],
-    ids=["text", "short floats", "one"],
+    [{"pdtp": ["a long text"] * 1000}, {"pdtp": np.zeros(1000, np.float32)}, {"seed_floor": np.zeros(1000)}],
+    ids=["text", "short floats", "another"],
 )
 def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
     parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    run = pdtp_run()
-    folder = save(run._replace(result={**run.result, "records_measured": 1000}), tmp_path / "run")
+    folder = of_many(tmp_path / "run")
     parquet.write_table(pyarrow.table(columns), folder / "records.parquet")
     with pytest.raises(InputError, match=r"records\.parquet has other columns"):
         read_run(folder)
@@ -137,12 +172,11 @@ def test_columns_of_other_kinds_are_not_unpacked(tmp_path, columns: dict):
 def test_damaged_columns_never_end_the_process(tmp_path):
     """As pyarrow's own accessors of a column's metadata did, which throw what nobody catches."""
     parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    run, rng = pdtp_run(), np.random.default_rng(0)
-    folder = save(run._replace(result={**run.result, "records_measured": 500}), tmp_path / "run")
+    rng, folder = np.random.default_rng(0), of_many(tmp_path / "run", 500)
     path = folder / "records.parquet"
     parquet.write_table(pyarrow.table({"pdtp": rng.random(500), "seed_floor": np.zeros(500)}), path)
     whole, refused = path.read_bytes(), 0
-    assert set(read_run(folder).arrays) == {"pdtp", "seed_floor"}
+    assert set(read_run(folder).arrays) == {"pdtp"}
     for place in rng.integers(len(whole) - 900, len(whole), 300):
         path.write_bytes(whole[:place] + bytes([rng.integers(256)]) + whole[place + 1 :])
         try:
@@ -153,8 +187,7 @@ def test_damaged_columns_never_end_the_process(tmp_path):
 
 
 def test_more_records_than_can_be_drawn_are_refused_unread(tmp_path):
-    run = pdtp_run()
-    folder = save(run._replace(result={**run.result, "records_measured": 10**9}), tmp_path / "run")
+    folder = of_many(tmp_path / "run", 10**9)
     (folder / "records.parquet").touch()
     with pytest.raises(InputError, match="more than 10,000,000 records"):
         read_run(folder)
@@ -193,10 +226,11 @@ def test_the_printed_table_of_a_run(tmp_path):
 
 def test_provenance_is_checked_too(tmp_path):
     run = pdtp_run()
-    said = {**run.result["provenance"], "command": "jaxaudit"}
-    folder = save(run._replace(result={**run.result, "provenance": said}), tmp_path / "run")
-    with pytest.raises(InputError, match="at command"):
-        read_run(folder)
+    result = as_json(run)
+    for number, wrong in enumerate(({"command": "jaxaudit"}, {"seed": "7"}, {"more": 1}, {"versions": None})):
+        folder = save(run, tmp_path / str(number), {**result, "provenance": {**result["provenance"], **wrong}})
+        with pytest.raises(InputError, match="provenance"):
+            read_run(folder)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +238,7 @@ def test_provenance_is_checked_too(tmp_path):
     [
         ("ks", "query", lambda a: a[:1], "query confidences are misshapen"),
         ("ks", "calibration", lambda a: a[:, :9], "calibration confidences are misshapen"),
-        ("ks", "target_1", lambda a: a[:9], "confidences of target 1 are misshapen"),
+        ("ks", "target_1", lambda a: a[:9], "confidences called target_1 are misshapen"),
         ("ks", "target_0", lambda a: a + 2, "confidences called target_0 are not probabilities"),
         ("ks", "target_0", lambda a: a * np.nan, "confidences called target_0 are not probabilities"),
         ("ks", "target_0", lambda a: None, "target_0"),
@@ -232,19 +266,42 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
     ("kind", "change", "said"),
     [
         ("ks", lambda r: r["targets"][0]["rho"]["values"].pop(), "replicates of rho and its distances differ"),
-        ("ks", lambda r: r["targets"][0].update(method="holdout", usage=[]), "rests on a test that is not there"),
+        ("ks", lambda r: r["targets"][0].update(method="holdout"), "rests on a test that is not there"),
+        ("ks", lambda r: r["targets"][0].update(verdict="forgotten"), "a target has two verdicts"),
+        ("ks", lambda r: r["targets"][0]["finding"].update(verdict="forgotten"), "a target has two verdicts"),
+        ("ks", lambda r: r["targets"][0].update(ema=EMA), "a target has numbers of no test"),
+        ("ks", lambda r: r["targets"].clear(), "it has no target"),
+        ("ks", lambda r: r["provenance"]["data"].pop("query"), "it has no query set"),
         ("pdtp", lambda r: r["reduction"]["removed"].pop(), "steps and values of its reduction differ"),
-        ("pdtp", lambda r: r.update(records_measured=3), "lists more records than were measured"),
+        ("pdtp", lambda r: r.update(records_measured=3), "measured more records than there are"),
+        ("pdtp", lambda r: r.update(verdict="publish"), "it has two verdicts"),
         ("attack", lambda r: r["targets"][0]["accuracy"].pop("distance"), "accuracies are not of the attacks"),
-        ("attack", lambda r: r["attacks"][1].update(name="distance"), "an attack is named twice"),
-        ("unlearn", lambda r: r["methods"][-1].update(conclusion=None), "a conclusion is missing or out of place"),
-        ("unlearn", lambda r: r["methods"][0].update(conclusion="differs"), "a conclusion is missing or out of place"),
-        ("unlearn", lambda r: r["methods"][-1].update(conclusion="differs"), "a conclusion is not that of its places"),
+        ("attack", lambda r: r["attacks"][1].update(name="distance"), "named twice"),
+        ("attack", lambda r: r.update(best_attack="mine"), "its best attack is none of its attacks"),
+        ("power", lambda r: [size.update(given=False) for size in r["sizes"]], "not one of its sizes is the one given"),
+        ("efficacy", lambda r: r["models"][0].update(role="reference"), "they alone, are to be judged"),
+        ("unlearn", lambda r: r["methods"][-1].update(finding=None), "a finding is missing or out of place"),
+        ("unlearn", lambda r: r["methods"][0].update(conclusion="distinguishable"), "is not that of its finding"),
+        ("unlearn", lambda r: r["methods"][-1].update(conclusion="distinguishable"), "is not that of its finding"),
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):
     run = RUNS[kind]()
-    result = json.loads(json.dumps(run.result))
+    result = as_json(run)
     change(result)
     with pytest.raises(InputError, match=said):
-        read_run(save(run._replace(result=result), tmp_path / "run"))
+        read_run(save(run, tmp_path / "run", result))
+
+
+EMA = {"p_value": 0.2, "member_share": 0.1, "p_values": [0.2], "member_shares": [0.1], "rule": "not forgotten"}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_finding_has_its_own_words_alone(tmp_path, kind: str):
+    run = RUNS[kind]()
+    for number, wrong in enumerate(({"tone": "fine"}, {"confidence": {"word": "sure", "why": ""}}, {"more": 1})):
+        result = as_json(run)
+        place = result["targets"][0] if kind == "ks" else result
+        place["finding"].update(wrong)
+        with pytest.raises(InputError, match="its result is not as jaxaudit writes it"):
+            read_run(save(run, tmp_path / str(number), result))

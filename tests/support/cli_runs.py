@@ -1,5 +1,8 @@
 """Runs of the command line on sets small enough to train on in a second."""
 
+import dataclasses
+import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -11,15 +14,17 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
+import pytest
 
 from jaxaudit.cli import main
+from jaxaudit.errors import InputError
 
 RECORDS, FEATURES, CLASSES = 300, 12, 3
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 LEARNS = (
     *SETS,
     *("--hidden", "32", "--epochs", "60", "--learning-rate", "0.01", "--batch-size", "50"),
-    *("--replicates", "3", "--width", "9", "--method", "rho", "--budget", "none"),
+    *("--replicates", "3", "--models-per-batch", "9", "--tests", "rho", "--budget", "none"),
 )
 """Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")
@@ -83,6 +88,31 @@ def process(*words: str, cwd: Path, **environment: str) -> Done:
         timeout=300,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def intercept(patch: pytest.MonkeyPatch, place: str) -> dict[str, Any]:
+    """What the function there is called with, by the names of its parameters; the call ends with `Error: enough`."""
+    seen: dict[str, Any] = {}
+    module, _, name = place.rpartition(".")
+    parameters = inspect.signature(getattr(importlib.import_module(module), name))
+
+    def stop(*given: Any, **named: Any) -> None:
+        seen.clear()
+        seen.update(parameters.bind(*given, **named).arguments)
+        raise InputError("enough")
+
+    patch.setattr(place, stop)
+    return seen
+
+
+def options_of(kind: type[Any], **values: Any) -> Any:
+    """A command's options with these values, by name, whichever group they are in."""
+    options = kind()
+    groups = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    for name, value in values.items():
+        group = next(each for each, inside in groups.items() if hasattr(inside, name))
+        groups[group] = dataclasses.replace(groups[group], **{name: value})
+    return kind(**groups)
 
 
 def content(folder: Path) -> dict[str, bytes | None]:

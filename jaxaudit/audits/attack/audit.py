@@ -45,45 +45,45 @@ def audit_attack(
     level: float = 0.95,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> AttackAudit:
-    """How often is an attacker right about who was in the training set? Long et al. (2017), sections 5.3 and 5.4.
+    """How well do membership attacks work on this classifier? Long et al. (2017), sections 5.3 and 5.4.
 
-    Each iteration splits the candidate set D at random into halves D1 and D2 and attacks every target record through
-    A(D1), then through A(D2): once the target is in the training set, once not, so that guessing is right half of the
-    time. The attacker knows D, A and the size of the training set, not who is in it.
+    Each iteration splits the candidate set D at random into halves D1 and D2. Every target record is attacked through
+    A(D1) and through A(D2). It is in the training set of one of them, so guessing has an accuracy of 0.5. The attacker
+    knows D, A and the size of the training set, but not its members.
 
-    Where the paper can be read in two ways:
+    Where the paper is ambiguous:
 
     - *Targets* are drawn once and attacked in every iteration, 2 `iterations` times each. The text draws them within
       an iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records
       (r = 0.4864 and p = 2.89e-7 go together at 100 and at no other number, as do the others of table 1).
     - *Shadow models* are trained once ("for each target record t, we sample 5 datasets and train 10 shadow
-      classifiers"): the attacker knows nothing of the split that a new draw could use. With `fresh_shadows` those of
-      the targeted attacks are drawn anew in every iteration, at `iterations` times the cost; a target's accuracy then
-      averages over draws instead of hanging on one.
+      classifiers"): the attacker does not know the split, so a new draw could not use it. With `fresh_shadows`, shadow
+      models of the targeted attacks are drawn again in every iteration, at `iterations` times the cost; a target's
+      accuracy is then an average over draws.
 
-    The shadow sets of up to 20 targets are drawn together (`with_and_without`): for each target they are as the paper
-    says, but targets share some. PDTP of a target is measured in the half that holds it, with the attacked model's
-    own key, and averaged over iterations. The untargeted attack sees inputs divided by their largest absolute value
-    among the candidates.
+    The shadow sets of up to 20 targets are drawn together (`with_and_without`): for each target they are as in the
+    paper, but targets share some. PDTP of a target is measured in the half that contains it, with the attacked model's
+    own key, and averaged over iterations. The inputs of the untargeted attack are divided by their largest absolute
+    value among the candidates.
 
     Args:
         key: random key; everything follows from it.
         examples: the candidate set D, an even number of records; the paper has 2,000.
-        learner: A, the attacked models' design and recipe, which the attacker knows.
-        attacks: which attacks to make; anybody's, see `jaxaudit.attacks.Attack`.
+        learner: A, the model and training recipe of the attacked models, known to the attacker.
+        attacks: the attacks, built-in or your own; see `jaxaudit.attacks.Attack`.
         iterations: random splits, 100 in the paper.
         targets: records to attack, 100 in the paper.
-        shadow_pairs: pairs of shadow models a target, with it and without it, for attacks that learn from pairs.
+        shadow_pairs: pairs of shadow models per target, with and without it, for attacks that learn from pairs.
         pooled_shadows: shadow models of random halves, for attacks that learn from all candidates.
-        measured: iterations in which PDTP is measured, the first so many; all where there are no more.
+        measured: the number of (first) iterations in which PDTP is measured.
         fresh_shadows: see above.
-        bins: equal bins outputs are put into before anyone sees them; 0 takes them as they are, 1 is refused.
-        level: confidence level of the bootstrap intervals, which draw whole targets.
-        execution: how models are trained, who is told, and where finished chunks are kept, which a later call with the
-            same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
+        bins: equal bins into which outputs are rounded before any use; 0: no bins; 1 is refused.
+        level: confidence level of the bootstrap intervals over targets.
+        execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
+            arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
     Raises:
-        InputError: the number of candidates is odd, there is but one class, there are more targets than candidates,
+        InputError: the number of candidates is odd, there is a single class, there are more targets than candidates,
             a number is out of range, or a learner diverges.
     """
     check_options(attacks, iterations, shadow_pairs, pooled_shadows, measured, bins, level)
@@ -151,7 +151,7 @@ def audit_attack(
 def _attacked(
     learner: Learner, examples: Examples, drawn: Drawn, params: Any, models: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What models say of the targets, and their accuracy on their own half and on the other."""
+    """Outputs of models on the targets, and their accuracy on their own half and on the other."""
     said = log_probs_many(learner, params, examples.inputs)
     hits, own = said.argmax(axis=2) == examples.labels, drawn.membership[models]
     half = own.sum(axis=1)
@@ -166,7 +166,7 @@ def _pooled(
     shadows: int,
     execution: Execution,
 ) -> PooledShadows:
-    """Shadow models of random halves, and what they say of every candidate."""
+    """Shadow models of random halves, and their outputs on every candidate."""
     candidates = len(examples)
     membership = subsets(generator_of(stream(key, "draw")), shadows, candidates // 2, candidates)
     keys = jax.random.split(stream(key, "train"), shadows)
@@ -175,7 +175,7 @@ def _pooled(
 
 
 def _scaled(examples: Examples) -> Float[np.ndarray, "candidates features"]:
-    """Inputs divided by their largest absolute values: indices of categories would drown the outputs."""
+    """Inputs divided by their largest absolute values: category indices would dominate the outputs."""
     inputs = examples.inputs.reshape(len(examples), -1).astype(np.float32)
     return inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
 
@@ -190,7 +190,7 @@ def _measure(
     size: int,
     execution: Execution,
 ) -> Float[np.ndarray, "measured targets"]:
-    """PDTP of every target in the half that holds it, by so many models for each half, `size` side by side."""
+    """PDTP of every target in the half that contains it, with `size` models per batch."""
     targets = len(drawn.targets)
     values = np.full((len(models) // 2, targets), np.nan)
     # Where nothing is refitted no half counts for more than another.

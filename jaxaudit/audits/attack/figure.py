@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def plot_attack(audit: "AttackAudit") -> Figure:
-    """Who is found out against PDTP, and operating characteristics on linear and logarithmic axes."""
+    """Attack accuracy against PDTP, and ROC curves on linear and logarithmic axes."""
     figure, (targets, linear, logarithmic) = panels(3)
     plot.draw_accuracies(targets, audit.pdtp, [(each.name, each.per_target) for each in audit.attacks])
     curves = [(each.name, plot.operating_curve(each.scores, audit.truth)) for each in audit.attacks]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FEW_TARGETS = 30
 MATTERS = 0.55
-"""`attacks fail` is said where the intervals of all attacks end below this accuracy."""
+"""`attacks fail` requires that the intervals of all attacks end below this accuracy."""
 JUST_CLEARS = 0.51
 MIN_REACH = 0.1
 """How far from guessing the commonest class to perfection a classifier that works must get."""
@@ -23,8 +23,8 @@ MIN_REACH = 0.1
 def find(audit: "AttackAudit") -> Finding:
     """The verdict over all attacks.
 
-    `attack succeeds` where the interval of some attack's accuracy lies above 0.5; `attacks fail` where the intervals of
-    all end below `MATTERS`; else `inconclusive`.
+    `attack succeeds` if the interval of some attack's accuracy lies above 0.5; `attacks fail` if the intervals of all
+    attacks end below `MATTERS`; else `inconclusive`.
     """
     best = best_attack(audit.attacks)
     accuracy = best.metrics.accuracy
@@ -41,11 +41,13 @@ def find(audit: "AttackAudit") -> Finding:
         return Finding("attacks fail", "good", sentence, (words,), _failed(audit, accuracy), checks, caveats)
     if not math.isfinite(accuracy.low):
         sentence = f"A single target gives no interval ({words})."
-        why = "One target is no sample of a classifier's records."
+        why = "One target does not represent the classifier's records."
     else:
-        sentence = f"No attack is clearly better than guessing, and not all are clearly as bad (best: {words})."
+        sentence = (
+            f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
+        )
         why = f"The interval of some attack reaches from 50% or less to {MATTERS:.0%} or more."
-    more = ("Attack more targets, more often (--targets, --iterations).",)
+    more = ("Attack more targets (--targets), or each target more often (--iterations).",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
@@ -71,7 +73,8 @@ def _found(audit: "AttackAudit", accuracy: Estimate) -> Confidence:
 def _failed(audit: "AttackAudit", accuracy: Estimate) -> Confidence:
     if len(audit.targets) < FEW_TARGETS:
         return Confidence("weak", f"Only {len(audit.targets)} targets were attacked.")
-    return Confidence("fair", f"Accuracy lies below {accuracy.high:.0%}. An attack that was not tried may do better.")
+    most = math.ceil(1000 * max(attack.metrics.accuracy.high for attack in audit.attacks)) / 1000
+    return Confidence("fair", f"All intervals end at {most:.1%} or below. An attack that was not tried may do better.")
 
 
 def _advice(audit: "AttackAudit") -> tuple[str, ...]:
@@ -90,20 +93,25 @@ def _checks(audit: "AttackAudit") -> tuple[Checked, ...]:
             Checked(
                 "enough targets",
                 _warning(enough),
-                f"{targets:,} targets were attacked" + ("" if enough else f"; {FEW_TARGETS} or more tell more"),
+                f"{targets:,} targets were attacked"
+                + ("" if enough else f"; attack {FEW_TARGETS} or more (--targets)"),
             ),
             Checked(
                 "classifier accuracy",
                 _warning(reach >= MIN_REACH),
                 f"{accuracies} (guessing the commonest class: {guess:.1%})"
-                + ("" if reach >= MIN_REACH else "; a classifier that learned nothing leaks nothing: train longer"),
+                + (
+                    ""
+                    if reach >= MIN_REACH
+                    else "; a classifier that learned nothing leaks nothing: train longer (--epochs)"
+                ),
             ),
             Checked(
                 "low false positive rates",
                 _warning(not coarse),
                 f"too few attacks on non-members to measure a rate at {' and '.join(coarse)} false positives"
                 if coarse
-                else "there are enough attacks on non-members for the rates that are given",
+                else "there are enough attacks on non-members for the rates shown",
             ),
         )
     )
@@ -120,27 +128,27 @@ def _caveats(audit: "AttackAudit") -> tuple[str, ...]:
     if unresolved:
         limits = " and ".join(f"{100 * limit:g}%" for limit in unresolved)
         found.append(
-            f"A true positive rate at {limits} false positives takes {round(1 / min(unresolved)):,} attacks on "
-            f"non-members, and there were {int((~audit.truth).sum()):,}. The rate at no false positive is given."
+            f"A true positive rate at {limits} false positives requires {round(1 / min(unresolved)):,} attacks on "
+            f"non-members, but there were {int((~audit.truth).sum()):,}. The rate at no false positive is given."
         )
     if targets < 3:
-        found.append(f"{targets} targets have no correlation.")
+        found.append(f"A correlation requires at least 3 targets; there were {targets}.")
     else:
         # Two standard errors of a correlation of independent normal pairs.
         by_chance = min(1.0, 2 / np.sqrt(targets))
         found.append(
             f"By chance alone, a correlation over {targets} targets lies within {by_chance:.2f} of 0 with 95% "
-            "probability" + (", so it says little." if targets < FEW_TARGETS else ".")
+            "probability" + (", so it is little evidence." if targets < FEW_TARGETS else ".")
         )
     spread = 0.5 / np.sqrt(models)
     found.append(
         f"Per-target accuracies are over {models} attacks each: guessing lies within {2 * spread:.2f} of 0.5 on most "
-        "targets, and the largest over several attacks lies above 0.5 even where all of them guess."
+        "targets, and the best of several attacks lies above 0.5 even if all of them guess."
     )
     if not np.isfinite(audit.pdtp).all():
         found.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
     if max(attack.metrics.accuracy.high for attack in audit.attacks) < MATTERS:
-        found.append("Weak attacks do not prove that a better one would fail.")
+        found.append("Attacks that fail do not prove that a better one would fail.")
     return tuple(found)
 
 

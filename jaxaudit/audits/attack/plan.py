@@ -1,4 +1,4 @@
-"""What the `attack` audit will do: its options checked, its targets and splits drawn, its models counted."""
+"""The plan of the `attack` audit: checks its options, draws targets and splits, counts models."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from jaxaudit.membership import halves
 from jaxaudit.randomness import generator_of, stream
 
 MOST = 1_000_000
-"""Of anything that is counted: no machine gets through more, and their keys and rows alone fill its memory."""
+"""The largest count that is accepted: no machine can do more, and keys and rows alone would fill its memory."""
 
 
 class Drawn(NamedTuple):
-    """Who is attacked, and through which models.
+    """The targets, and the models through which they are attacked.
 
     Attributes:
         targets: the attacked records, in ascending order.
@@ -42,7 +42,7 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
     if candidates % 2 or candidates < 4:
         raise InputError(
             f"{examples.name}: {candidates} candidates cannot be split into equal halves of at least 2 records; leave "
-            "one out, or take more."
+            "one out, or use more."
         )
     if not 1 <= targets <= candidates:
         raise InputError(
@@ -61,14 +61,14 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
 
 
 def shadow_draws(attacks: Sequence[Attack], iterations: int, fresh_shadows: bool) -> int:
-    """How many times paired shadow models are drawn: not at all where no attack learns from them."""
+    """How many times paired shadow models are drawn: 0 if no attack learns from them."""
     if not any(attack.shadows == "paired" for attack in attacks):
         return 0
     return iterations if fresh_shadows else 1
 
 
 class ModelsToTrain(NamedTuple):
-    """How many models the audit trains, attack networks apart.
+    """The number of models that the audit trains, without attack networks.
 
     Attributes:
         attacked: the models that are attacked.
@@ -99,7 +99,7 @@ def models_to_train(
     fresh_shadows: bool,
     models_per_batch: int,
 ) -> ModelsToTrain:
-    """The models of the audit with these options, by what they are for."""
+    """The models of the audit with these options, by purpose."""
     models, candidates = drawn.membership.shape
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1)
     a_draw = shadow_models(drawn.targets, candidates // 2, shadow_pairs)
@@ -112,19 +112,19 @@ def models_to_train(
 
 
 def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
-    """How many of the audit's shadow models train fastest side by side, measured; see `measure_models_per_batch`."""
+    """The fastest number of shadow models per batch, measured; see `measure_models_per_batch`."""
     half = len(examples) // 2
     rows = len(groups_of(np.arange(targets), half)[0]) + 2
     return measured_models_per_batch(key, examples.take(slice(half)), learner, rows)
 
 
 def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
-    """How many leave-one-out models are trained side by side: the targets of a half, about half of all, fill chunks."""
+    """Leave-one-out models per batch: the targets of a half, about half of all, fill whole chunks."""
     return min(models_per_batch, max(1, targets // 2))
 
 
 def left_out_models(records: int, targets: int, learner: Learner, models_per_batch: int) -> int:
-    """How many models `leave_out` trains for the records of one half, if any."""
+    """The number of models that `leave_out` trains for the records of one half, if any."""
     if isinstance(learner, LeavesOneOut) or not records:
         return 0
     size = left_out_models_per_batch(targets, models_per_batch)
@@ -140,14 +140,14 @@ def check_options(
     bins: int,
     level: float,
 ) -> None:
-    """Refuses numbers out of range, and attacks that cannot be told by their names.
+    """Refuses numbers out of range, and attacks with equal names.
 
     Raises:
         InputError: see `audit_attack`.
     """
     names = [attack.name for attack in attacks]
     if not names or len(set(names)) < len(names):
-        raise InputError(f"give at least one attack, and each once; got {', '.join(names) or 'none'}.")
+        raise InputError(f"give at least one attack, each once; got {', '.join(names) or 'none'}.")
     counts = {
         "iterations": iterations,
         "shadow pairs": shadow_pairs,
@@ -156,11 +156,11 @@ def check_options(
     }
     for name, count in counts.items():
         if not 1 <= count <= MOST:
-            raise InputError(f"there must be from 1 to {MOST:,} of {name}, got {count}.")
+            raise InputError(f"the number of {name} must be from 1 to {MOST:,}; got {count}.")
     check_bins(bins)
     needing = [attack.name for attack in attacks if attack.needs_bins]
     if bins < 0 or bins == 1 or (bins == 0 and needing):
         without = f", but the {needing[0]} attack needs them" if needing else ""
-        raise InputError(f"outputs cannot be put into {bins} bins: give at least 2, or 0 for none{without}.")
+        raise InputError(f"outputs cannot be rounded into {bins} bins: give at least 2, or 0 for none{without}.")
     if not 0 < level < 1:
-        raise InputError(f"the level of an interval lies between 0 and 1, got {level:g}.")
+        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")

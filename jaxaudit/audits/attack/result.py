@@ -1,4 +1,4 @@
-"""What the `attack` audit answers."""
+"""The results of the `attack` audit."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """How well one attack does; larger means more exposed.
+    """How well one attack works; larger means more exposed.
 
     Attributes:
         name: the attack's, such as `distance`.
-        metrics: over all attacks on all targets, with bootstrap intervals that draw whole targets.
+        metrics: over all attacks on all targets, with bootstrap intervals over targets.
         per_target: the share of attacks on each target that were right.
         correlation: of `per_target` with mean PDTP.
-        scores: above 0 the attack says `in`; a row an attacked model.
-        meaning: what the attack does, in a sentence, and
-        source: whose it is.
+        scores: above 0 the attack answers `in`; one row per attacked model.
+        meaning: what the attack does, in one sentence.
+        source: the paper it is from.
     """
 
     name: str
@@ -40,21 +40,21 @@ class AttackResult:
 
 @dataclass(frozen=True, eq=False)
 class AttackAudit:
-    """The answers of all attacks, and what they are compared with.
+    """The results of all attacks, and their context.
 
     Attributes:
         targets: indices of the attacked records among the candidates.
         truth: whether each attacked model was trained on each target.
-        attacks: one answer an attack.
-        measurements: PDTP of each target in nats, one a measured iteration.
-        train_accuracy: the attacked models' mean accuracy on their own half, and
-        test_accuracy: on the other.
-        guess_accuracy: what guessing the commonest class of the candidates gets.
+        attacks: one result per attack.
+        measurements: PDTP of each target in nats, one per measured iteration.
+        train_accuracy: the attacked models' mean accuracy on their own half.
+        test_accuracy: the same on the other half.
+        guess_accuracy: the accuracy of guessing the commonest class of the candidates.
         level: confidence level of the intervals.
         candidates: records of the candidate set D.
-        bins: equal bins of [0, 1] that outputs were put into; 0 for none.
-        shadow_pairs: pairs of shadow models a target, each time they are drawn.
-        models_per_batch: how many models were trained side by side.
+        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        shadow_pairs: pairs of shadow models per target, each time they are drawn.
+        models_per_batch: models trained at the same time.
     """
 
     targets: Int[np.ndarray, " targets"]
@@ -86,20 +86,20 @@ class AttackAudit:
         return strongest_attack(np.stack([attack.per_target for attack in self.attacks]))
 
     def plot(self) -> "Figure":
-        """Who is found out against PDTP, and operating characteristics on two axes, as a Matplotlib figure."""
+        """Attack accuracy against PDTP, and ROC curves on two kinds of axes, as a Matplotlib figure."""
         from jaxaudit.audits.attack.figure import plot_attack
 
         return plot_attack(self)
 
     @property
     def strongest_correlation(self) -> Correlation:
-        """Of the largest per-target accuracy with mean PDTP (the paper, on its network: 0.8936)."""
+        """The correlation of the largest per-target accuracy with mean PDTP (0.8936 for the paper's network)."""
         return correlation(self.strongest[0], self.pdtp)
 
     def share_of_risky_above(self, accuracy: float) -> float | None:
-        """Of the targets with a mean PDTP above 1, the share that some attack is right about more often than this.
+        """The share of targets with a mean PDTP above 1 for which some attack has a higher accuracy than this.
 
-        None where there is no such target.
+        None if there is no such target.
         """
         risky = self.pdtp > 1
         return float((self.strongest[0][risky] > accuracy).mean()) if risky.any() else None

@@ -1,4 +1,4 @@
-"""The shadow models of the membership attacks: trained on known sets, asked for what they say of the targets."""
+"""The shadow models of the membership attacks: trained on known sets, evaluated on the targets."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -19,13 +19,14 @@ from jaxaudit.randomness import generator_of, stream
 
 MOST_TOGETHER = 20
 """Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
-targets' shadows less independent of each other."""
+shadow models of different targets less independent."""
 
 
 def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
-    """The targets in groups of one length, whose shadow sets of `size` records are drawn together.
+    """The targets in groups of equal length, whose shadow sets of `size` records are drawn together.
 
-    The last is filled up with its last target. A group is small enough for the pool order: see `learners.batch_order`.
+    The last group is padded with its last target. Groups are small enough for the pool order: see
+    `learners.batch_order`.
     """
     most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_ORDER_SHARE) - size))
     count = -(-len(targets) // most)
@@ -35,7 +36,7 @@ def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.nd
 
 
 def shadow_models(targets: Int[np.ndarray, " targets"], size: int, shadows: int) -> int:
-    """How many models `pair_outputs` trains."""
+    """The number of models that `pair_outputs` trains."""
     return shadows * sum(2 + len(group) for group in groups_of(targets, size))
 
 
@@ -58,10 +59,10 @@ def pair_outputs(
     shadows: int,
     execution: Execution,
 ) -> PairedShadows:
-    """What `shadows` pairs of models of `size` records a target say of it, those of a pair differing by it alone.
+    """Outputs on each target of `shadows` pairs of models of `size` records that differ only by the target.
 
-    A pair has one key and takes the same minibatches but for the target (common random numbers), so that what sets it
-    apart is the target, not the seed.
+    The models of a pair have the same key and the same minibatches except for the target (common random numbers), so
+    that their difference comes from the target, not from the seed.
     """
     groups = groups_of(targets, size)
     keys = jnp.concatenate([jax.random.split(stream(key, "train", index), shadows) for index in range(len(groups))])
@@ -93,7 +94,7 @@ def outputs_on(
     learner: Learner,
     execution: Execution,
 ) -> Float[np.ndarray, "models examples classes"]:
-    """What models trained on these sets say of all examples, nats."""
+    """Log-probabilities (nats) of models trained on these sets, on all examples."""
     say = partial(_say, learner, examples.inputs)
     return fit_many(keys, membership, examples.inputs, examples.labels, learner, execution=execution, summarize=say)
 

@@ -23,9 +23,9 @@ class NamedWeights(NamedTuple):
     """Weights to be judged.
 
     Attributes:
-        name: what they are called.
-        params: the network's parameters, and
-        state: what else it keeps; both as `PureModule.init` makes them.
+        name: their name.
+        params: the network's parameters.
+        state: its other state; both as returned by `PureModule.init`.
     """
 
     name: str
@@ -41,19 +41,19 @@ def audit_efficacy(
     references: Sequence[NamedWeights] = (),
     chunk: int | None = None,
 ) -> EfficacyAudit:
-    """The efficacy of weights about `examples`, beside that of references (Becker & Liebig 2022, eqs. 6 to 8).
+    """The efficacy of weights about `examples`, and that of references (Becker & Liebig 2022, eqs. 6 to 8).
 
     The network is in evaluation mode: dropout is off, batch normalisation uses its running statistics.
 
     Args:
-        net: the network, which every set of weights belongs to.
-        judged: the weights in question.
-        examples: the records in question, as the network takes them; labels count its outputs from 0.
+        net: the network of all sets of weights.
+        judged: the weights being judged.
+        examples: the records, in the form that the network needs; labels are output indices, from 0.
         references: weights to compare with; names must differ.
-        chunk: records at a time; by default as many as fit a modest memory.
+        chunk: records per step; by default as many as fit into moderate memory.
 
     Raises:
-        InputError: a label is no output of the network, names are not distinct, or gradients are not finite.
+        InputError: a label is not an output of the network, names are not distinct, or gradients are not finite.
 
     >>> import jax
     >>> from jaxaudit.models import MLP, pure_module
@@ -68,7 +68,7 @@ def audit_efficacy(
     names = [weights.name for weights in every]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two sets of weights are called {twice!r}; give every one its own name.")
+        raise InputError(f"two sets of weights are named {twice!r}; give each its own name.")
     inputs, labels = np.asarray(examples.inputs, np.float32), examples.labels
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
@@ -76,7 +76,7 @@ def audit_efficacy(
         first = int(np.argmax(labels >= classes))
         raise InputError(
             f"{examples.name}: label {int(labels[first])} of record {first} is outside the network's {classes} "
-            "outputs, which count from 0."
+            "outputs, which are numbered from 0."
         )
     stateless = _log_prob_of(net, judged.state)
     found = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plot_efficacy(audit: "EfficacyAudit") -> Figure:
-    """Efficacy of the weights in question and of their references, and against its bound."""
+    """Efficacy of the judged weights and of the references, and efficacy against its bound."""
     figure, (efficacies, bounds) = panels(2)
     drawn = []
     for each in audit.models:

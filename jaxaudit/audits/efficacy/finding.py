@@ -28,9 +28,9 @@ def find(audit: "EfficacyAudit") -> Finding:
         more = "Compare with the same network untrained, original, or retrained without the records (--reference)."
     else:
         reasons = tuple(_compared(audit.judged, each) for each in references)
-        weakened = any(check.state != "passed" for check in checks)
-        why = "One model per reference: variation between seeds is not shown."
-        confidence = Confidence("weak" if weakened else "fair", why)
+        confidence = Confidence("weak", "One model per reference: variation between seeds is not shown.")
+        if all(each.measured.whole.efficacy == judged.efficacy for each in references):
+            confidence = Confidence("none", "No reference differs from the judged weights.")
         more = "Compare with many retrained models (jaxaudit unlearn)."
     return Finding("no verdict", "open", sentence, reasons, confidence, checks, _caveats(audit), (more,))
 
@@ -52,7 +52,7 @@ def _checks(audit: "EfficacyAudit") -> tuple[Checked, ...]:
                 _warning(count > 0),
                 f"{count} other {'set' if count == 1 else 'sets'} of weights to compare with"
                 if count
-                else "there is none, and every model that fits the records has a large efficacy (--reference)",
+                else "there is no reference, and every model that fits the records has a large efficacy (--reference)",
             ),
             Checked(
                 "finite efficacies",
@@ -65,8 +65,8 @@ def _checks(audit: "EfficacyAudit") -> tuple[Checked, ...]:
             Checked(
                 "32-bit arithmetic",
                 _warning(not short),
-                "the network computes in floats of 16 bits or fewer: the numbers are good to some percent, and small "
-                "gradients may be lost"
+                "the network computes in floats of 16 bits or fewer: the numbers are accurate to some percent, and "
+                "small gradients may be lost"
                 if short
                 else "the network computes in floats of 32 bits or more",
             ),

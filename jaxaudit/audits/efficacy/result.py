@@ -1,4 +1,4 @@
-"""What the `efficacy` audit measured."""
+"""The results of the `efficacy` audit."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class JudgedWeights(NamedTuple):
-    """What one set of weights exposes of the records.
+    """How much one set of weights exposes of the records.
 
     Attributes:
-        name: what they are called.
-        measured: their efficacy: whole, of each layer, and what each record contributes.
-        accuracy: share of the records classified as labelled.
+        name: their name.
+        measured: their efficacy: in total, per layer, and per record.
+        accuracy: share of the records that are classified as labelled.
         mean_log_prob: mean log-probability of the label, in nats.
     """
 
@@ -33,13 +33,13 @@ class JudgedWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
-    """Weights in question, and references beside them.
+    """The judged weights and the references.
 
     Attributes:
-        judged: the weights in question.
-        references: others of the same network, such as untrained, original or retrained ones.
+        judged: the weights being judged.
+        references: other weights of the same network, such as untrained, original or retrained ones.
         labels: of the records, in their order.
-        classes: outputs of the network.
+        classes: the number of outputs of the network.
         draws: whether the network has layers that are random in training; they were off.
     """
 
@@ -62,5 +62,5 @@ class EfficacyAudit:
 
     @property
     def models(self) -> tuple[JudgedWeights, ...]:
-        """The weights in question, then the references."""
+        """The judged weights, then the references."""
         return (self.judged, *self.references)

@@ -1,4 +1,4 @@
-"""What the models of a `ks` audit say, and what one target says, at one resolution: what every test judges by."""
+"""The outputs of the shadow models and of one target at the same resolution: the input of every test."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ Brought = Callable[[Float[np.ndarray, "models asked"]], Float[np.ndarray, "model
 
 
 class Compared(NamedTuple):
-    """What rho compares on the query set, all of it in one quantity and at the target's resolution.
+    """The numbers that rho compares on the query set, all of one kind and at the target's resolution.
 
-    Confidences, or where the target's logits are known the log-odds of each record's own class: a distance between
-    samples is the same of both, but for what rounding takes from confidences near 1.
+    Confidences, or log-odds of each record's own class if the target's logits are known. Distances between samples are
+    the same for both, except for the rounding of confidences near 1.
 
     Attributes:
-        query, calibration: of the shadow models, a row a replicate.
+        query, calibration: of the shadow models, one row per replicate.
         controls: of the models trained on both sets.
         target: of the target, one row.
         confidences: the target's as probabilities, to be shown.
@@ -46,7 +46,7 @@ class Truth(NamedTuple):
     Attributes:
         used_fraction: the share of the query records among its training data.
         records: the size of its training set.
-        expected: the right verdict: `not forgotten` where any query record was used, else `forgotten`.
+        expected: the correct verdict: `not forgotten` if any query record was used, else `forgotten`.
     """
 
     used_fraction: float
@@ -55,17 +55,17 @@ class Truth(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What one target says of query and holdout records.
+    """Outputs of one target on query and holdout records.
 
     Attributes:
-        name: the target's.
-        truth: what is known of it; None for a file of outputs.
+        name: the name of the target.
+        truth: its training data; None for a file of outputs.
         log_odds: nats, of each record's own class, of the query set and then the holdout.
-        at_resolution: brings models' log-odds to the target's resolution.
-        printed: whether the target's file rounds probabilities.
-        compared: what rho compares.
-        signals: what EMA asks of query records; None where it is not made.
-        checks: what was checked of the outputs themselves.
+        at_resolution: converts models' log-odds to the target's resolution.
+        printed: whether the target's file has rounded probabilities.
+        compared: the numbers that rho compares.
+        signals: EMA's signals on query records; None without EMA.
+        checks: checks of the outputs themselves.
     """
 
     name: str
@@ -80,14 +80,14 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What all models of an audit say, and what they were trained on.
+    """Outputs and training sets of all models of an audit.
 
     Attributes:
         trained: the models, by role.
         roles: their training sets, by role.
         pool: the records.
         query, calibration: the sets.
-        min_accuracy: a model fits its data where it gets so much of them right.
+        min_accuracy: minimum training accuracy of a model that fits its data.
     """
 
     trained: Mapping[str, Trained]
@@ -100,7 +100,7 @@ class Evidence:
 
     @property
     def queries(self) -> int:
-        """How many records the query set has."""
+        """The number of query records."""
         return len(self.query)
 
     def members(self, *roles: str) -> Bool[np.ndarray, "models asked"]:
@@ -110,23 +110,24 @@ class Evidence:
         return np.concatenate([none, *(row for role in roles for row in self.roles[role])])[:, asked]
 
     def log_odds(self, *roles: str) -> Float[np.ndarray, "models asked"]:
-        """What the models of these roles say, in the same order."""
+        """Log-odds of the models of these roles, in the same order."""
         return np.concatenate([self.trained[role].log_odds for role in roles])
 
     def once(self, name: str, make: Callable[[], Check]) -> Check:
-        """A check that is the same for all targets, made for the first one."""
+        """A check that is the same for all targets; it is made once."""
         if name not in self._known:
             self._known[name] = make()
         return self._known[name]
 
 
 def of_file(
-    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " records"], ...], trained: Mapping[str, Trained]
+    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...], trained: Mapping[str, Trained]
 ) -> tuple[Float[np.ndarray, " asked"], Brought, Compared]:
-    """A target's log-odds from its files on the query set and the holdout, if any, and what rho compares.
+    """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
 
-    Logits give log-odds as they are. Probabilities near 1 say little of log-odds: where a file holds them, those of all
-    models go through probabilities rounded alike. Where one is rounded to 0 or 1 it counts as half a step away from it.
+    Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if a file contains
+    probabilities, the outputs of all models are rounded like them. A value that is rounded to 0 or 1 counts as half a
+    step away from it.
     """
     compared = _compared(files[0], labels[0], trained)
     if all(file.kind == "logits" for file in files):
@@ -155,16 +156,16 @@ def _compared(file: Outputs, labels: Int[np.ndarray, " n"], trained: Mapping[str
 
 
 def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The log-odds (nats) of each record's own class that a file of logits gives, in float64.
+    """The log-odds (nats) of each record's own class from a file of logits, in float64.
 
-    What was added to all logits of a record cancels, and nothing is lost near a probability of 1.
+    A constant added to all logits of a record cancels, and no precision is lost near a probability of 1.
     """
     with np.errstate(over="ignore"):
         return log_odds(file.logits.astype(np.float64), labels)
 
 
 def _step(file: Outputs) -> float:
-    """Between two neighbouring probabilities of a file, near 1."""
+    """The step between two neighbouring probabilities of a file, near 1."""
     if file.kind == "logits":
         return 10.0**-MOST_DECIMALS
     return max(10.0**-MOST_DECIMALS, step_near(1.0, file.decimals, file.significant, file.dtype))

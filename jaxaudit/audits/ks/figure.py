@@ -24,7 +24,7 @@ def plot_ks(audit: "KSAudit", target: int = 0) -> Figure:
         distance = float(judged.rho.distances[typical])
         plot.draw_confidences(axes, samples, gap, distance, stretched=axes is stretched)
     named = [(each.name, each.rho) for each in audit.targets]
-    named += [(f"control {place} (saw both)", control) for place, control in enumerate(judged.controls, 1)]
+    named += [(f"control {place} (trained on both)", control) for place, control in enumerate(judged.controls, 1)]
     rows = [plot.Row(name, rho.values, rho.median, rho.low, rho.high) for name, rho in named]
     plot.draw_rho(ratios, rows)
     return figure

@@ -1,4 +1,4 @@
-"""The models of a `ks` audit: who is trained on what, and what each of them says."""
+"""The models of a `ks` audit: their training sets and outputs."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ Roles = dict[str, list[Row]]
 
 
 LEAST = 19
-"""Fewer models of a kind give no p-value of 0.05."""
+"""Fewer models of a kind cannot give a p-value of 0.05."""
 
 
 class Trained(NamedTuple):
@@ -29,11 +29,11 @@ class Trained(NamedTuple):
 
     Attributes:
         confidences: probability of the ground-truth class of every query record.
-        log_odds: log-odds (nats) of it, of every query and then every holdout record; not rounded through float32
+        log_odds: the log-odds (nats) of every query and then every holdout record, without rounding to float32
             probabilities.
         own_accuracy: accuracy on the model's own training records.
         query_accuracy: accuracy on the query set.
-        signals: what EMA asks of query and calibration records; of no record where EMA is not asked for.
+        signals: EMA's signals on query and calibration records; empty without EMA.
     """
 
     confidences: Float[np.ndarray, "models n"]
@@ -44,14 +44,14 @@ class Trained(NamedTuple):
 
 
 def generators(key: Key[Array, ""], role: str, models: int) -> Iterator[np.random.Generator]:
-    """What draws the training set of each model of a role."""
+    """A function that draws the training set of each model of a role."""
     return (generator_of(stream(key, role, model)) for model in range(models))
 
 
 def shadow_rows(
     key: Key[Array, ""], pool: Pool, role: str, records: Int[np.ndarray, " records"], count: int, models: int
 ) -> list[Row]:
-    """Rows of a share of the calibration set and of `count` of these records, both drawn anew for each."""
+    """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row."""
     return [
         shadow_row(own, pool, records if count == len(records) else own.choice(records, count, replace=False), SHARE)
         for own in generators(key, role, models)
@@ -67,7 +67,7 @@ def train_roles(
     with_signals: bool,
     execution: Execution,
 ) -> tuple[dict[str, Trained], int]:
-    """All models at once, each with the seed of its role and number, and how many were trained side by side."""
+    """Trains all models, each with the seed of its role and number; also returns the models per batch."""
     membership = np.concatenate([row for rows in roles.values() for row in rows])
     keys = jnp.concatenate([jax.random.split(stream(key, role), len(rows)) for role, rows in roles.items() if rows])
     inputs, labels = pool.examples.inputs, pool.examples.labels

@@ -1,6 +1,6 @@
-"""What a `ks` audit takes, and the largest one that a time budget has room for. Numbers in, numbers out.
+"""The cost of a `ks` audit, and the largest audit within a time budget. Numbers in, numbers out.
 
-The same speeds, sizes and budget give the same plan: nothing here looks at a clock.
+The same speeds, sizes and budget give the same plan: nothing here reads a clock.
 """
 
 import math
@@ -18,25 +18,25 @@ from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.metrics.usage import POWER
 
 FEWEST = 1_000
-"""Query records below which a smaller design is preferred to fewer records, and fewer epochs are."""
+"""Query records below which a smaller model, and then fewer epochs, are preferred to fewer records."""
 LEAST_RECORDS = 200
-"""No plan has fewer records of its own accord."""
+"""The smallest number of records that a plan chooses."""
 LEAST_STEPS = 600
-"""Where records are taken away, epochs are added until the smallest training set makes so many minibatches: a
-network that fits its records badly remembers little of them."""
+"""If records are reduced, epochs are added until the smallest training set gives this many minibatches: a network that
+fits its records badly remembers little of them."""
 LEAST_EPOCHS = 5
 ROUND = 100
-"""Records come in hundreds, so that a speed that is measured a little otherwise rarely changes a plan."""
+"""Records are rounded to hundreds, so that small changes of a measured speed rarely change a plan."""
 
 
 class Work(NamedTuple):
-    """The models of an audit, as far as they decide its time.
+    """The models of an audit, as far as they affect its time.
 
     Attributes:
         query, calibration, holdout: records of each set.
-        targets: what each simulated target is trained on, in records where `query` and `calibration` are whole.
-        whole: the query records that `targets` were counted at.
-        tests: that are made, rho among them.
+        targets: training records of each simulated target, for whole `query` and `calibration` sets.
+        whole: the number of query records for which `targets` was counted.
+        tests: the tests, including rho.
         epochs, batch_size: the recipe.
     """
 
@@ -51,10 +51,10 @@ class Work(NamedTuple):
 
 
 class Free(NamedTuple):
-    """What a plan may reduce: what was not given by hand.
+    """What a plan may reduce: options that were not given.
 
     Attributes:
-        records, epochs, replicates, shadows: whether.
+        records, epochs, replicates, shadows: whether it may.
     """
 
     records: bool
@@ -64,13 +64,13 @@ class Free(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """An audit that fits.
+    """An audit that fits the budget.
 
     Attributes:
-        design: which of the designs it trains, by number.
+        design: the index of the model that it trains.
         work: what is trained.
-        seconds: what it will take.
-        speed: what that was computed from.
+        seconds: its estimated time.
+        speed: the speed used for the estimate.
     """
 
     design: int
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 def members(work: Work) -> Int[np.ndarray, " models"]:
-    """How many records each model is trained on."""
+    """The number of training records of each model."""
     scale = work.query / work.whole
     parts = [each for test in work.tests for each in test.training_sizes(work.query, work.calibration)]
     parts += [(1, round(scale * target)) for target in work.targets]
@@ -88,7 +88,7 @@ def members(work: Work) -> Int[np.ndarray, " models"]:
 
 
 def seconds_of(work: Work, speed: Speed) -> float:
-    """What training all models, and asking them about all records, takes."""
+    """The time to train all models and to evaluate them on all records."""
     steps = np.sort(-(-members(work) // work.batch_size))[::-1]
     # As `fit_many` trains them: in chunks of one size, each as long as its longest model.
     chunks = [int(steps[places[0]]) * len(places) for places in chunk_places(len(steps), speed.models_per_batch)]
@@ -97,16 +97,16 @@ def seconds_of(work: Work, speed: Speed) -> float:
 
 
 def memory_of(work: Work, speed: Speed, record_bytes: int, concurrent_chunks: int) -> int:
-    """Bytes of the pool (as read, as one, on the device), of models under way, and of what is kept of those done."""
+    """Bytes of the pool (as read, joined, on the device), of models in training, and of outputs of finished ones."""
     models, asked = len(members(work)), work.query + work.calibration + work.holdout
     under_way = concurrent_chunks * speed.models_per_batch * 2 * speed.state_bytes
     return 3 * asked * record_bytes + under_way + models * asked * 24
 
 
 def cost_of(full: Work, plan: Work) -> float:
-    """How many times the smallest share that would be noticed grows from the full work to the plan's, about.
+    """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's.
 
-    The square root of the records lost (a test's noise shrinks so), times the quantile of fewer shadow models.
+    The square root of the ratio of records, times the ratio of quantiles for fewer shadow models.
     """
 
     def quantile(work: Work) -> float:
@@ -117,14 +117,14 @@ def cost_of(full: Work, plan: Work) -> float:
 
 
 def choose(full: Work, designs: Iterable[Callable[[], Speed]], budget: float, free: Free) -> Plan | None:
-    """The plan that loses least within `budget` seconds; None where nothing fits.
+    """The plan within `budget` seconds that reduces least; None if nothing fits.
 
-    In this order: the full work; fewer replicates of rho; the fewest shadow models that a p-value of 0.05 takes; fewer
-    records, down to `FEWEST`; the same with the next design; then fewer epochs, and fewer records still.
+    In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
+    records, down to `FEWEST`; the same with the next model; then fewer epochs, and even fewer records.
 
     Args:
-        full: the work that is asked for.
-        designs: measures each design, the wanted one first; called only for those that are looked at.
+        full: the full work.
+        designs: functions that measure the speed of each model, first the preferred one; called only if needed.
         budget: seconds.
         free: what may be reduced.
     """
@@ -146,7 +146,7 @@ def choose(full: Work, designs: Iterable[Callable[[], Speed]], budget: float, fr
 
 
 def least(full: Work, speed: Speed, free: Free) -> Work:
-    """The smallest work that `choose` would look at with the last design."""
+    """The smallest work that `choose` tries with the last model."""
     *_, work = _lighter(full, free)
     if free.epochs:
         work = work._replace(epochs=min(work.epochs, LEAST_EPOCHS))
@@ -154,7 +154,7 @@ def least(full: Work, speed: Speed, free: Free) -> Work:
 
 
 def _lighter(full: Work, free: Free) -> Iterator[Work]:
-    """The work with ever fewer models."""
+    """The work with fewer and fewer models."""
     yield full
     work = full
     for lighter, may in ((_fewer_replicates, free.replicates), (_fewer_shadows, free.shadows)):
@@ -188,7 +188,7 @@ def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: 
 
 
 def _of_records(work: Work, records: int, more_epochs: bool) -> Work:
-    """The work with at most so many records of each set, and epochs enough to learn them."""
+    """The work with at most this many records of each set, and enough epochs to learn them."""
     query, calibration, holdout = (min(size, records) for size in (work.query, work.calibration, work.holdout))
     fewer = work._replace(query=query, calibration=calibration, holdout=holdout)
     if more_epochs and fewer != work:

@@ -1,17 +1,18 @@
-"""What the `ks` audit answers."""
+"""The results of the `ks` audit."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA
-from jaxaudit.metrics.ks import Rho, Verdict
+from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
 from jaxaudit.metrics.usage import Usage
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TargetResult:
-    """The answer for one target.
+    """The result for one target.
 
     Attributes:
         name: the target's name.
@@ -28,7 +29,6 @@ class TargetResult:
         finding: the verdict, by the first test that was asked for.
         judgements: what each test says, the deciding one first; rho is always among them.
         checks: everything that was checked, on the numbers that were compared.
-        paper_rule: the paper's own verdict from one number, the median of rho.
         confidences: `float32[1, n]`, the target's probability of each query record's ground-truth class.
     """
 
@@ -37,7 +37,6 @@ class TargetResult:
     finding: Finding
     judgements: tuple[Judgement, ...]
     checks: tuple[Check, ...]
-    paper_rule: Verdict
     confidences: Float[np.ndarray, "1 n"]
 
     @property
@@ -47,23 +46,28 @@ class TargetResult:
 
     @property
     def because(self) -> str:
-        """What it rests on, in one line."""
+        """What the verdict rests on, in one line."""
         return "; ".join(self.finding.reasons)
 
     @property
     def method(self) -> str:
-        """The name of the test that decided."""
+        """The name of the test that gave the verdict."""
         return self.judgements[0].test
 
     @property
     def rho(self) -> Rho:
-        """The ratio over replicates, whatever decided."""
+        """rho over replicates, whichever test gave the verdict."""
         return next(each.rho for each in self.judgements if each.rho is not None)
 
     @property
     def rho_verdict(self) -> str:
-        """The verdict of rho's interval and its checks, whatever decided."""
+        """The verdict of rho's interval and its checks, whichever test gave the verdict."""
         return next(each.finding.verdict for each in self.judgements if each.rho is not None)
+
+    @property
+    def paper_rule(self) -> Verdict:
+        """The paper's own verdict, from one number: the median of rho."""
+        return paper_rule(self.rho.median)
 
     @property
     def controls(self) -> tuple[Rho, ...]:
@@ -72,22 +76,110 @@ class TargetResult:
 
     @property
     def usage(self) -> tuple[Usage, ...]:
-        """What each test of use says, the deciding one first."""
+        """The result of each test of use, in their order."""
         return tuple(each.usage for each in self.judgements if each.usage is not None)
 
     @property
     def ema(self) -> tuple[EMA, ...]:
-        """What EMA says with each replicate's calibration model; empty where it was not made."""
+        """The result of EMA with each replicate's calibration model; empty without EMA."""
         return next((each.ema for each in self.judgements if each.ema), ())
+
+
+def conclude(
+    name: str,
+    truth: Truth | None,
+    confidences: Float[np.ndarray, "1 n"],
+    judgements: tuple[Judgement, ...],
+    common: tuple[Check, ...],
+) -> TargetResult:
+    """The answer for one target: the first test's finding, with what was checked.
+
+    A decisive check that failed takes away the verdicts that rest on it; another weakens them.
+
+    Args:
+        name: the target's.
+        truth: what is known of it.
+        confidences: its probabilities of each query record's ground-truth class.
+        judgements: what the numbers of each test say, the deciding one first; one of them is rho's.
+        common: checks that no test made.
+    """
+    rho_first = sorted(judgements, key=lambda each: each.rho is None)
+    every = (*common, *(check for each in rho_first for check in each.checks))
+    decided = tuple(each._replace(finding=_with_checks(each, judgements, every)) for each in judgements)
+    first, *others = decided
+    decided = (first._replace(finding=_beside(first, tuple(others))), *others)
+    return TargetResult(
+        name=name,
+        truth=truth,
+        finding=decided[0].finding,
+        judgements=decided,
+        checks=every,
+        confidences=confidences,
+    )
+
+
+def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
+    """The finding with every check; one that its verdict does not rest on names the tests that do, or that made it."""
+    shown = []
+    for check in every:
+        rests = check.name in judgement.rests_on
+        others = [
+            each.title
+            for each in judgements
+            if each is not judgement and (check in each.checks or check.name in each.rests_on)
+        ]
+        decides = rests and check.name not in judgement.weakened_by
+        shown.append(checked(check, rests=decides, affects="" if rests else ", ".join(others)))
+    failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
+    decisive = next((each for each in failed if each.decisive and each.name not in judgement.weakened_by), None)
+    finding = judgement.finding if decisive is None else _taken_away(judgement.finding, decisive)
+    return msgspec.structs.replace(_weakened(finding, failed), checks=in_order(shown))
+
+
+def _taken_away(finding: Finding, check: Check) -> Finding:
+    """What is left of a finding that rests on this check, which failed."""
+    reason = f"{check.name}: {check.message}"
+    return Finding(
+        "inconclusive",
+        "open",
+        f"The check {check.name} failed, and the verdict would rest on it.",
+        (reason,),
+        Confidence("none", f"{reason[:1].upper()}{reason[1:]}."),
+        caveats=finding.caveats,
+        would_change=(f"Correct what the check {check.name} found, and repeat the audit.",),
+    )
+
+
+def _weakened(finding: Finding, failed: list[Check]) -> Finding:
+    """The finding with little confidence where one of these checks failed."""
+    if not failed or finding.confidence.word == "none":
+        return finding
+    why = f"Not every check that the verdict rests on passed: {', '.join(check.name for check in failed)}."
+    return msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+
+
+def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:
+    """The deciding finding with what the other tests take for granted, and with those that say the opposite."""
+    finding = judgement.finding
+    shown = [each for each in others if each.usage is not None or each.ema]
+    caveats = [*finding.caveats, *(caveat for each in shown for caveat in each.finding.caveats)]
+    opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
+    against = [each for each in others if each.usage is not None and each.finding.verdict == opposite]
+    if against:
+        titles = ", ".join(each.title for each in against)
+        caveats.insert(0, f"Tests disagree: {opposite} by the {titles}.")
+        why = f"Another test of use gives the opposite verdict: {titles}."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("weak", why))
+    return msgspec.structs.replace(finding, caveats=tuple(dict.fromkeys(caveats)))
 
 
 @dataclass(frozen=True, eq=False)
 class KSAudit:
-    """The answers for all targets, and the shadow models' side of the evidence.
+    """The results for all targets, and the outputs of the shadow models.
 
     Attributes:
-        targets: one answer a target, in the order they were given.
-        noise_floor: KS distances between query models that differ by their seed.
+        targets: one result per target, in the given order.
+        noise_floor: KS distances between query models of different seeds.
         query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision.
         control_confidences: `float32[controls, n]`, of the models trained on both sets.
         labels: the query set's labels.

@@ -1,6 +1,6 @@
 """A target of the `ks` audit: files of its outputs, or a model of known truth that is trained here."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -15,8 +15,9 @@ from jaxaudit.metrics.checks import target_accuracy
 from jaxaudit.metrics.ema import Signals, signals
 
 
+@runtime_checkable
 class Target(Protocol):
-    """What is judged."""
+    """A model being judged."""
 
     @property
     def name(self) -> str: ...
@@ -26,21 +27,36 @@ class Target(Protocol):
         """The data it is trained on here; none for files."""
         ...
 
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        """Nothing where it can be judged with these sets.
+
+        Raises:
+            InputError: where it cannot.
+        """
+        ...
+
     def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
-        """Its training set, in the role of this name; nothing for files."""
+        """Its training set, as the role of this name; empty for files."""
         ...
 
     def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
-        """What it says of query and holdout records."""
+        """What it says of query and holdout records, and with `with_signals` what EMA asks, too.
+
+        Args:
+            evidence: what all models say; its own, where it was trained here, in `role`.
+            holdout: the holdout, if there is one.
+            role: as for `draw`; empty for files.
+            with_signals: whether `Said.signals` are wanted.
+        """
         ...
 
 
 class FileTarget(NamedTuple):
-    """A target known by files of its outputs.
+    """A target given as files of its outputs.
 
     Attributes:
         outputs: on the query set, in its order.
-        on_holdout: on the holdout, in its order; None where there is no holdout.
+        on_holdout: on the holdout, in its order; None without a holdout.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
     """
 
@@ -60,10 +76,10 @@ class FileTarget(NamedTuple):
         return {}
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
-        """Nothing where the files fit the sets.
+        """Checks that the files fit the sets.
 
         Raises:
-            InputError: where they do not.
+            InputError: they do not.
         """
         for file, examples, name in ((self.outputs, query, "query set"), (self.on_holdout, holdout, "holdout")):
             if file is None and examples is None:
@@ -73,8 +89,8 @@ class FileTarget(NamedTuple):
                 raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
             if file.probabilities.shape != (len(examples), len(examples.class_names)):
                 raise InputError(
-                    f"{file.name} holds outputs of shape {file.probabilities.shape}, but the {name} has "
-                    f"{len(examples)} records and {len(examples.class_names)} classes: give one row a record, in the "
+                    f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has "
+                    f"{len(examples)} records and {len(examples.class_names)} classes: give one row per record, in the "
                     f"{name}'s order."
                 )
 
@@ -91,10 +107,24 @@ class FileTarget(NamedTuple):
 
 
 class SimulatedTarget(NamedTuple):
-    """A target of known truth: trained here on the union of `parts`."""
+    """A target of known truth, trained here.
+
+    Attributes:
+        name: what it is called.
+        parts: its training set is the union of these, at least one.
+    """
 
     name: str
     parts: tuple[Part, ...]
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        """Nothing where there is something to train it on.
+
+        Raises:
+            InputError: where there is not.
+        """
+        if not self.parts:
+            raise InputError(f"{self.name}: no data to train this target on; give at least one set.")
 
     def draw(self, key: Key[Array, ""], pool: Pool, role: str) -> Roles:
         return {role: [target_row(own, pool, self.parts) for own in generators(key, role, 1)]}

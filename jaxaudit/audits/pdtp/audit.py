@@ -1,4 +1,4 @@
-"""The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor beside each number."""
+"""The `pdtp` audit, end to end: A(T), every A(T without t), and the seed floor of each record."""
 
 import jax
 import numpy as np
@@ -27,28 +27,27 @@ def audit_pdtp(
     seeds: int = 5,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> PDTPAudit:
-    """May the classifier that `learner` makes of `examples` be published? Long, Bindschaedler & Gunter (2017).
+    """May the classifier that `learner` trains on `examples` be published? Long, Bindschaedler & Gunter (2017).
 
-    Trains A(T) and A(T without t) for each record t, both with the same key and the same minibatches but for t, so
-    that they differ by the record alone; a learner that knows its leave-one-out models (`LeavesOneOut`) is not
-    refitted, and one that knows how far a record can move any output (`BoundsDTP`) is asked. A record whose class has
-    no other member leaves a model that has never seen that class: what it says is the learner's to define, its value
-    is large, and `only_member` marks it.
+    Trains A(T) and A(T without t) for each record t, with the same key and the same minibatches except for t, so that
+    they differ only by the record. A learner with closed-form leave-one-out models (`LeavesOneOut`) is not refitted,
+    and a learner with a proven bound (`BoundsDTP`) gives `dtp_bound`. Without the only member of a class, a model has
+    never seen that class: its output is defined by the learner, the value is large, and `only_member` marks the record.
 
     Args:
         key: random key; everything follows from it.
-        examples: the training set T, as the learner wants it.
+        examples: the training set T, in the form that the learner needs.
         learner: A.
         records: indices of the records to measure; by default all.
-        bins: equal bins outputs are put into before they are compared, 100 in the paper; 0 compares exactly, and 1
-            is refused.
-        measurements: times to measure with another key; a record's PDTP is the mean (section 5.4 of the paper).
-        seeds: models of T for the seed floor, at least 2, of which one is A(T).
-        execution: how models are trained, who is told, and where finished chunks are kept, which a later call with the
-            same arguments takes up; see `fit_many`. The same `learner` is the caller's word.
+        bins: equal bins into which outputs are rounded before they are compared, 100 in the paper; 0: no bins; 1 is
+            refused.
+        measurements: number of measurements, each with its own key; a record's PDTP is the mean (section 5.4).
+        seeds: models of T for the seed floor, at least 2, including A(T).
+        execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
+            arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
     Raises:
-        InputError: a record does not exist or is named twice, there is only one class, or a number is out of range.
+        InputError: a record does not exist or is given twice, there is a single class, or a number is out of range.
     """
     if measurements < 1 or seeds < 2 or bins < 0:
         raise InputError(
@@ -111,10 +110,10 @@ def reduce_pdtp(
     bins: int = BINS,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Reduction:
-    """Removes the riskiest record and measures all that remain, `steps` times (section 8 of the paper, figure 6).
+    """Removes the riskiest record and measures all remaining records, `steps` times (section 8 of the paper, figure 6).
 
-    Removing a record exposes others that it had stood beside, so the largest value rises and falls: it must be
-    measured anew after every removal. Of records with equal values the first is removed.
+    Removing a record can expose similar records, so the largest value can rise again and is measured after every
+    removal. If values are tied, the first record is removed.
 
     Args:
         key: random key, the same for every model.
@@ -144,7 +143,7 @@ def reduce_pdtp(
 
 
 def check_steps(steps: int, records: int) -> None:
-    """Refuses to remove so many of the records one at a time.
+    """Refuses an impossible number of removals.
 
     Raises:
         InputError: `steps` is below 1, or would leave fewer than two records.
@@ -159,8 +158,8 @@ def _check_bins(bins: int) -> None:
     check_bins(bins)
     if bins == 1:
         raise InputError(
-            "in 1 bin all outputs are equal and every classifier would pass: give at least 2 bins (the paper has 100), "
-            "or 0 for none."
+            "with 1 bin all outputs are equal and every classifier would pass: give at least 2 bins (the paper has "
+            "100), or 0 for none."
         )
 
 
@@ -168,8 +167,12 @@ def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:
     if records is None:
         return np.arange(len(examples))
     if len(records) == 0 or len(np.unique(records)) < len(records):
-        raise InputError("the records to measure are none, or one is named twice: give distinct indices, at least one.")
+        raise InputError(
+            "no record to measure was given, or one was given twice: give at least one index, all distinct."
+        )
     if not 0 <= records.min() <= records.max() < len(examples):
         wrong = records.min() if records.min() < 0 else records.max()
-        raise InputError(f"record {wrong} does not exist: {examples.name} has {len(examples)}, counted from 0.")
+        raise InputError(
+            f"record {wrong} does not exist: {examples.name} has {len(examples)} records, numbered from 0."
+        )
     return np.asarray(records)

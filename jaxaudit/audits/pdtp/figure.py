@@ -15,7 +15,7 @@ MOST_RISKY = 10
 
 
 def plot_pdtp(audit: "PDTPAudit") -> Figure:
-    """How many records have which PDTP, and the riskiest, against their seed floor."""
+    """The distribution of PDTP, and the riskiest records with their seed floor."""
     figure, (distribution, riskiest) = panels(2)
     bars = [plot.Bar(bar.name, bar.records, bar.by_seed_floor, bar.breaks_dtp_1) for bar in audit.distribution]
     plot.draw_distribution(distribution, bars, seeded=audit.seeded)

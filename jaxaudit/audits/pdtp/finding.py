@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 NO_BINS = "Compare outputs without bins (--bins 0)."
 NO_FLOOR = "Average over more keys (--measurements)."
 ATTACK = "Attack the classifier before it is published (jaxaudit attack)."
-MEASURE_ALL = "Measure all records (leave out --records)."
+MEASURE_ALL = "Measure all records (leave out --measured-records)."
 
 
 def find(audit: "PDTPAudit") -> Finding:
     """The verdict by the DTP-1 rule (Long et al. 2017, section 5).
 
-    `do not publish` where a record's PDTP is above 1 nat; `publish` where none is and all were measured; else
+    `do not publish` if a record's PDTP is above 1 nat; `publish` if none is and all records were measured; else
     `inconclusive`.
     """
     reasons, checks, caveats = _reasons(audit), _checks(audit), _caveats(audit)
@@ -32,7 +32,7 @@ def find(audit: "PDTPAudit") -> Finding:
     if audit.publish:
         sentence = "No record has a PDTP above 1 (DTP-1 rule)."
         if _is_bounded(audit):
-            sentence += " Nor can any move an output by more than 1 nat on another input."
+            sentence += " No record can move an output by more than 1 nat on any other input."
         return Finding("publish", "good", sentence, reasons, _passed(audit), checks, caveats, (ATTACK,))
     risky, measured = audit.above_1, len(audit.records)
     sentence = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 (DTP-1 rule)."
@@ -47,12 +47,12 @@ def _passed(audit: "PDTPAudit") -> Confidence:
 
 
 def _broken(audit: "PDTPAudit") -> tuple[Confidence, tuple[str, ...]]:
-    if not audit.above_1_without_bins:
+    if audit.binning_artefacts == audit.above_1:
         return Confidence("weak", "Without bins no record is above 1: crossing bin edges may explain it."), (NO_BINS,)
     if audit.above_1_within_floor == audit.above_1:
-        return Confidence("fair", "Another seed alone moves the same records as far."), (NO_FLOOR,)
+        return Confidence("fair", "Another seed alone moves these records as much."), (NO_FLOOR,)
     floor = "some exceed their seed floor" if audit.seeded else "the learner uses no random numbers"
-    return Confidence("strong", f"Some records are above 1 without bins, too, and {floor}."), ()
+    return Confidence("strong", f"Some records are above 1 without bins as well, and {floor}."), ()
 
 
 def _reasons(audit: "PDTPAudit") -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _checks(audit: "PDTPAudit") -> tuple[Checked, ...]:
         Checked(
             "records measured",
             "passed" if whole else "failed",
-            f"{_measured(audit)} were measured" + ("" if whole else "; leave out --records to measure all"),
+            f"{_measured(audit)} were measured" + ("" if whole else "; leave out --measured-records to measure all"),
         ),
         _seed_floor(audit),
         _bins(audit),
@@ -84,7 +84,11 @@ def _checks(audit: "PDTPAudit") -> tuple[Checked, ...]:
     if audit.largest_possible is not None:
         always = audit.largest_possible <= 1
         message = f"without bins, this learner moves no output by more than {audit.largest_possible:.2f} nats"
-        message += ": it passes the DTP-1 rule whatever it is trained on" if always else " whatever it is trained on"
+        message += (
+            ": without bins it passes the DTP-1 rule whatever it is trained on"
+            if always
+            else " whatever it is trained on"
+        )
         found.append(Checked("DTP-1 can fail", _warning(not always), message))
     found.append(
         Checked(

@@ -1,4 +1,4 @@
-"""What the `pdtp` audit answers."""
+"""The results of the `pdtp` audit."""
 
 import math
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
-"""Nats. Records are counted between them: those of exactly 0, then those above one edge and not above the next."""
+"""Edges in nats for counting records: exactly 0, then above one edge and not above the next."""
 
 
 class Bar(NamedTuple):
-    """How many records have a PDTP above one edge and not above the next; the first counts those of exactly 0.
+    """The number of records with a PDTP above one edge and not above the next; the first bar counts exact zeros.
 
     Attributes:
         name: the edges in words.
         above, up_to: the edges, nats; both 0 in the first.
         breaks_dtp_1: whether such a PDTP breaks the DTP-1 rule.
-        records: by their PDTP, and
-        by_seed_floor: by the mean of their seed floor.
+        records: the count by PDTP.
+        by_seed_floor: the count by mean seed floor.
     """
 
     name: str
@@ -41,26 +41,26 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PDTPAudit:
-    """What was measured of each record; larger PDTP means more exposed.
+    """The measurements of each record; larger PDTP means more exposed.
 
     Attributes:
         records: indices of the measured records.
-        values: PDTP of each in nats, the mean over measurements, of outputs put into bins.
-        exact: the same of outputs as they are, without bins.
-        dtp_bound: nats that no output moves by more on any input, without bins, the mean over measurements of what is
-            proven for the learner (`BoundsDTP`); None where nothing is.
-        classes: the class that attains it, in the measurement where the record's value is largest.
-        directions: +1 where the model with the record gives that class more, -1 where less, 0 where the value is 0.
-        floor: the same number where nothing was removed and only the seed differs; 0 for a learner without a seed.
-        duplicates: how many records have the same input and label, itself included.
+        values: PDTP of each in nats, the mean over measurements, with bins.
+        exact: the same without bins.
+        dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
+            learner (`BoundsDTP`); the mean over measurements. None if there is no proof.
+        classes: the class with the largest change, in the measurement with the record's largest value.
+        directions: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
+        floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
+        duplicates: the number of records with the same input and label, itself included.
         only_member: whether it is the only record of its class, which the model without it has never seen.
-        measurements: PDTP of each record in each measurement, which has a key of its own.
+        measurements: PDTP of each record in each measurement; each measurement has its own key.
         train_accuracy: the share of measured records that A(T) classifies as labelled.
-        examples: records of the training set.
-        bins: equal bins of [0, 1] that outputs were put into; 0 for none.
-        seeded: whether the learner's result depends on its key at all.
-        largest_possible: nats that no record of any training set moves any output of this learner by, without bins;
-            None where there is no such number.
+        examples: the number of training records.
+        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        seeded: whether the learner's result depends on its key.
+        largest_possible: an upper bound in nats of the change of any output of this learner by any record of any
+            training set, without bins; None if there is none.
     """
 
     records: Int[np.ndarray, " records"]
@@ -86,19 +86,19 @@ class PDTPAudit:
 
     @property
     def max_pdtp(self) -> float:
-        """The largest value, in nats: the classifier's."""
+        """The largest PDTP of any record, in nats."""
         return float(self.values.max())
 
     @property
     def publish(self) -> bool | None:
-        """The DTP-1 rule: False where a value is above 1 nat; None where none is, but not every record was measured."""
+        """The DTP-1 rule: False if a value is above 1 nat; None if none is but not all records were measured."""
         if not publishable(self.max_pdtp):
             return False
         return True if len(self.records) == self.examples else None
 
     @property
     def above_floor(self) -> int:
-        """How many records move the outputs more than any other seed that was tried does."""
+        """The number of records that move the outputs more than any other seed tried."""
         return int((self.values > self.floor.largest).sum())
 
     @property
@@ -108,57 +108,57 @@ class PDTPAudit:
 
     @property
     def above_1(self) -> int:
-        """How many records have a PDTP above 1 nat."""
+        """The number of records with a PDTP above 1 nat."""
         return int(self.risky.sum())
 
     @property
     def above_1_without_bins(self) -> int:
-        """The same of outputs compared as they are."""
+        """The number of records with a PDTP above 1 nat without bins."""
         return int((self.exact > 1).sum())
 
     @property
     def above_1_within_floor(self) -> int:
-        """How many of those above 1 nat another seed moves as far: they are not above the largest of their floor."""
+        """The number of records above 1 nat that are not above the maximum of their seed floor."""
         return int((self.risky & (self.values <= self.floor.largest)).sum())
 
     @property
     def binning_artefacts(self) -> int:
-        """How many of those above 1 nat are not without bins."""
+        """The number of records above 1 nat that are not above it without bins."""
         return int((self.risky & (self.exact <= 1)).sum())
 
     @property
     def copies(self) -> int:
-        """How many measured records have the same input and label as another of the training set."""
+        """The number of measured records with the same input and label as another training record."""
         return int((self.duplicates > 1).sum())
 
     @property
     def lone_members(self) -> int:
-        """How many measured records are the only one of their class."""
+        """The number of measured records that are the only one of their class."""
         return int(self.only_member.sum())
 
     @property
     def largest_dtp_bound(self) -> float | None:
-        """Nats that no measured record moves any output by on any input, without bins; None where nothing is proven."""
+        """A bound in nats of the change by any measured record on any input, without bins; None if not proven."""
         return None if self.dtp_bound is None else float(self.dtp_bound.max())
 
     @property
     def distribution(self) -> tuple[Bar, ...]:
-        """How many records have which PDTP, and which seed floor."""
+        """The number of records by PDTP and by seed floor."""
         return distribution(self.values, self.floor.mean)
 
     def plot(self) -> "Figure":
-        """How many records have which PDTP, and the riskiest beside their seed floor, as a Matplotlib figure."""
+        """The distribution of PDTP, and the riskiest records with their seed floor, as a Matplotlib figure."""
         from jaxaudit.audits.pdtp.figure import plot_pdtp
 
         return plot_pdtp(self)
 
 
 class Reduction(NamedTuple):
-    """What became of the largest PDTP as the riskiest record was removed, again and again.
+    """The largest PDTP as the riskiest record is removed repeatedly.
 
     Attributes:
         removed: the record removed at each step, as an index into the examples at the start.
-        max_pdtp: the largest PDTP of the records that remain, in nats: before the first step and after each.
+        max_pdtp: the largest PDTP of the remaining records, in nats: before the first step and after each.
     """
 
     removed: Int[np.ndarray, " steps"]

@@ -1,4 +1,4 @@
-"""The `power` audit: before there is a target, how small a used part of a query set the holdout test would detect."""
+"""The `power` audit: the minimum detectable fraction of the holdout test, before there is a target."""
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -30,28 +30,30 @@ def audit_power(
     models: int = 31,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Power:
-    """Trains `models` models, each on a share of the calibration set and a random half of the query set.
+    """How small a used fraction of a query set would the holdout test detect?
 
-    To each of them one half of the query set is what a query set is to a target, and the other what a holdout is. A
-    target built and trained like them, on about as many records, separates the two as far as they do. The rest is a
-    normal approximation (`jaxaudit.metrics.power`).
+    Trains `models` models, each on a share of the calibration set and a random half of the query set. For each model,
+    one half of the query set acts as query set and the other as holdout. A target built and trained like these models,
+    on about as many records, separates the two equally well. The rest is a normal approximation
+    (`jaxaudit.metrics.power`).
 
     Args:
         key: random key; everything follows from it.
-        query: the data in question; `calibration` data of the same domain with none of its records.
-        learner: the target's design and recipe, as far as it is known.
-        holdout_size: records that the provider could keep back; by default as many as the query set has.
-        fraction: a used fraction to detect.
+        query: the query set.
+        calibration: data of the same domain with no query record.
+        learner: the model and training recipe of the target, as far as they are known.
+        holdout_size: number of holdout records; by default as many as the query set has.
+        fraction: the used fraction to detect.
         models: shadow models of the measurement, and of the audit.
         execution: as for `audit_ks`.
 
     Raises:
-        InputError: where the sets overlap or an option is out of range.
+        InputError: the sets overlap, or an option is out of range.
     """
     holdout = len(query) if holdout_size is None else holdout_size
     if holdout < 2 or len(query) < 4 or not 0 < fraction <= 1 or models < LEAST_MODELS:
         raise InputError(
-            f"power takes at least 4 query records (got {len(query)}), 2 in the holdout (got {holdout}), "
+            f"power needs at least 4 query records (got {len(query)}), 2 in the holdout (got {holdout}), "
             f"{LEAST_MODELS} shadow models (got {models}), and a fraction above 0 and at most 1 (got {fraction:g})."
         )
     refuse_overlap(query, calibration)

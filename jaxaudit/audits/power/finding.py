@@ -17,14 +17,14 @@ ENOUGH_MODELS = 19
 normal one."""
 CAVEATS = (
     "The target must be built and trained like the shadow models, on about as many records.",
-    "A record is taken to expose as much of itself in a set of another size.",
+    "A record is assumed to be as exposed in a set of another size.",
     f"The probabilities are those of the holdout test at the {ALPHA:.0%} level, by a normal approximation. The minimum "
     "detectable fraction is by another, that of the ks audit: the two differ by some percent.",
 )
 
 
 def find(power: "Power") -> Finding:
-    """`sufficient` where the minimum detectable fraction at the sizes given is at most the fraction asked about."""
+    """`sufficient` if the minimum detectable fraction at the sizes given is at most the fraction asked about."""
     size, measured, models = power.sizes[power.given], power.separation, power.separation.models
     least, asked = size.min_detectable, percent(power.fraction)
     sufficient = least is not None and least <= power.fraction
@@ -55,7 +55,7 @@ def find(power: "Power") -> Finding:
 
 
 def percent(fraction: float, digits: int = 3) -> str:
-    """A fraction of the query set, with so many significant digits.
+    """A fraction of the query set, with `digits` significant digits.
 
     >>> percent(0.0684), percent(0.01), percent(1.0)
     ('6.84%', '1%', '100%')
@@ -102,10 +102,10 @@ def _what_it_takes(power: "Power", asked: str) -> str:
         return f"{max(needed, power.records_needed):,} query and as many holdout records {detects}."
     # So few models know the variance between models too badly, however many records there are.
     if power.records_needed <= min(size.query, size.holdout):
-        return f"Train more than {measured.models} shadow models (--holdout-shadows)."
+        return f"Train more than {measured.models} shadow models (--holdout-shadow-models)."
     return (
         f"{power.records_needed:,} query and as many holdout records {detects}, with more than {measured.models} "
-        "shadow models (--holdout-shadows)."
+        "shadow models (--holdout-shadow-models)."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the `power` audit answers."""
+"""The results of the `power` audit."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FRACTIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Used fractions of the query set whose detection probability is given."""
+"""Used fractions of the query set for which the detection probability is given."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Size:
     Attributes:
         query, holdout: numbers of records.
         probabilities: for each of `FRACTIONS`, the probability that its use is detected at the 5% level.
-        min_detectable: the smallest fraction detected with 95% probability; None where not even all.
+        min_detectable: the smallest used fraction detected with 95% probability; None if not even 1 is.
     """
 
     query: int
@@ -33,16 +33,16 @@ class Size:
 
 @dataclass(frozen=True)
 class Power:
-    """What can be detected, and what it takes.
+    """What the holdout test would detect, and the records it needs.
 
     Attributes:
-        separation: how far membership scores separate query records in training from others, measured.
+        separation: how far membership scores separate query records in training from others.
         sizes: for the sizes given (`given`, its index) and for smaller and larger ones in proportion.
         given: index of the sizes given among `sizes`.
-        by_models: numbers of shadow models, and the minimum detectable fraction of the sizes given with so many.
-        fraction: the fraction asked about, and
-        records_needed: how many query records, with as many in the holdout, detect it with 95% probability; None: no
-            number does.
+        by_models: numbers of shadow models, and for each the minimum detectable fraction at the sizes given.
+        fraction: the fraction to detect.
+        records_needed: the number of query records, with as many holdout records, that detect it with 95%
+            probability; None if no number does.
         models_per_batch: how many models were trained at the same time.
     """
 
@@ -56,7 +56,7 @@ class Power:
 
     @cached_property
     def finding(self) -> Finding:
-        """Whether the sizes given suffice for the fraction asked about."""
+        """Whether the sizes given suffice for the fraction."""
         return find(self)
 
     def plot(self) -> "Figure":

@@ -1,4 +1,4 @@
-"""The `unlearn` audit, end to end: train, forget by every method, judge each beside retrained models."""
+"""The `unlearn` audit, end to end: train, forget by every method, compare each with retrained models."""
 
 from collections.abc import Mapping
 from functools import cache, partial
@@ -53,44 +53,44 @@ def audit_unlearn(
 ) -> UnlearnAudit:
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
 
-    For every seed trains a model on all of `train` and, for every set to forget, the same model without that set; every
-    method then takes the trained models and gives them back without. All are judged alike, and each method's scores
-    are placed among those of the retrained models, which is what forgetting should look like: a model that exposes
-    less, or is attacked with less success, than a retrained one has been made to stand out.
+    For every seed, trains a model on all of `train` and, for every set to forget, the same model without that set.
+    Every method then makes the trained models forget the set. Each method's scores are compared with those of the
+    retrained models, the reference for forgetting. The comparison is two-sided: a model that exposes less than a
+    retrained one, or is attacked with less success, is distinguishable, too.
 
     Memory on the host: `seeds * sets * (methods + 1)` models.
 
     Args:
         key: random key; everything follows from it.
-        train: the training set, as the learner wants it.
+        train: the training set, in the form that the learner needs.
         test: records of the same classes that were never trained on.
-        learner: the network and its recipe, from `network`.
-        forget: sets of training records to forget, each judged for itself: a row a set.
+        learner: the network and its training recipe, from `network`.
+        forget: sets of training records to forget, one row per set; each is judged separately.
         amnesiac: whether amnesiac unlearning is judged.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
             `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
-        seeds: models of each kind; too few can tell nothing, see `UnlearnAudit.enough_seeds`.
+        seeds: models per method, one per seed; too few cannot show a difference, see `UnlearnAudit.enough_seeds`.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
-            records, or all. 0 leaves the attack out, and its scores are NaN.
-        attack_epochs: epochs of an attack network; 100 in the toolbox the paper used.
-        attack_each: by default attack networks learn from the originals, as an attacker does who knew the model before
-            it forgot, and the same network is asked about each method's model. True trains one anew on every model,
-            its remaining records being the members, as the paper does. Such a network is told the label: of a class
-            that was forgotten whole, it has seen no member, and says so whatever the model remembers.
+            records, or all. With 0 there is no attack, and its scores are NaN.
+        attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
+        attack_each: by default attack networks learn from the original models, as an attacker who knew the model before
+            it forgot, and the same network attacks each method's model. True trains a new one on every model, with its
+            remaining records as members, as in the paper. Such a network sees the label: for a class that was forgotten
+            as a whole it has seen no member, and it answers "not a member" whatever the model remembers.
         level: the confidence at which a method is called distinguishable from retraining, over all its scores and sets.
-        execution: how models are trained, who is told, in millionths of the work, and where what is finished is kept,
-            every trained model included, which a later call with the same arguments takes up; see `fit_many`. The same
-            `learner` is the caller's word.
+        execution: how models are trained, progress in millionths of the work, and where finished work is kept, trained
+            models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
+            ensure that `learner` is unchanged.
 
     Raises:
-        InputError: a set is empty or everything, shapes disagree, a label is no output of the learner, a method's name
-            is taken or its parameters fit no model, amnesiac unlearning of a network with batch normalisation, or a
-            number out of range.
+        InputError: a set is empty or everything, shapes disagree, a label is not an output of the learner, a method's
+            name is taken or its parameters do not fit the model, amnesiac unlearning of a network with batch
+            normalisation, or a number is out of range.
     """
     methods = dict(methods or {})
     if not isinstance(learner, NetworkLearner):
         raise InputError(
-            f"unlearning is judged on networks, and a {type(learner).__name__} is none: make the learner with "
+            f"unlearning is judged on networks, and {type(learner).__name__} is not one: make the learner with "
             "`network`."
         )
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
@@ -133,7 +133,7 @@ def _trained(
     amnesiac: bool,
     parts: dict[str, Execution],
 ) -> dict[str, Any]:
-    """The models that must be trained, and those that never were, by name."""
+    """The trained and the untrained models, by name."""
     inputs, labels, sets, seeds = np.asarray(train.inputs, np.float32), train.labels, len(forget), len(keys)
     kept_on_disk = parts[TRAIN].checkpoints is not None
     summarize = flat_params if kept_on_disk else None
@@ -175,7 +175,7 @@ def _scored(
     attack_each: bool,
     parts: dict[str, Execution],
 ) -> dict[str, Scores]:
-    """Every model judged on its set, or on each set where it has forgotten none."""
+    """Every model, judged on its set, or on each set if it has forgotten none."""
     everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
     @cache
@@ -211,7 +211,7 @@ def _scored(
 
 
 def _end(part: Execution) -> None:
-    """Tells that a part is done, whether or not anything had to be trained for it."""
+    """Reports that a part is done, whether or not anything had to be trained for it."""
     if part.progress is not None:
         part.progress(1, 1)
 

@@ -1,4 +1,4 @@
-"""Judging many models at once on what they still show of the records to forget."""
+"""Judges many models at once on what they still expose of the records to forget."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,9 +27,9 @@ class Attacker(NamedTuple):
     """How membership attacks are trained.
 
     Attributes:
-        keys: one random key a model.
-        nonmembers: the test records the attack networks learn from.
-        epochs: passes through members and non-members.
+        keys: one random key per model.
+        nonmembers: the test records that attack networks learn from.
+        epochs: training epochs over members and non-members.
     """
 
     keys: Key[Array, " models"]
@@ -38,12 +38,12 @@ class Attacker(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What is known of each model before it is judged on a set.
+    """Facts of each model that do not depend on the set to forget.
 
     Attributes:
         hits: whether it classifies each training record as labelled.
         test_accuracy: its accuracy on the test set.
-        membership: the probability that it was trained on each training record, as an attack sees it; NaN without one.
+        membership: the probability, by the attack, that it was trained on each training record; NaN without attack.
     """
 
     hits: Bool[np.ndarray, "models n"]
@@ -52,7 +52,7 @@ class Judged(NamedTuple):
 
 
 Trained = Callable[[], LearnedAttack]
-"""Makes the attack networks that are asked, one a model, when they are needed."""
+"""Makes the attack networks, one per model, when they are needed."""
 
 
 def train_attack(
@@ -75,9 +75,9 @@ def train_attack(
         test: the test set.
         members: the training records that count as members; the others are not shown.
         attacker: the recipe.
-        execution: who is told as attack networks are finished, and where they are kept, from where a later call takes
-            them up. How many are trained side by side is chosen for the device (`fit_learned`).
-        name: what messages call the models.
+        execution: progress, and where finished attack networks are kept; a later call resumes from them. The number
+            per batch is chosen for the device (`fit_learned`).
+        name: the name of the models in messages.
 
     Raises:
         InputError: an output is not finite.
@@ -107,16 +107,16 @@ def look_at(
     *,
     name: str,
 ) -> Judged:
-    """What models say of the training and test records, and what attack networks make of that.
+    """Outputs of models on training and test records, and of attack networks on these.
 
     Args:
         learner: the models' learner.
         params: their parameters, with a leading `models` axis.
         train: the whole training set.
         test: the test set.
-        attack: gives an attack network for each model; None attacks nothing.
-        kept: a file to keep the answer in, from where a later call takes it; see `judged_file`.
-        name: what messages call the models.
+        attack: gives an attack network for each model; None: no attack.
+        kept: a file for the result, which a later call reads; see `judged_file`.
+        name: the name of the models in messages.
 
     Raises:
         InputError: an output is not finite.
@@ -148,9 +148,9 @@ def judged_file(
     attacker: Attacker | None,
     attacked: Any = (),
 ) -> Path:
-    """Where `look_at` keeps its answer: named after everything that it follows from.
+    """The file in which `look_at` keeps its result; its name hashes everything that the result depends on.
 
-    `attacked`: the parameters of the models that attack networks learned from, where these are others than `params`.
+    `attacked`: the parameters of the models that attack networks learned from, if these are not `params`.
     """
     arrays = [*flat_params(params, np.arange(0)), members]
     if attacker is not None:
@@ -162,7 +162,7 @@ def judged_file(
 def score(
     learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
 ) -> list[Float[np.ndarray, " models"]]:
-    """The numbers of `Scores`, in that order, of every model about one set to forget.
+    """The numbers of `Scores`, in that order, for every model and one set to forget.
 
     Raises:
         InputError: a model's gradients are not finite; the message calls it `name`.
@@ -186,7 +186,7 @@ def score(
 
 
 def as_scores(sets: list[list[Float[np.ndarray, " models"]]]) -> Scores:
-    """The scores of one method, from what `score` says of its models about every set."""
+    """The scores of one method, from those of its models for every set."""
     return Scores(*(np.stack(column) for column in zip(*sets, strict=True)))
 
 

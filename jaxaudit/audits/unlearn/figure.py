@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plot_unlearn(audit: "UnlearnAudit", forget_set: int = 0) -> Figure:
-    """Efficacy beside the band of retrained models, against its bound, and the attack where one was made."""
+    """Efficacy with the band of retrained models, efficacy against its bound, and the attack, if any."""
     drawn = []
     for method in audit.methods:
         efficacy, bound, attack = (getattr(method.scores, name)[forget_set] for name in ("efficacy", "bound", "attack"))

@@ -34,7 +34,7 @@ def find(audit: "UnlearnAudit", name: str, forget_set: int = 0) -> Finding:
     """What the scores of one method say together about one set to forget, by `UnlearnAudit.conclusion`."""
     verdict = audit.conclusion(name, forget_set)
     checks, caveats = _checks(audit, forget_set), _caveats(audit, verdict, forget_set)
-    more = () if audit.nonmembers else ("Attack the models, too: --nonmembers above 0.",)
+    more = () if audit.nonmembers else ("Also attack the models (--nonmembers above 0).",)
     if verdict == "distinguishable":
         why = f"The test over seeds is exact, and its level of {100 * audit.level:.10g}% covers all scores together."
         sentence, reasons = _differences(audit, name, forget_set)
@@ -61,8 +61,8 @@ def find(audit: "UnlearnAudit", name: str, forget_set: int = 0) -> Finding:
             caveats,
             more,
         )
-    sentence = "No score distinguishes its models from retrained models, but neither does any distinguish the original."
-    why = "These scores cannot show here what was not forgotten."
+    sentence = "No score distinguishes its models, nor the original, from retrained models."
+    why = "On these data the scores cannot show what was not forgotten."
     reasons = ("no score distinguishes even the original, which forgot nothing, from retraining",)
     more = ("Train more seeds, or forget more records, to distinguish the original (--seeds, --fraction).", *more)
     return Finding(verdict, "open", sentence, reasons, Confidence("none", why), checks, caveats, more)
@@ -76,7 +76,7 @@ def together(findings: Mapping[str, Finding]) -> Finding:
     """
     if not findings:
         why = "There is no method to judge."
-        more = ("Name methods to judge, such as --method retraining,amnesiac.",)
+        more = ("Name methods to judge, such as --methods retraining,amnesiac.",)
         return Finding(
             "inconclusive", "open", "Only reference models were trained.", (), Confidence("none", why), (), (), more
         )
@@ -165,7 +165,7 @@ def _caveats(audit: "UnlearnAudit", verdict: Conclusion, forget_set: int) -> tup
             f"{_join(blind)} cannot distinguish even the original model from retraining, so {so} uninformative here."
         )
     if verdict == "not distinguishable":
-        found.append("Not distinguishable is no proof of forgetting: another score may distinguish the method.")
+        found.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
     return tuple(found)
 
 

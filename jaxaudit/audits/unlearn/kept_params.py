@@ -1,4 +1,4 @@
-"""Trained parameters as a tuple of plain arrays, which is what `fit_many` keeps on disk, and back."""
+"""Converts trained parameters to a tuple of plain arrays, which `fit_many` keeps on disk, and back."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from jaxaudit.learners import SteppedLearner
 
 
 def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
-    """All leaves of a chunk's parameters in order, random keys as their words: a `summarize` of `fit_many`.
+    """All leaves of a chunk's parameters in order, random keys as key data: a `summarize` of `fit_many`.
 
-    Numbers that NumPy has no type for (bfloat16) are given as the bytes they are made of, read as whole numbers.
+    Types unknown to NumPy (bfloat16) are stored as unsigned integers of the same bytes.
     """
     return tuple(_plain(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(params))
 
 
 def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
-    """The parameters again, of models that `learner` trained."""
+    """The parameters of models trained by `learner`, restored from these arrays."""
     kinds: list[Any] = []
 
     def made(key: Any) -> Any:

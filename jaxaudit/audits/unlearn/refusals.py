@@ -1,4 +1,4 @@
-"""What the `unlearn` audit refuses, each with a line that says what to do."""
+"""Input errors of the `unlearn` audit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,23 +27,25 @@ def check_unlearn(
 ) -> None:
     if forget.shape[1:] != (len(train),) or not len(forget):
         raise InputError(
-            f"`forget` has shape {forget.shape}, but {train.name} has {len(train)} records: give at least one row, a "
-            "boolean for every training record."
+            f"`forget` has shape {forget.shape}, but {train.name} has {len(train)} records: give at least one row, "
+            "with one boolean per training record."
         )
     for index, row in enumerate(forget):
         if not row.any() or row.all():
             what = "is empty: there is nothing to forget" if not row.any() else "is everything: nothing remains"
-            raise InputError(f"set {index} to forget {what}. Is the class or the fraction the right one?")
+            raise InputError(f"set {index} to forget {what}. Are the class and the fraction right?")
     if seeds < 2 or attack_epochs < 1 or not 0 < level < 1:
         raise InputError(
             f"seeds must be at least 2 (got {seeds}), attack epochs at least 1 (got {attack_epochs}), level between 0 "
             f"and 1 (got {level:g})."
         )
     if nonmembers is not None and not 0 <= nonmembers <= len(test):
-        raise InputError(f"{nonmembers} test records cannot be drawn: {test.name} has {len(test)}.")
+        raise InputError(
+            f"{nonmembers} non-members cannot be drawn: {test.name} has {len(test)} records; give at most that many."
+        )
     for name in methods:
         if name in RESERVED:
-            raise InputError(f"a method cannot be called `{name}`, which the audit itself uses; give it another name.")
+            raise InputError(f"a method cannot be named `{name}`, because the audit uses that name; give it another.")
     for part in (train, test):
         _check_outputs(part, learner)
 
@@ -58,13 +60,13 @@ def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
         classes = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs).shape[1]
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{part.name} has records of shape {part.inputs.shape[1:]}, which the network does not take: "
+            f"{part.name} has records of shape {part.inputs.shape[1:]}, which the network does not accept: "
             f"{str(error).strip().splitlines()[0]}"
         ) from error
     if part.labels.max() >= classes:
         raise InputError(
-            f"{part.name} has label {int(part.labels.max())}, but the network only {classes} outputs, from 0: make it "
-            "for as many classes as the data have."
+            f"{part.name} has label {int(part.labels.max())}, but the network has only {classes} outputs, from 0: make "
+            "it with as many outputs as the data have classes."
         )
 
 

@@ -1,4 +1,4 @@
-"""What the `unlearn` audit found."""
+"""The results of the `unlearn` audit."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
 REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
-"""What methods are judged by."""
+"""The scores that methods are judged by."""
 RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
 
 
 class Scores(NamedTuple):
-    """The scores of one method's models: a row a set to forget, a column a seed.
+    """The scores of one method's models: one row per set to forget, one column per seed.
 
     Attributes:
-        efficacy: 1 / information about the forgotten records; infinite where that is 0. Lower: less is exposed.
+        efficacy: 1 / information about the forgotten records; infinite if that is 0. Lower: less is exposed.
         information: trace of the empirical Fisher information, the mean squared gradient norm, in nats squared.
         bound: 1 / squared norm of the mean gradient, never below the efficacy.
-        remaining_accuracy: share of the remaining training records classified as labelled.
-        forgotten_accuracy: share of the records to forget.
-        test_accuracy: share of the test records.
-        attack: mean probability, over the records to forget, that the model was trained on them, as a learned attack
-            sees it; NaN for untrained models. What an attacker who knows nothing says is
-            `UnlearnAudit.members_share`. A low one alone proves no forgetting: see `attack_each` of `audit_unlearn`.
+        remaining_accuracy: accuracy on the remaining training records.
+        forgotten_accuracy: accuracy on the records to forget.
+        test_accuracy: accuracy on the test records.
+        attack: mean probability of membership that a learned attack gives the records to forget; NaN for untrained
+            models. The baseline without information is `UnlearnAudit.members_share`. A low value alone is no proof of
+            forgetting: see `attack_each` of `audit_unlearn`.
     """
 
     efficacy: Float[np.ndarray, "sets seeds"]
@@ -45,22 +45,22 @@ class Scores(NamedTuple):
 
 
 FORGETTING = ("efficacy", "bound", "forgotten_accuracy", "attack")
-"""Those of them that are about the forgotten records."""
+"""The scores about the forgotten records."""
 
 COMPARED = ("efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack")
-"""The scores that are placed among the retrained models' (information has the ranks of efficacy, reversed)."""
+"""The scores that are compared with retrained models (information has the ranks of efficacy, reversed)."""
 
 
 class MethodResult(NamedTuple):
     """One method.
 
     Attributes:
-        name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name it was given.
-        scores: of its models.
-        places: of each score in `COMPARED`, a place a set; empty for `retraining`, and without `attack` for
+        name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
+        scores: the scores of its models.
+        places: for each score in `COMPARED`, one place per set; empty for `retraining`, and without `attack` for
             `untrained`.
-        params: the models' parameters, as the learner made them; leading axes sets and seeds, for `untrained` and
-            `original` seeds alone.
+        params: the models' parameters, as the learner returned them; the leading axes are sets and seeds, for
+            `untrained` and `original` only seeds.
     """
 
     name: str
@@ -75,15 +75,15 @@ class UnlearnAudit:
 
     Attributes:
         methods: `untrained`, `original`, `retraining`, then the methods judged.
-        forget: the records each set names.
-        forgotten: how many they are.
-        seeds: models of each method and set.
-        examples: records of the training set.
-        test_examples: records of the test set.
-        nonmembers: how many test records the attack networks learned from, beside all members.
-        members_share: the share of members among the records an attack on the original learned from.
-        level: with this probability a method that is as good as retraining has no place called `above` or `below`.
-        models_per_batch: models trained side by side.
+        forget: the records of each set to forget.
+        forgotten: the number of records of each set.
+        seeds: models per method and set, one per seed.
+        examples: number of training records.
+        test_examples: number of test records.
+        nonmembers: number of test records that attack networks learned from, beside all members.
+        members_share: share of members among the records that an attack on the original learned from.
+        level: with this probability, a method that is as good as retraining has no place `above` or `below`.
+        models_per_batch: models trained at the same time.
     """
 
     methods: tuple[MethodResult, ...]
@@ -118,25 +118,25 @@ class UnlearnAudit:
         return {each.name: find(self, each.name, forget_set) for each in self.methods if each.name not in REFERENCES}
 
     def plot(self, forget_set: int = 0) -> "Figure":
-        """What is left of one set to forget, method by method, as a Matplotlib figure."""
+        """Efficacy and attacks of each method for one set to forget, as a Matplotlib figure."""
         from jaxaudit.audits.unlearn.figure import plot_unlearn
 
         return plot_unlearn(self, forget_set)
 
     @property
     def threshold(self) -> float:
-        """The p-value from which on a place is called: 1 - level, shared among all scores and sets of a method."""
+        """The largest p-value of a difference: 1 - level, divided among all scores and sets of a method."""
         return (1 - self.level) / (len(COMPARED) * len(self.forget))
 
     @property
     def enough_seeds(self) -> bool:
-        """Whether so many seeds can show a difference at all: the smallest possible p-value is 2 / 2^seeds."""
+        """Whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds."""
         return 2.0 ** (1 - self.seeds) <= self.threshold
 
     def blind(self, forget_set: int = 0) -> tuple[str, ...]:
         """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
 
-        That such a score does not distinguish a method from retraining says nothing.
+        If such a score does not distinguish a method from retraining, this is no evidence.
         """
         places, informative = self[ORIGINAL].places, self.informative(forget_set)
         return tuple(name for name in FORGETTING if name in places and name not in informative)
@@ -147,10 +147,10 @@ class UnlearnAudit:
         return tuple(name for name in FORGETTING if name in places and self._differs(places[name][forget_set]))
 
     def conclusion(self, name: str, forget_set: int = 0) -> Conclusion:
-        """What all scores of a method say together.
+        """The conclusion from all scores of a method together.
 
-        `distinguishable` from the retrained models by a score or more; `not distinguishable`; or `inconclusive`: too
-        few seeds, or no score distinguishes even the original from them.
+        `distinguishable` from the retrained models by at least one score; `not distinguishable`; or `inconclusive`:
+        there are too few seeds, or no score distinguishes even the original from them.
         """
         if any(self._differs(where[forget_set]) for where in self[name].places.values()):
             return "distinguishable"
@@ -158,7 +158,7 @@ class UnlearnAudit:
         return "not distinguishable" if sighted else "inconclusive"
 
     def verdict(self, where: Place) -> Position:
-        """`above` or `below` the retrained models, `not distinguishable` from them, or `too few seeds` to tell."""
+        """`above` or `below` the retrained models, `not distinguishable` from them, or `too few seeds`."""
         if where.p_value <= self.threshold:
             return "above" if where.direction > 0 else "below"
         return "not distinguishable" if self.enough_seeds else "too few seeds"

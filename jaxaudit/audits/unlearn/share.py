@@ -1,4 +1,4 @@
-"""What the parts of an `unlearn` audit cost, so that its progress tells how far it is."""
+"""The cost of the parts of an `unlearn` audit, for its progress."""
 
 from jaxaudit.attacks.learned import BATCH_SIZE
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED
@@ -17,7 +17,7 @@ def costs(
     sets: int,
     names: list[str],
 ) -> dict[str, int | float]:
-    """A guess of the work of each part, in steps of a model: of the trainings, then of judging each method on each set.
+    """An estimate of the work of each part, in model steps: training, then judging each method on each set.
 
     The parts are `train`, `retrain`, `untrained`, `original`, and for each of `names` and each set `NAME SET`.
     """

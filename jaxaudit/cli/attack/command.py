@@ -10,19 +10,26 @@ from jaxaudit.cli.options import group, option
 from jaxaudit.cli.tables import TableData
 from jaxaudit.cli.words import parse_names
 
-ATTACKS = ("untargeted", "distance", "frequency")
-"""Those of `jaxaudit.attacks`, whose import takes a second; a test holds the two lists together."""
+
+def attacks_named(text: str | None) -> tuple[str, ...]:
+    """The attacks that `--attacks` names; without it all that there are.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    # Imported here because it takes a second.
+    from jaxaudit.attacks import ATTACKS
+
+    known = tuple(attack.name for attack in ATTACKS)
+    return known if text is None else parse_names(text, known, "--attacks")
 
 
 @dataclass(frozen=True)
 class AttackAudit(Level):
-    """What is attacked, how often, and by what."""
+    """The targets, the number of attacks, and the attacks."""
 
-    attacks: str = option(
-        ",".join(ATTACKS),
-        f"Attacks to make: {', '.join(ATTACKS)}.",
-        metavar="NAME,...",
-        check=lambda text: parse_names(text, ATTACKS, "--attacks"),
+    attacks: str | None = option(
+        None, "Attacks to make, such as distance,frequency. [default: all]", metavar="NAME,...", check=attacks_named
     )
     iterations: int | None = option(
         None,
@@ -31,11 +38,11 @@ class AttackAudit(Level):
         maximum=MOST,
     )
     targets: int | None = option(
-        None, "Records to attack, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
+        None, "Target records, drawn at random. [default: 100, or all; 20 without --data]", minimum=1
     )
     shadow_pairs: int = option(
         5,
-        "distance, frequency: pairs of shadow models for each target, with and without it.",
+        "distance, frequency: pairs of shadow models per target, with and without it.",
         formerly=("--shadows",),
         minimum=1,
         maximum=MOST,
@@ -49,10 +56,10 @@ class AttackAudit(Level):
         maximum=MOST,
     )
     measured_iterations: int = option(
-        10, "Iterations in which PDTP is measured.", formerly=("--measured",), minimum=1, maximum=MOST
+        10, "Iterations in which PDTP is measured, too.", formerly=("--measured",), minimum=1, maximum=MOST
     )
     bins: int = option(
-        100, "Bins that outputs are put into before they are compared; 0: none.", minimum=0, maximum=MOST
+        100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
     )
 
 
@@ -60,7 +67,7 @@ class AttackAudit(Level):
 class AttackOutput(ListOutput):
     """What is printed and written."""
 
-    top: int = option(5, "List so many targets, those with the highest attack accuracy.", minimum=0, decides=False)
+    top: int = option(5, "Number of targets to list, by attack accuracy.", minimum=0, decides=False)
     fail_on: tuple[str, ...] = failing("attack succeeds", "inconclusive")
 
 
@@ -87,12 +94,12 @@ ATTACK = Command(
     _prepare,
     """How well do membership attacks do on this classifier? (Long, Bindschaedler & Gunter 2017)
 
-    Trains the classifier on random halves of the records and attacks target records: from what the classifier says of
-    a record, was it in the training set? Guessing is right half of the time. PDTP of the targets stands beside.
+    Trains the classifier on random halves of the records and attacks target records: was the record in the training
+    set, judging by the classifier's output on it? Guessing has an accuracy of 50%. PDTP of the targets is shown, too.
 
     Examples:
 
-    `jaxaudit attack` (breast cancer data that come with the package, a neural network, less than a minute)
+    `jaxaudit attack` (embedded breast cancer data, a neural network, less than a minute)
 
     `jaxaudit attack --data adult --model nn --attacks untargeted,distance,frequency --iterations 100 --targets 100`
 

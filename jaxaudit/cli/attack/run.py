@@ -1,4 +1,4 @@
-"""What `jaxaudit attack` does between its options and its result."""
+"""Runs `jaxaudit attack`: from its options to its result."""
 
 from dataclasses import replace
 
@@ -9,11 +9,10 @@ from jaxaudit.attacks import ATTACKS
 from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.audits.attack.plan import attack_models_per_batch, check_options, draw, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.cli.attack.command import AttackOptions
+from jaxaudit.cli.attack.command import AttackOptions, attacks_named
 from jaxaudit.cli.classifiers import demand_memory, make_classifier
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.tables import describe, read_table, table_data
-from jaxaudit.cli.words import parse_names
 from jaxaudit.data import Table, candidate_indices
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -24,13 +23,13 @@ from jaxaudit.runs.directory import arrays
 CANDIDATES = 2000
 USUAL = {"iterations": 100, "targets": 100}
 DEMONSTRATION = {"iterations": 10, "targets": 20}
-"""Where no data are named."""
+"""Defaults without --data."""
 
 
 def prepare(options: AttackOptions) -> Job[AttackAudit]:
     """The work that these options mean."""
     asked = options.audit
-    names = parse_names(asked.attacks, tuple(attack.name for attack in ATTACKS), "--attacks")
+    names = attacks_named(asked.attacks)
     attacks = tuple(attack for attack in ATTACKS if attack.name in names)
     sizes = DEMONSTRATION if options.data.data is None and options.data.csv is None else USUAL
     iterations = asked.iterations or sizes["iterations"]
@@ -45,14 +44,14 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
     table = whole.take(chosen)
     examples, learner = make_classifier(options.model, options.recipe, table)
     splits = 2 * iterations * len(table)
-    demand_memory(splits, f"--iterations {iterations}", "give fewer of them, or a smaller --sample")
+    demand_memory(splits, f"--iterations {iterations}", "give fewer iterations, or a smaller --sample")
     key = jax.random.key(asked.seed)
     drawn = draw(key, examples, iterations, targets)
     measured = min(asked.measured_iterations, iterations)
     settled = replace(
         options,
         data=replace(options.data, sample=candidates),
-        audit=replace(asked, iterations=iterations, targets=targets),
+        audit=replace(asked, attacks=",".join(names), iterations=iterations, targets=targets),
     )
 
     def models(models_per_batch: int) -> int:
@@ -108,12 +107,12 @@ def prepare(options: AttackOptions) -> Job[AttackAudit]:
 
 
 def _candidates(asked: int | None, table: Table) -> int:
-    """How many candidates: as asked, else the paper's number, or as many pairs as there are."""
+    """The number of candidates: as given, else the paper's number, or as many pairs as there are."""
     if asked is None:
         return min(CANDIDATES, len(table) // 2 * 2)
     if asked > len(table):
         raise InputError(
-            f"--sample {asked} is more than the {len(table):,} records of {table.name}; leave it out to take all."
+            f"--sample {asked} is more than the {len(table):,} records of {table.name}; leave it out to use all."
         )
     if asked % 2 or asked < 4:
         raise InputError(f"--sample {asked} cannot be split into equal halves; give an even number of at least 4.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import OWN, parse_model
@@ -21,7 +21,7 @@ class EfficacyData(Images):
     gray: bool = option(False, "Convert images to grayscale.", "--gray/--color")
     classes: int | None = option(
         None,
-        "Outputs of the network, which labels count from 0. [default: as many as the data have classes]",
+        "Number of outputs of the network. [default: the number of classes in the data]",
         minimum=1,
         maximum=MOST,
     )
@@ -29,14 +29,14 @@ class EfficacyData(Images):
 
 @dataclass(frozen=True)
 class Weights(Network):
-    """The network, its weights, and those to compare with."""
+    """The network, its weights, and reference weights."""
 
     model: str | None = option(None, f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.", check=parse_model)
     hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
-    params: Path | None = option(None, "Its weights: .safetensors, Flax .msgpack, or an Orbax directory.", names="file")
+    params: Path | None = option(None, "The weights: .safetensors, Flax .msgpack, or an Orbax directory.", names="file")
     reference: tuple[str, ...] = option(
         (),
-        "Reference weights of the same network, such as retrained=PATH; untrained alone makes new ones from the seed. "
+        "Reference weights of the same network, as NAME=PATH, or untrained: new initial weights from the seed. "
         "Repeatable.",
         metavar="NAME=PATH",
         check=parse_reference,
@@ -49,15 +49,16 @@ class Weights(Network):
 class EfficacyAudit(Seeded):
     """How it is measured."""
 
-    chunk: int | None = option(None, "Records at a time. [default: what fits a modest memory]", minimum=1, maximum=MOST)
+    chunk: int | None = option(
+        None, "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
+    )
 
 
 @dataclass(frozen=True)
 class EfficacyOutput(ListOutput):
     """What is printed and written."""
 
-    top: int = option(5, "List so many of the most exposed records.", minimum=0, maximum=MOST, decides=False)
-    fail_on: tuple[str, ...] = failing("no verdict")
+    top: int = option(5, "Number of most exposed records to list.", minimum=0, maximum=MOST, decides=False)
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,17 @@ EFFICACY = Command(
     _prepare,
     """How much do a model's weights still expose of some records? (Becker & Liebig 2022)
 
-    Measures the Fisher information of the weights about the records, exactly: the mean squared norm of each record's
-    gradient. Its inverse is the efficacy, which training makes large and forgetting should make small. Give reference
-    weights that never saw the records: a lone number is no verdict.
+    Measures the exact Fisher information of the weights about the records: the mean squared norm of each record's
+    gradient. Its inverse is the efficacy: training makes it large, and forgetting should make it small. Give reference
+    weights that never saw the records: a single number cannot be interpreted.
 
     Examples:
 
-    `jaxaudit efficacy` (digits that come with the package, a model with and one without them, less than a minute)
+    `jaxaudit efficacy` (embedded digits, one model with and one without them, less than a minute)
 
     `jaxaudit efficacy --model package.module:factory --params weights.safetensors --data forget.npz --classes 10`
 
     `jaxaudit efficacy --model mlp --params a.safetensors --data mnist@train[:100] --reference untrained --json`
     """,
-    lambda options: check_weights(options.model.params, options.model.model, options.data.data),
+    (lambda options: check_weights(options.model.params, options.model.model, options.data.data),),
 )

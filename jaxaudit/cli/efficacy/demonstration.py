@@ -1,4 +1,4 @@
-"""What `jaxaudit efficacy` shows where nothing is given: digits that one model has seen and another has not."""
+"""The example of `jaxaudit efficacy` without options: a model trained with, and one without, some digits."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 
 class Demonstration(NamedTuple):
-    """A model in question, references, and the records that the model has seen and one reference has not."""
+    """A model, references, and records that the model was trained on and one reference was not."""
 
     net: PureModule
     judged: NamedWeights
@@ -51,5 +51,5 @@ def demonstration(key: Any) -> Demonstration:
             NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
         ),
         digits.take(forget, f"{len(forget)} of the digits {CLASS}"),
-        ("original was trained on all records, retrained without these; all three began with the same weights",),
+        ("original was trained on all records, retrained without these. All three started from the same weights.",),
     )

@@ -1,4 +1,4 @@
-"""What `jaxaudit efficacy` does between its options and its result."""
+"""Runs `jaxaudit efficacy`: from its options to its result."""
 
 import hashlib
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ class Given(NamedTuple):
 
     Attributes:
         net: the network.
-        judged: the weights in question.
-        references: to compare with.
+        judged: the weights being judged.
+        references: weights to compare with.
         examples: the records.
         notes: limitations that follow from what was given.
     """
@@ -110,15 +110,15 @@ def _given(options: EfficacyOptions) -> Given:
         for name, path in sources
     ]
     if any(path is None for _, path in sources):
-        notes.append("untrained: new initial weights of this seed, not those the model began with.")
+        notes.append("untrained: new initial weights from this seed, not those that the model started from.")
     return Given(net, judged, references, examples, tuple(notes))
 
 
 def outputs_note(examples: Examples) -> list[str]:
-    """Which output each class is taken for, where its name does not say so.
+    """Which output each class is assigned to, if its name does not tell.
 
     >>> outputs_note(Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "pets"))
-    ['The outputs of the network are taken to be, in this order from 0: cat, dog.']
+    ['Assumed order of the network outputs, from 0: cat, dog.']
     >>> outputs_note(Examples(np.zeros((1, 1)), np.array([1]), ("0", "1"), "numbers"))
     []
     """
@@ -126,16 +126,14 @@ def outputs_note(examples: Examples) -> list[str]:
     if names == tuple(map(str, range(len(names)))):
         return []
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return [
-        f"The outputs of the network are taken to be, in this order from 0: {', '.join(names[:NAMES_SHOWN])}{more}."
-    ]
+    return [f"Assumed order of the network outputs, from 0: {', '.join(names[:NAMES_SHOWN])}{more}."]
 
 
 def _hint(wanted: int | None, weights: Weights, classes: int) -> str:
-    """What else may be wrong where weights do not fit a network of so many outputs."""
+    """A further hint if weights do not fit a network with this number of outputs."""
     sizes = {values.shape[-1] for values in weights.values() if values.ndim}
     if wanted is None and classes not in sizes:
-        return f" The network was made for {classes} outputs, as the data say; --classes gives their number."
+        return f" The network has {classes} outputs, the number of classes in the data; --classes sets this number."
     return ""
 
 

@@ -1,6 +1,5 @@
-"""`--budget`: what a `ks` audit can do in so much time on this machine, and what that leaves out."""
+"""`--budget`: what a `ks` audit can do within a time on this machine, and what it then leaves out."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from jaxaudit.cli.tuning import (
     remember_models_per_batch,
     remember_speed,
 )
+from jaxaudit.cli.words import parse_time
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Speed, measure_speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
@@ -30,36 +30,24 @@ from jaxaudit.learners import NetworkLearner
 from jaxaudit.randomness import generator_of, stream
 
 USUAL = "10m"
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 TRAINING_SHARE = 0.8
-"""Of the budget; the rest is for reading, compiling, judging, and a machine busier than when it was measured."""
+"""Share of the budget for training; the rest is for reading, compiling, judging, and a busier machine."""
 FIXED_SECONDS = 15.0
-SHORTEST = 60.0
 BASE_BYTES = 600 << 20
-"""Python, JAX and the programs it compiles."""
+"""Memory of Python, JAX and compiled programs."""
 LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", "128"),)}
-"""What is trained where a design is too slow, the nearest first."""
+"""Replacements for a model that is too slow, the most similar first."""
 
 
 def parse_budget(text: str | None) -> float | None:
-    """Seconds, from `10m`; None for `none`, and where nothing was said on anything but a CPU.
+    """Seconds, from `10m`; None for `none`, and by default on anything but a CPU.
 
     >>> parse_budget("90s"), parse_budget("1.5h"), parse_budget("none")
     (90.0, 5400.0, None)
     """
     if text is None:
         text = USUAL if jax.default_backend() == "cpu" else "none"
-    if text == "none":
-        return None
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhd])", text.strip().lower())
-    if match is None:
-        raise InputError(
-            f"--budget {text} is not a length of time: write a number and s, m, h or d, such as 10m, or none."
-        )
-    seconds = float(match[1]) * UNITS[match[2]]
-    if seconds < SHORTEST:
-        raise InputError(f"--budget {text} is too short for any audit: give at least {SHORTEST:.0f}s.")
-    return seconds
+    return parse_time(text)
 
 
 def plan_within(
@@ -70,18 +58,18 @@ def plan_within(
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], NetworkLearner],
 ) -> tuple[KSOptions, Planned]:
-    """The options settled so that the audit takes at most `budget` seconds, and the plan; what was given stands.
+    """The options for an audit of at most `budget` seconds, and the plan; given options are not changed.
 
     Args:
-        budget: seconds, all in all; None for all the time it takes.
-        given: as on the command line: what is None there was not given by hand.
+        budget: seconds in total; None for no limit.
+        given: the options of the command line; None where not given.
         options: the same with defaults.
-        sets: what was read.
-        tests: that the options ask for.
-        learner_of: the learner of a design: its name, and mlp's hidden layers.
+        sets: the data.
+        tests: the tests that the options name.
+        learner_of: the learner for a model name and mlp's hidden layers.
 
     Raises:
-        InputError: where the options given by hand leave no audit that fits.
+        InputError: no audit with the given options fits.
     """
     full = _work(options, sets, tests)
     wanted = (options.model.model or "", options.model.hidden or "")
@@ -101,7 +89,7 @@ def plan_within(
         needed = (seconds_of(least(full, last, free), last) + FIXED_SECONDS) / TRAINING_SHARE
         raise InputError(
             f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest audit takes about "
-            f"{duration(needed)}. Give --budget {_rounded_up(needed)} or more, or --budget none, or leave out some of "
+            f"{duration(needed)}. Give --budget {_rounded_up(needed)} or more, or --budget none, or remove some of "
             f"{', '.join(_by_hand(given)) or 'the records'}."
         )
     first = speeds[0]()
@@ -110,7 +98,7 @@ def plan_within(
 
 
 def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
-    """The options as the plan has them."""
+    """The options of the plan."""
     work = plan.work
     records = max(work.query, work.calibration, work.holdout)
     fewer = records < max(full.query, full.calibration, full.holdout)
@@ -138,18 +126,18 @@ def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]
 
 
 def _by_hand(given: KSOptions) -> list[str]:
-    """The flags that were given and that a plan may settle."""
+    """The given flags that a plan could otherwise reduce."""
     reduced = {"sample", "epochs", "replicates", "shadow_models", "holdout_shadow_models", "model", "hidden"}
     return sorted(field.flag for field in fields_of(given) if field.name in reduced and field.value is not None)
 
 
 def speed_of(design: tuple[str, str], options: KSOptions, query: Examples, learner: NetworkLearner) -> Speed:
-    """How fast this design trains here: measured once a machine, then remembered."""
+    """The training speed of this model here: measured once per machine, then cached."""
     work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
     work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
     known = recall_speed(work)
     if known is None:
-        say(f"measuring how fast {_named(design)} trains here (once; it is remembered)")
+        say(f"measuring how fast {_named(design)} trains on this machine (once; the result is cached)")
         number = options.recipe.models_per_batch or recall_models_per_batch(work)
         known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, number)
         remember_speed(work, known)
@@ -159,10 +147,10 @@ def speed_of(design: tuple[str, str], options: KSOptions, query: Examples, learn
 
 
 def take_records(sets: Given, records: int | None, key: Any) -> Given:
-    """At most so many records of each set, drawn at random, and the outputs on just these.
+    """At most `records` records of each set, drawn at random, and the outputs on them.
 
-    A longer draw holds the records of a shorter one. Neither outputs nor labels decide what is drawn, so a holdout is
-    as much like the query set as before.
+    A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
+    stay exchangeable if they were.
     """
     if records is None:
         return sets
@@ -205,7 +193,7 @@ def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
 
 
 def _models_of(work: Work) -> dict[str, int]:
-    """How many models each test takes, by what they are called."""
+    """The number of models of each test, by title."""
     sizes = work.query, work.calibration
     return {test.title: sum(count for count, _ in test.training_sizes(*sizes)) for test in work.tests}
 
@@ -231,7 +219,7 @@ def _told(
     sizes = [(work.query, full.query, "query"), (work.calibration, full.calibration, "calibration")]
     sizes += [(work.holdout, full.holdout, "holdout")] if full.holdout else []
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for now, all_, name in sizes]
-    within = "without a limit" if budget is None else f"of a budget of {duration(budget)}"
+    within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
     lines = [
         f"Plan: {models} models ({each}), {_named(designs[plan.design])}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
@@ -240,7 +228,7 @@ def _told(
     if reduced:
         lines += [f"  reduced: {'; '.join(reduced)}"]
         if cost > 1.01:
-            lines += [f"  cost: the minimum detectable fraction is about {cost:.1f} times as large"]
+            lines += [f"  effect: the minimum detectable fraction is about {cost:.1f} times as large"]
         lines += [f"  in full: --budget none, about {duration(full_seconds + FIXED_SECONDS)}"]
     numbers = {
         "budget_seconds": budget,
@@ -257,7 +245,7 @@ def _told(
 
 def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str, str]) -> Any:
     if design != wanted:
-        yield f"{_named(design)} instead of {_named(wanted)} (--model keeps it)"
+        yield f"{_named(design)} instead of {_named(wanted)} (--model prevents this)"
     for name in ("query", "calibration", "holdout"):
         before, after = getattr(full, name), getattr(work, name)
         if after < before:

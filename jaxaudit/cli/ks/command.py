@@ -4,16 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, Recipe, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import Sets, ShadowNetwork, shadow_count
-from jaxaudit.cli.words import check_pair, parse_target_data, share_check
+from jaxaudit.cli.sets import Sets, ShadowNetwork, ShadowRecipe, shadow_count
+from jaxaudit.cli.words import check_pair, parse_names, parse_target_data, parse_time, share_check
 from jaxaudit.errors import InputError
 
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 31
+"""Those of `jaxaudit.audits.ks.tests`, whose import takes a second; a test holds the two lists together."""
 ALL = "all"
 
 
@@ -23,12 +24,12 @@ class KSData(Sets):
 
     holdout: str | None = option(
         None,
-        "Records of the query set's provider that the target was not trained on: makes the test exact.",
+        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
     )
     sample: int | None = option(
         None,
-        "Use at most this many records of each set, drawn at random. [default: all, as far as the budget goes]",
+        "Use at most this many records of each set, drawn at random. [default: all, if the budget allows]",
         formerly=("--records",),
         minimum=20,
         maximum=MOST * 1000,
@@ -37,48 +38,51 @@ class KSData(Sets):
 
 @dataclass(frozen=True)
 class Targets:
-    """What is judged."""
+    """The targets."""
 
     target: tuple[Path, ...] = option(
         (), "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.", names="file"
     )
     holdout_target: tuple[Path, ...] = option(
-        (), "The same target's outputs on the holdout, in its order. Repeatable, in step with --target.", names="file"
+        (),
+        "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
+        names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = option(
         "auto", "Content of the files.", choices=("auto", "probabilities", "logits")
     )
     target_data: tuple[str, ...] = option(
         (),
-        "Simulate a target trained on this data; repeated, on all of it together.",
+        "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
         metavar="NAME[:FRACTION]",
         check=parse_target_data,
         names="data",
         place=lambda text: parse_target_data(text)[0],
     )
-    allow_unrelated_target: bool = option(False, "Judge outputs no better than guessing, too.")
+    allow_unrelated_target: bool = option(False, "Also judge outputs that are no better than guessing.")
 
 
 @dataclass(frozen=True)
 class KSAudit(Level):
-    """Which tests are made, and with how many models."""
+    """The tests, and their numbers of models."""
 
     tests: str | None = option(
         None,
-        "Tests to make, of holdout, shadow, ema and rho; the first decides. all: every one that the data allow. "
+        "Tests: holdout, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
         "[default: holdout with --holdout, else shadow]",
         formerly=("--method",),
         metavar="NAME,...",
+        check=lambda text: parse_tests(text),
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
-        "Shadow test: models trained without the query set; half as many (19 or more) are trained on half of it, and "
+        "Shadow test: models trained without the query set. Half as many (19 or more) are trained on half of it, and "
         "as many on all of it.",
         "--shadows",
     )
     holdout_shadow_models: int | None = shadow_count(
         HOLDOUT_MODELS,
-        "Holdout test: models, each trained on a part of the query set and of the holdout.",
+        "Holdout test: models, each trained on random records of the query set and the holdout.",
         "--holdout-shadows",
     )
     replicates: int | None = option(
@@ -86,16 +90,17 @@ class KSAudit(Level):
     )
     controls: int = option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
     subsample: float = option(
-        0.9, "rho: share of the calibration set each replicate draws.", check=share_check("subsample")
+        0.9, "rho: share of the calibration set that each replicate draws.", check=share_check("subsample")
     )
     min_accuracy: float = option(0.9, "Minimum training accuracy of a shadow model.", check=share_check("min_accuracy"))
     budget: str | None = option(
         None,
-        "Time limit, such as 10m or 2h: records, models and design are chosen to fit, except those given by hand; "
-        "none: everything in full. [default: 10m on a CPU, else none]",
+        "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "
+        "none: no limit. [default: 10m on a CPU, else none]",
         metavar="TIME",
+        check=parse_time,
     )
-    dry_run: bool = option(False, "Print the plan and how long it takes, and stop.", decides=False)
+    dry_run: bool = option(False, "Print the plan and its estimated time, and stop.", decides=False)
 
 
 @dataclass(frozen=True)
@@ -112,38 +117,68 @@ class KSOptions:
     data: KSData = group(DATA, KSData())
     target: Targets = group(TARGET, Targets())
     model: ShadowNetwork = group(MODEL, ShadowNetwork())
-    recipe: Recipe = group(TRAINING, Recipe())
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     audit: KSAudit = group(AUDIT, KSAudit())
     output: KSOutput = group(OUTPUT, KSOutput())
 
 
+def parse_tests(text: str) -> tuple[str, ...]:
+    """The tests of `--tests`, the deciding one first; `all` is a name among them.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    return parse_names(text, (*known_tests(), ALL), "--tests")
+
+
+def known_tests() -> tuple[str, ...]:
+    """The names of all tests, in their own order."""
+    # Imported here because it takes a second.
+    from jaxaudit.audits.ks.tests import TESTS
+
+    return tuple(test.name for test in TESTS)
+
+
 def tests_named(audit: KSAudit, holdout: bool) -> tuple[str, ...]:
-    """The tests by name, the deciding one first; `all` is every one in their own order."""
+    """The tests that these options name; with `all`, every one that the data allow, in their own order.
+
+    Raises:
+        InputError: one is unknown.
+    """
     if audit.tests is None:
         return ("holdout",) if holdout else ("shadow",)
-    return tuple(dict.fromkeys(name.strip() for name in audit.tests.split(",") if name.strip()))
+    names = parse_tests(audit.tests)
+    return tuple(each for each in known_tests() if holdout or each != "holdout") if ALL in names else names
 
 
-def _check(options: KSOptions) -> None:
-    """Refuses what does not go together, by the words of the command line."""
-    check_pair(options.data.query, options.data.calibration)
-    held, names = options.data.holdout is not None, tests_named(options.audit, options.data.holdout is not None)
+def _check_targets(options: KSOptions) -> None:
+    """Refuses outputs on the holdout that are not in step with the others."""
+    held = options.data.holdout is not None
     files, on_holdout = len(options.target.target), len(options.target.holdout_target)
     if on_holdout and not held:
         raise InputError("--holdout-target needs --holdout: the records that these are outputs on.")
-    if "holdout" in names and not held:
-        raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
-    if held and not {"holdout", ALL} & set(names):
-        raise InputError(f"--tests {','.join(names)} does not use --holdout; leave one out, or use --tests all.")
     if held and files != on_holdout:
         raise InputError(
-            f"--target was given {files} times and --holdout-target {on_holdout} times: give a target's outputs on the "
-            "query set and on the holdout in step, the first with the first."
+            f"--target was given {files} times and --holdout-target {on_holdout} times: give each target's outputs on "
+            "the query set and on the holdout, in the same order."
         )
-    if {"ema", ALL} & set(names) and options.audit.subsample == 1:
+
+
+def _check_tests(options: KSOptions) -> None:
+    """Refuses tests that do not go with the data."""
+    held = options.data.holdout is not None
+    names = tests_named(options.audit, held)
+    if "holdout" in names and not held:
+        raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
+    if held and "holdout" not in names:
+        raise InputError(f"--tests {','.join(names)} does not use --holdout; leave one out, or use --tests all.")
+    if held and names[0] in ("rho", "ema", "shadow"):
+        others = ",".join(name for name in names if name != "holdout")
+        raise InputError(f"--tests {','.join(names)}: with --holdout the holdout test decides; give holdout,{others}.")
+    if "ema" in names and options.audit.subsample == 1:
         raise InputError(
-            "EMA learns from calibration records that a calibration model was not trained on, and --subsample 1 leaves "
-            "none; use --subsample 0.9."
+            "EMA needs calibration records that a calibration model was not trained on, and --subsample 1 leaves none; "
+            "use --subsample 0.9."
         )
 
 
@@ -161,15 +196,15 @@ KS = Command(
     _prepare,
     """Has a model forgotten a data set, or never used it?
 
-    Trains shadow models with and without the query set and asks which of them the target's outputs are like: how likely
-    they are of a model that never used the data, of one that used all of it, and what fraction was used. Beside it
-    stands rho (Liu & Tsaftaris 2020).
+    Trains shadow models with and without the query set and compares the target's outputs with theirs. Tests "none of
+    the query set was used" and "all of it was used", and estimates the used fraction. Also gives rho (Liu & Tsaftaris
+    2020).
 
     Examples:
 
     `jaxaudit ks` (embedded data, targets of known truth, about a minute)
 
-    `jaxaudit ks --query mnist` (what ten minutes allow; `--dry-run` prints the plan)
+    `jaxaudit ks --query mnist` (limited to ten minutes on a CPU; `--dry-run` prints the plan)
 
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
 
@@ -177,5 +212,5 @@ KS = Command(
 
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
     """,
-    _check,
+    (lambda options: check_pair(options.data.query, options.data.calibration), _check_targets, _check_tests),
 )

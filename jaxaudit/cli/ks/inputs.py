@@ -1,4 +1,4 @@
-"""From the words on the command line to data, preprocessed and matched."""
+"""From the command line to data, preprocessed and matched."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,14 +32,14 @@ from jaxaudit.places import without_folders
 def read_examples(
     name: str, data_dir: Path | None, size: tuple[int, int] | None, gray: bool, field_strength: Path | None
 ) -> Examples:
-    """The records that `name` means, images brought to `size` and [0, 1], tables to float32."""
+    """The records that `name` names; images are resized to `size` and scaled to [0, 1], tables become float32."""
     acdc = name.startswith(ACDC)
     examples = _read_acdc(name, field_strength) if acdc else load(name, data_dir=data_dir, image_size=size, gray=gray)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     height, width = size or examples.inputs.shape[1:3]
     prepared = prepare_images(examples, (height, width), gray)
-    say(f"{name}: {len(examples):,} images of {_shape(examples)}, made {_shape(prepared)} in [0, 1]")
+    say(f"{name}: {len(examples):,} images of {_shape(examples)}, converted to {_shape(prepared)} in [0, 1]")
     return prepared
 
 
@@ -57,10 +57,10 @@ def _shape(examples: Examples) -> str:
 
 
 def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
-    """The calibration set with the query's classes in the query's order and none of its records.
+    """The calibration set with the query set's classes in its order and none of its records.
 
     Raises:
-        InputError: where they differ and no option says what to drop.
+        InputError: they differ, and no option tells what to drop.
     """
     aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
     if not drop_shared:
@@ -70,7 +70,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
 
 
 def reader(data: Sets) -> Callable[[str], Examples]:
-    """What reads a set by its name, as these options say."""
+    """A function that reads a set by its name, with these options."""
     size = parse_image_size(data.image_size or "none")
 
     def read(name: str) -> Examples:
@@ -89,13 +89,13 @@ def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Ex
 
 
 class Given(NamedTuple):
-    """What a person has, matched record by record.
+    """The data of an audit, matched record by record.
 
     Attributes:
         query: the query set.
-        calibration: the query's classes in the query's order, and none of its or the holdout's records.
-        holdout: records of the same provider that the target was not trained on; None where there is none.
-        files: targets by files of their outputs.
+        calibration: with the query set's classes in its order, and no record of query set or holdout.
+        holdout: records of the same provider that the target was not trained on, if any.
+        files: targets given as files of outputs.
         simulated: targets of known truth, to be trained.
     """
 
@@ -107,7 +107,7 @@ class Given(NamedTuple):
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """All of them, files first."""
+        """All targets, files first."""
         return (*self.files, *self.simulated)
 
     @property
@@ -118,18 +118,18 @@ class Given(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The most records that a model can be trained on."""
+        """The largest training set of any model."""
         parts = (part for target in self.simulated for part in target.parts)
         return sum(map(len, self.named.values())) + sum(len(part.examples) for part in parts)
 
 
 def read_given(options: KSOptions) -> Given:
-    """The sets and the outputs that these options name; with `--drop-overlap`, without what they share.
+    """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
 
-    Files of outputs have a row for each record as the sets were read; what is dropped of a set is dropped of them.
+    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too.
 
     Raises:
-        InputError: where records are shared and may not be dropped, and where files of outputs do not fit.
+        InputError: sets share records without `--drop-overlap`, or files of outputs do not fit.
     """
     data, target = options.data, options.target
     read = reader(data)
@@ -164,27 +164,27 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
 
 
 def _read_outputs(paths: tuple[Path, ...], kind: Kind, examples: Examples, of: str) -> list[Outputs]:
-    """These files as outputs on these records; messages call them `of`."""
+    """The files' outputs on these records; `of` names the records in messages."""
     files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
     return name_apart(files, list(paths))
 
 
 def _apart(given: Given, holdout: Examples) -> Given:
-    """The same without what the three sets share."""
+    """The same without records that the three sets share."""
     calibration = _drop_from_calibration(holdout, given.calibration, "holdout")
     kept = without_copies(given.query, holdout)
     left, theirs = len(given.query) - len(kept.query), len(holdout) - len(kept.holdout)
     if left:
         say(
-            f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; every record with "
-            f"a copy was dropped, {left} of the query set and {theirs} of the holdout, with their rows of the outputs"
+            f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; dropped every "
+            f"record with a copy, {left} of the query set and {theirs} of the holdout, and their rows of outputs"
         )
     files = tuple(taken(file, kept.query, kept.holdout) for file in given.files)
     return Given(given.query.take(kept.query), calibration, holdout.take(kept.holdout), files)
 
 
 def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None) -> FileTarget:
-    """The outputs on these records alone."""
+    """The outputs on only these records."""
     held = file.on_holdout
     return file._replace(
         outputs=file.outputs.take(query),
@@ -195,21 +195,21 @@ def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None) -> Fi
 def _drop_from_calibration(other: Examples, calibration: Examples, role: str) -> Examples:
     count = find_overlap(other, calibration).count
     if count:
-        say(f"{count} {role} records are also in the calibration set; they were dropped from it")
+        say(f"dropped {count} calibration records that are also in the {role}")
     return drop_overlap(other, calibration)
 
 
 def default_targets(query: Examples, calibration: Examples) -> list[SimulatedTarget]:
-    """Three targets of known truth: trained on all of the query set, on none and on half of it.
+    """Three targets of known truth: trained on all, none and half of the query set.
 
-    Besides, each is trained on two thirds of the calibration set, as the shadow models are.
+    Each is also trained on two thirds of the calibration set, like the shadow models.
     """
     rest = Part(calibration, 0.67)
     return [simulate([rest, Part(query, 1.0)]), simulate([rest]), simulate([rest, Part(query, 0.5)])]
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
-    """Files of one name in different folders get their paths for names, and numbers where those cannot be told."""
+    """Names for files: paths if names are equal, with numbers if paths are equal, too."""
     names = [file.name for file in outputs]
     told = [without_folders(str(path)) for path in paths]
     return [
@@ -221,7 +221,7 @@ def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:
 
 
 def simulate(parts: list[Part]) -> SimulatedTarget:
-    """One target trained on the union of these parts, and named after them."""
+    """One target trained on the union of these parts; its name lists them."""
     shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
     names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
     return SimulatedTarget(" + ".join(names), tuple(parts))

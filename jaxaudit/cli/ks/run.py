@@ -1,4 +1,4 @@
-"""What `jaxaudit ks` does between its options and its result."""
+"""Runs `jaxaudit ks`: from its options to its result."""
 
 from dataclasses import replace
 from functools import partial
@@ -10,11 +10,10 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.cli.harness import Job, Outcome, Planned
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
-from jaxaudit.cli.ks.command import ALL, HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
+from jaxaudit.cli.ks.command import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.words import parse_names
 from jaxaudit.data import is_image
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
@@ -96,7 +95,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
 
 
 def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
-    """The tests that the options name, the deciding one first.
+    """The tests that the options name; the first gives the verdict.
 
     Raises:
         InputError: one is unknown.
@@ -110,9 +109,7 @@ def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
         "shadow": ShadowTest(without_query=without, half_query=some, with_query=some),
         "rho": RhoTest(replicates=audit.replicates or REPLICATES, controls=audit.controls, subsample=audit.subsample),
     }
-    names = parse_names(",".join(tests_named(audit, held)), (*known, ALL), "--tests")
-    if ALL in names:
-        names = tuple(name for name in known if held or name != "holdout")
+    names = tests_named(audit, held)
     # rho is always made, with the numbers that the options give it.
     names = names if "rho" in names else (*names, "rho")
     return tuple(known[name] for name in names)
@@ -132,7 +129,7 @@ def _filled(options: KSOptions) -> KSOptions:
 
 
 def _arrays_of(audit: KSAudit) -> dict:
-    """What stands beside the result: every model's confidences on the query set."""
+    """Arrays saved with the result: every model's confidences on the query set."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
     shadows = {f"log_odds_{role}": odds for role, odds in audit.shadow_log_odds.items()}
     return {
@@ -146,7 +143,7 @@ def _arrays_of(audit: KSAudit) -> dict:
 
 
 def _hashes(sets: Given) -> dict[str, str]:
-    """The contents that decide a number; of a simulated target's data the fractions, too."""
+    """Hashes of contents that affect a number; for a simulated target also the fractions."""
     found = {name: examples.content_hash for name, examples in sets.named.items()}
     for index, target in enumerate(sets.simulated):
         parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)

@@ -13,7 +13,7 @@ from jaxaudit.errors import InputError
 
 @dataclass(frozen=True)
 class PDTPAudit(Seeded):
-    """What is measured, and how often."""
+    """The measurement of PDTP."""
 
     measured_records: int | None = option(
         None,
@@ -23,14 +23,14 @@ class PDTPAudit(Seeded):
         maximum=MOST * 1000,
     )
     bins: int = option(
-        100, "Bins that outputs are put into before they are compared; 0: none.", minimum=0, maximum=MOST
+        100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
     )
     measurements: int = option(
-        1, "Measure this many times with other seeds and take the mean.", minimum=1, maximum=MOST
+        1, "Repeat the measurement with this many seeds, and take the mean.", minimum=1, maximum=MOST
     )
-    floor_seeds: int = option(5, "Models of all records for the seed floor.", minimum=2, maximum=MOST)
+    floor_seeds: int = option(5, "Models, trained on all records, for the seed floor.", minimum=2, maximum=MOST)
     reduce: int = option(
-        0, "Remove the riskiest record and measure all others anew, this many times.", minimum=0, maximum=MOST
+        0, "Remove the riskiest record and measure all others again, this many times.", minimum=0, maximum=MOST
     )
 
 
@@ -38,10 +38,10 @@ class PDTPAudit(Seeded):
 class PDTPOutput(ListOutput):
     """What is printed and written."""
 
-    top: int = option(10, "List so many of the riskiest records.", minimum=0, maximum=MOST, decides=False)
+    top: int = option(10, "Number of riskiest records to list.", minimum=0, maximum=MOST, decides=False)
     show_values: bool = option(
         False,
-        "Print the values of the riskiest records, which are private, below them; never written to a file.",
+        "Also print the values of the riskiest records. They are private, and never written to a file.",
         decides=False,
     )
     fail_on: tuple[str, ...] = failing("do not publish", "inconclusive")
@@ -60,9 +60,9 @@ class PDTPOptions:
 
 def _check(options: PDTPOptions) -> None:
     if options.output.show_values and options.output.as_json:
-        raise InputError("--show-values is for the table that a person reads; leave out --json.")
+        raise InputError("--show-values prints below the table; leave out --json.")
     if options.audit.reduce and options.audit.measured_records is not None:
-        raise InputError("--reduce measures all that remain after each removal; leave out --measured-records.")
+        raise InputError("--reduce measures all remaining records after each removal; leave out --measured-records.")
 
 
 def _prepare(options: PDTPOptions) -> Job[Any] | Planned:
@@ -77,13 +77,13 @@ PDTP = Command(
     _prepare,
     """May this classifier be published? (Long, Bindschaedler & Gunter 2017)
 
-    Trains the classifier with and without each record and measures how far that moves what it says of the record: its
-    PDTP, in nats. Above 1 for any record, the classifier should not be published. The seed floor beside each number is
-    what another seed alone would have moved.
+    Trains the classifier with and without each record and measures how far this moves its output on the record: PDTP,
+    in nats. If any record has a PDTP above 1, the classifier should not be published. The seed floor of each record is
+    what another seed alone moves.
 
     Examples:
 
-    `jaxaudit pdtp` (breast cancer data that come with the package, a neural network, less than a minute)
+    `jaxaudit pdtp` (embedded breast cancer data, a neural network, less than a minute)
 
     `jaxaudit pdtp --data adult --sample 1000 --model nb`
 
@@ -91,5 +91,5 @@ PDTP = Command(
 
     `jaxaudit pdtp --data acs --model nb --reduce 10`
     """,
-    _check,
+    (_check,),
 )

@@ -1,4 +1,4 @@
-"""What `jaxaudit pdtp` does between its options and its result."""
+"""Runs `jaxaudit pdtp`: from its options to its result."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from jaxaudit.cli.pdtp.command import PDTPOptions
 from jaxaudit.cli.tables import describe, drawn, read_table, table_data
 from jaxaudit.data import Table, describe_record
 from jaxaudit.ensemble import Execution
+from jaxaudit.errors import visible
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.report.pdtp.record import pdtp_columns, pdtp_record
 from jaxaudit.report.pdtp.view import riskiest
@@ -23,7 +24,7 @@ from jaxaudit.runs.row_files import record_files
 
 
 class Measured(NamedTuple):
-    """What was measured, and what `--reduce` did, if asked."""
+    """The audit, and the result of `--reduce`, if any."""
 
     audit: PDTPAudit
     reduction: Reduction | None
@@ -97,7 +98,9 @@ def prepare(options: PDTPOptions) -> Job[Measured]:
 
 
 def _values(table: Table, audit: PDTPAudit, top: int) -> str:
-    """The values of the riskiest records, a line each."""
+    """The values of the riskiest records, one line each."""
     everyone = table.in_file(np.arange(len(table))).tolist()
     records = audit.records[riskiest(audit, top)].tolist()
-    return "".join(f"  {record}: {describe_record(table, everyone.index(record))}\n" for record in records)
+    return "".join(
+        visible(f"  {record}: {describe_record(table, everyone.index(record))}") + "\n" for record in records
+    )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Recipe, Seeded, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, failing
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.sets import Sets, ShadowNetwork, shadow_count
+from jaxaudit.cli.sets import Sets, ShadowNetwork, ShadowRecipe, shadow_count
 from jaxaudit.cli.words import check_pair, share_check
 
 SHADOW_MODELS = 31
@@ -18,7 +18,7 @@ class PowerData(Sets):
 
     holdout_size: int | None = option(
         None,
-        "Records that the provider could keep back. [default: as many as the query set has]",
+        "Number of holdout records. [default: as many as the query set has]",
         minimum=2,
         maximum=MOST * 1000,
     )
@@ -26,9 +26,9 @@ class PowerData(Sets):
 
 @dataclass(frozen=True)
 class PowerAudit(Seeded):
-    """What is to be detected, and by how many models."""
+    """The fraction to detect, and the number of models."""
 
-    fraction: float = option(0.1, "A used fraction of the query set to detect.", check=share_check("fraction"))
+    fraction: float = option(0.1, "The used fraction of the query set to detect.", check=share_check("fraction"))
     holdout_shadow_models: int | None = shadow_count(
         SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
     )
@@ -47,7 +47,7 @@ class PowerOptions:
 
     data: PowerData = group(DATA, PowerData())
     model: ShadowNetwork = group(MODEL, ShadowNetwork())
-    recipe: Recipe = group(TRAINING, Recipe())
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
     audit: PowerAudit = group(AUDIT, PowerAudit())
     output: PowerOutput = group(OUTPUT, PowerOutput())
 
@@ -65,8 +65,8 @@ POWER = Command(
     """How small a used fraction of a data set could `jaxaudit ks --holdout` detect?
 
     Trains shadow models, each on half of the query set and a share of the calibration set, and measures how far their
-    outputs separate the halves. Then says how likely use of 1% to 100% is detected, with as many records as given,
-    fewer and more.
+    outputs separate the halves. Gives the probability of detecting use of 1% to 100% with the records given, with fewer
+    and with more.
 
     Examples:
 
@@ -74,5 +74,5 @@ POWER = Command(
 
     `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --fraction 0.05`
     """,
-    lambda options: check_pair(options.data.query, options.data.calibration),
+    (lambda options: check_pair(options.data.query, options.data.calibration),),
 )

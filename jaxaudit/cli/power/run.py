@@ -1,4 +1,4 @@
-"""What `jaxaudit power` does between its options and its result."""
+"""Runs `jaxaudit power`: from its options to its result."""
 
 from dataclasses import replace
 

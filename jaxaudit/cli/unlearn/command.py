@@ -28,18 +28,18 @@ VARIANTS = ("golatkar", "paper", "becker-code")
 
 @dataclass(frozen=True)
 class UnlearnData(Images):
-    """The records, and which of them are to be forgotten."""
+    """The records, and which of them to forget."""
 
     data: str | None = option(None, "The training set: NAME[@SPLIT] or a path. [default: digits]", names="data")
     test_data: str | None = option(
         None,
-        "Records that are never trained on. [default: the split test of --data, or its other records]",
+        "Test records, never trained on. [default: the test split of --data, or its other records]",
         names="data",
     )
     per_class: int = option(100, "Training records per class (the first N); 0: all.", minimum=0, maximum=MOST)
-    class_name: str | None = option(None, "The class to forget records of. [default: 3, of digits]", "--class")
+    class_name: str | None = option(None, "The class whose records are forgotten. [default: 3, for digits]", "--class")
     fraction: float = option(
-        0.5, "Fraction of its training records to forget, the first ones.", check=share_check("fraction")
+        0.5, "Fraction of the training records of --class to forget (the first ones).", check=share_check("fraction")
     )
 
 
@@ -57,25 +57,27 @@ class UnlearnNetwork(Network):
 
 @dataclass(frozen=True)
 class UnlearnAudit(Level):
-    """Which methods are judged, and how."""
+    """The methods, and how they are judged."""
 
     methods: str = option(
         ",".join(METHODS),
-        f"Methods to judge: {', '.join(METHODS)}. Retraining is always done, to compare with.",
+        f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference.",
         formerly=("--method",),
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
     )
     fisher_variant: str = option(
         VARIANTS[0],
-        "fisher: the noise of Golatkar et al., of the paper's equation, or of the paper's code.",
+        "fisher: noise as in Golatkar et al., in the paper's equation, or in the paper's code.",
         choices=VARIANTS,
     )
-    alpha: float = option(3e-6, "fisher: the strength of the noise.")
-    seeds: int | None = option(None, "Models of each kind. [default: 20; 10 without --data]", minimum=2, maximum=MOST)
+    alpha: float = option(3e-6, "fisher: strength of the noise.")
+    seeds: int | None = option(
+        None, "Models per method, one per seed. [default: 20; 10 without --data]", minimum=2, maximum=MOST
+    )
     nonmembers: int | None = option(
         None,
-        "Test records that membership attacks learn from; 0: no attack. [default: as many as are trained on]",
+        "Test records that membership attacks learn from; 0: no attack. [default: as many as training records]",
         minimum=0,
     )
     attack_epochs: int | None = option(
@@ -113,12 +115,13 @@ UNLEARN = Command(
     _prepare,
     """Did unlearning work? (Becker & Liebig 2022)
 
-    Trains models, makes them forget some records by each method, and compares efficacy, accuracy and the success of
-    membership attacks with those of models retrained without the records. Forgetting too little shows, and too much.
+    Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
+    with those of models retrained without the records. A method that forgets too little or too much is distinguishable
+    from retraining.
 
     Examples:
 
-    `jaxaudit unlearn` (digits that come with the package, about a minute)
+    `jaxaudit unlearn` (embedded digits, about a minute)
 
     `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`
 

@@ -1,4 +1,4 @@
-"""From the words on the command line to training records, those to forget, and methods."""
+"""From the command line to training records, records to forget, and methods."""
 
 import math
 from contextlib import suppress
@@ -24,12 +24,12 @@ class Parts(NamedTuple):
     """The records of a run.
 
     Attributes:
-        train: what is trained on.
-        test: what never is.
-        forget: which training records are to be forgotten.
-        of_class: how many training records their class has.
+        train: the training records.
+        test: records that are never trained on.
+        forget: which training records to forget.
+        of_class: the number of training records of their class.
         described: the training records in words.
-        notes: what else a reader should know of them.
+        notes: limitations to show.
     """
 
     train: Examples
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def make_method(variant: str, alpha: float) -> Unlearn:
-    """Fisher forgetting with the noise that `--fisher-variant` names.
+    """Fisher forgetting with the noise of `--fisher-variant`.
 
     Raises:
         InputError: alpha is negative or not finite.
@@ -52,18 +52,18 @@ def make_method(variant: str, alpha: float) -> Unlearn:
 
 
 def read_parts(options: UnlearnOptions) -> Parts:
-    """The training and test records, and which are to be forgotten.
+    """The training and test records, and which to forget.
 
-    Test records that equal a training record are left out: they were trained on.
+    Test records that equal a training record are left out.
 
     Raises:
-        InputError: the class or the fraction names no record, there is but one class, there are no test records, or
+        InputError: the class or the fraction has no record, there is a single class, there are no test records, or
             fewer than `--nonmembers`.
     """
     data, nonmembers = options.data, options.audit.nonmembers
     whole = read_inputs(data.data or "", data)
     if data.class_name is None:
-        raise InputError(f"--class is missing: name the class to forget records of, {_some(whole.class_names)}.")
+        raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
     if data.class_name not in whole.class_names:
         raise InputError(f"--class: {whole.name} has no class {data.class_name!r}; it has {_some(whole.class_names)}.")
     if len(np.unique(whole.labels)) < 2:
@@ -73,18 +73,21 @@ def read_parts(options: UnlearnOptions) -> Parts:
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
     test, notes = _unseen(train, _test_records(whole, rest, data))
     if nonmembers is not None and nonmembers > len(test):
-        raise InputError(f"--nonmembers {nonmembers} is more than the {len(test):,} test records there are.")
+        raise InputError(
+            f"--nonmembers {nonmembers} is more than the {len(test):,} test records; give at most that many."
+        )
     label = train.class_names.index(data.class_name)
     members = np.flatnonzero(train.labels == label)
     count = round(data.fraction * len(members))
     if not count:
         raise InputError(
             f"--fraction {data.fraction:g} of the {len(members)} training records of class "
-            f"{data.class_name} is none; there would be nothing to forget."
+            f"{data.class_name} gives no record; give a larger fraction."
         )
     if count == len(train):
         raise InputError(
-            f"--fraction {data.fraction:g} of class {data.class_name} is all of the training set; nothing would remain."
+            f"--fraction {data.fraction:g} of class {data.class_name} is all of the training set, and no record would "
+            "remain; give a smaller --fraction."
         )
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
@@ -93,22 +96,24 @@ def read_parts(options: UnlearnOptions) -> Parts:
 
 
 def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
-    """The test records that are no training records, and what to say of the others."""
+    """The test records that are not training records, and a note on the others."""
     if test.inputs.shape[1:] != train.inputs.shape[1:]:
         raise InputError(
-            f"{test.name} has records of shape {test.inputs.shape[1:]}, but those trained on are of "
-            f"{train.inputs.shape[1:]}; give test records of the same kind (--image-size resizes images)."
+            f"{test.name} has records of shape {test.inputs.shape[1:]}, but training records have "
+            f"{train.inputs.shape[1:]}; give test records of the same shape (--image-size resizes images)."
         )
     seen = find_overlap(train, test).calibration_indices
     if not len(seen):
         return test, ()
     if len(seen) == len(test):
         raise InputError(
-            f"all {len(test):,} records of {test.name} are training records, too; name others by --test-data."
+            f"all {len(test):,} records of {test.name} are also training records; name others with --test-data."
         )
     left = np.setdiff1d(np.arange(len(test)), seen)
     are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
-    return test.take(left), (f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test.",)
+    return test.take(left), (
+        f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test records.",
+    )
 
 
 def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examples:
@@ -119,8 +124,8 @@ def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examp
             return _aligned(whole, read_inputs(f"{data.data}{TEST}", data))
     if not len(rest):
         raise InputError(
-            f"{whole.name} has no split test and all of it is trained on; name test records by --test-data, or train "
-            "on fewer by --per-class."
+            f"{whole.name} has no test split, and all of it is trained on; name test records with --test-data, or "
+            "train on fewer with --per-class."
         )
     return whole.take(rest, f"the other records of {whole.name}")
 
@@ -132,7 +137,7 @@ def _aligned(whole: Examples, test: Examples) -> Examples:
     if strange:
         raise InputError(
             f"{test.name} has records of class {_some(tuple(map(repr, strange)))}, which {whole.name} does not have; "
-            "name the classes alike in both, or leave those records out."
+            "use the same class names in both, or leave these records out."
         )
     table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
     return replace(test, labels=table[test.labels], class_names=whole.class_names)

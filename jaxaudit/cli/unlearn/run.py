@@ -1,5 +1,6 @@
-"""What `jaxaudit unlearn` does between its options and its result."""
+"""Runs `jaxaudit unlearn`: from its options to its result."""
 
+import hashlib
 from dataclasses import replace
 from functools import partial
 from typing import IO, Any
@@ -28,7 +29,7 @@ from jaxaudit.runs.provenance import describe_examples
 
 HIDDEN, SEEDS, ATTACK_EPOCHS = "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
-"""Where no data are named."""
+"""Defaults without --data."""
 
 
 def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
@@ -52,8 +53,8 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     if learner.batch_coupled and AMNESIAC in names:
         others = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
         raise InputError(
-            f"--methods amnesiac takes back updates of parameters, but {design} also keeps running statistics (batch "
-            f"normalisation), in which forgotten records would stay; leave it out: --methods {others}."
+            f"--methods amnesiac undoes updates of parameters, but {design} also has running statistics (batch "
+            f"normalisation), which would keep the forgotten records; leave it out: --methods {others}."
         )
     if not learner.batch_coupled:
         learner = replace(learner, batch_size=min(learner.batch_size, len(train)))
@@ -84,7 +85,11 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     return Job(
         options=options,
         data={"train": describe_examples(train), "test": describe_examples(test)},
-        hashes={"training set": train.content_hash, "test set": test.content_hash},
+        hashes={
+            "training set": train.content_hash,
+            "test set": test.content_hash,
+            "forgotten": hashlib.blake2b(np.packbits(parts.forget).tobytes(), digest_size=16).hexdigest(),
+        },
         audit=audit,
         outcome=outcome,
         models=lambda _: 2 * seeds,
@@ -97,12 +102,12 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
 
 
 def weights_name(method: str, seed: int) -> str:
-    """The file of a method's model of one seed."""
+    """The file name of one method's model of one seed."""
     return f"{method}-{seed:02d}.safetensors"
 
 
 def _filled(options: UnlearnOptions) -> UnlearnOptions:
-    """The options with what a run without them uses."""
+    """The options with defaults filled in."""
     demo = options.data.data is None
     data = options.data
     if demo:
@@ -122,15 +127,15 @@ def _notes(options: UnlearnOptions, parts: Parts, learner: NetworkLearner, fishe
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
     if fisher:
         notes.append(
-            f"fisher: {asked.fisher_variant} noise of strength alpha {asked.alpha:g}. Too weak a noise forgets "
-            "nothing, too strong a noise everything."
+            f"fisher: {asked.fisher_variant} noise of strength alpha {asked.alpha:g}. If the noise is too weak, "
+            "nothing is forgotten; if it is too strong, everything is."
         )
     if fisher and learner.batch_coupled:
-        notes.append("fisher: running statistics of batch normalisation still hold the forgotten records.")
+        notes.append("fisher: running statistics of batch normalisation still contain the forgotten records.")
     if not learner.net.seeded:
         notes.append(f"{UNSEEDED[:1].upper()}{UNSEEDED[1:]}.")
     if learner.net.draws:
-        notes.append("The network is random in training (dropout or the like). It was judged in evaluation mode.")
+        notes.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
     return tuple(notes)
 
 
@@ -153,7 +158,7 @@ def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -
 
 
 def _measured(key: Any, parts: Parts, learner: NetworkLearner, seeds: int) -> int:
-    """The number of models per batch at which so many retrained models train fastest, by a measurement."""
+    """The number of models per batch at which retrained models train fastest, by measurement."""
     rows, train = np.tile(~parts.forget, (seeds, 1)), parts.train
     return measure_models_per_batch(
         jax.random.split(key, seeds), rows, train.inputs, train.labels, learner

@@ -45,7 +45,9 @@ def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
                 f"{path}: its header announces {size / 2**30:.1f} GiB, more than the "
                 f"{max_bytes / 2**30:.1f} GiB that are allowed; is it an IDX file?"
             )
-        cut = InputError(f"{path}: is cut short ({size} bytes of data announced); was the download interrupted?")
+        cut = InputError(
+            f"{path}: is cut short (its header states {size} bytes of data); was the download interrupted?"
+        )
         # Where one axis is 0 the others take no bytes, and could still be walked along for ever.
         if max(size, *shape) > MOST_DEFLATED * path.stat().st_size:
             raise cut
@@ -55,8 +57,7 @@ def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
             raise cut from None
         if stream.read(1):
             raise InputError(
-                f"{path}: is longer than its header says ({size} bytes of data announced); was the download "
-                "interrupted?"
+                f"{path}: is longer than its header states ({size} bytes of data); was the download interrupted?"
             )
     return data.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 

@@ -75,7 +75,7 @@ class _Reader:
             if byte < 128:
                 return found
             if shift > 63:
-                raise ValueError("its footer holds too large a number")
+                raise ValueError("its footer has too large a number")
 
     def signed(self) -> int:
         number = self.number()
@@ -113,7 +113,7 @@ class _Reader:
             kinds = self.byte() if size else 0
             return [(self.value(kinds >> 4, depth + 1), self.value(kinds & 15, depth + 1)) for _ in range(size)]
         if kind not in (_DOUBLE, _BINARY):
-            raise ValueError("its footer holds what no footer does")
+            raise ValueError("its footer is invalid")
         # Texts and fractions say nothing of sizes.
         self.skip(8 if kind == _DOUBLE else self.number())
         return None

@@ -221,7 +221,7 @@ def _check_before_reading(
     most = max(column.values for column in declared[skipped:])
     if most > rows * classes:
         raise InputError(
-            f"{source}: holds {most} values in {rows} lists, more than one for each of {classes} classes; save only "
+            f"{source}: has {most} values in {rows} lists, more than one for each of {classes} classes; save only "
             "the outputs."
         )
     size = sum(column.unpacked_bytes for column in declared[skipped:])

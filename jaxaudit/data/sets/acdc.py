@@ -70,7 +70,7 @@ def load_acdc(
     strengths = _read_strengths(expanded(field_strength_table))
     folders = sorted(p for p in [*root.glob("patient*"), *root.glob("*/patient*")] if p.is_dir())
     if not folders:
-        raise InputError(f"{root}: holds no patient folders (patient001, ...); is this ACDC's folder?")
+        raise InputError(f"{root}: has no patient folders (patient001, ...); is this ACDC's folder?")
     slices, labels, patients = [], [], []
     for folder in folders:
         number = _patient_number(folder.name)
@@ -138,7 +138,7 @@ def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
         raise InputError("reading ACDC needs nibabel: pip install 'jaxaudit[medical]'.") from error
     path = next((p for ending in (".nii.gz", ".nii") if (p := folder / f"{folder.name}_4d{ending}").is_file()), None)
     if path is None:
-        raise InputError(f"{folder}: holds no {folder.name}_4d.nii.gz; is the download complete?")
+        raise InputError(f"{folder}: has no {folder.name}_4d.nii.gz; is the download complete?")
     with parsing(f"{path}: is not a readable NIfTI file", "is the download complete?"):
         with open_bounded(path) as stream:
             header = nibabel.Nifti1Header.from_fileobj(io.BytesIO(stream.read(_HEADER_BYTES)))
@@ -157,7 +157,7 @@ def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)
     # Beyond that the arithmetic below could overflow; no scanner comes near.
     if not (np.isfinite(volume).all() and np.abs(volume).max() < 1e30):
-        raise InputError(f"{path}: holds NaN or infinite values; is the download complete?")
+        raise InputError(f"{path}: has NaN or infinite values; is the download complete?")
     low, high = np.percentile(volume, PERCENTILES)
     scaled = ((volume - low) * (255 / (high - low) if high > low else 0)).clip(0, 255)
     pixels = np.rint(scaled).astype(np.uint8).transpose(3, 2, 1, 0)

@@ -62,7 +62,7 @@ def adult(folder: Path, split: str) -> Table:
     """
     path = _file(folder, split)
     if path is None:
-        raise InputError(f"{folder}: holds no {FILES[split]} or {FILES[split]}.gz; put UCI's file there.")
+        raise InputError(f"{folder}: has no {FILES[split]} or {FILES[split]}.gz; put UCI's file there.")
     with open_bounded(path, LARGEST_FILE) as stream:
         lines = [line for line in stream.read().splitlines() if line.strip() and not line.startswith(b"|")]
     if not lines:

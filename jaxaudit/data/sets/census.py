@@ -116,7 +116,7 @@ def _header(path: Path, max_bytes: int) -> dict[str, str]:
     """The columns' names, upper case -> as written."""
     with open_bounded(path, max_bytes) as stream:
         line = header_line(stream, path)
-    with parsing(f"{path}: its first line is no header of a CSV file", "is it a file of ACS person records?"):
+    with parsing(f"{path}: its first line is not a CSV header", "is it a file of ACS person records?"):
         names = next(csv.reader([line.decode("utf-8-sig")]), [])
     return {name.strip().upper(): name for name in names}
 

@@ -39,7 +39,7 @@ def location(path: Path, max_bytes: int = LARGEST_FILE) -> Table:
     """
     data = _first_file(path, max_bytes)
     header_line(io.BytesIO(data), path)
-    with parsing(f"{path}: its first file is no table of whole numbers", f"is it {ARCHIVE}?"):
+    with parsing(f"{path}: its first file is not a table of whole numbers", f"is it {ARCHIVE}?"):
         cells = csv.read_csv(
             pa.BufferReader(data),
             csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=max(1, len(data))),
@@ -70,4 +70,4 @@ def _first_file(path: Path, max_bytes: int) -> bytes:
             opened = archive.extractfile(member) if member.isfile() else None
             if opened is not None:
                 return opened.read()
-    raise InputError(f"{path}: the archive holds no file; is it {ARCHIVE}?")
+    raise InputError(f"{path}: the archive has no file; is it {ARCHIVE}?")

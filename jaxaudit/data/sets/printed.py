@@ -56,7 +56,9 @@ def printed_digits(records: int = 2000, size: int = 28, seed: int = SEED) -> Exa
     Examples(printed-digits: 20 records of shape (28, 28), 10 classes)
     """
     if records < 10 or size < 8:
-        raise InputError(f"printed digits need at least 10 records (one a class) of 8 pixels, got {records} of {size}.")
+        raise InputError(
+            f"printed digits need at least 10 records (one per class) of 8 pixels; got {records} of {size}."
+        )
     generator = np.random.default_rng(seed)
     labels = generator.permutation(np.arange(records, dtype=np.int32) % 10)
     jitter = _draw_jitter(generator, records)

@@ -140,7 +140,7 @@ class _Numbered:
         new = np.setdiff1d(distinct, self.numbers, assume_unique=True)
         if len(self) + len(new) > self.most:
             raise InputError(
-                f"{self.path}: holds more than {self.most} {self.what}; is it the transactions file? If so, "
+                f"{self.path}: has more than {self.most} {self.what}; is it the transactions file? If so, "
                 "raise the bound."
             )
         if len(new):

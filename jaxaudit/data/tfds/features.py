@@ -87,7 +87,7 @@ def read_metadata(path: Path) -> bytes:
     with open_data(path) as file:
         data = file.read(LARGEST_METADATA + 1)
     if len(data) > LARGEST_METADATA:
-        raise ValueError(f"{path.name} holds more than {LARGEST_METADATA / 2**20:.0f} MiB")
+        raise ValueError(f"{path.name} has more than {LARGEST_METADATA / 2**20:.0f} MiB")
     return data
 
 
@@ -138,7 +138,7 @@ def class_names(node: Any, folder: Path, key: str) -> tuple[str, ...]:
 def _content(node: Any, kind: str) -> dict[str, Any]:
     content = node["content"] if "type" in node else next(node[key] for key in _CONTENT_KEYS[kind] if key in node)
     if not isinstance(content, dict):
-        raise TypeError(f"the content of {kind} is no JSON object")
+        raise TypeError(f"the content of {kind} is not a JSON object")
     return content
 
 

@@ -174,10 +174,10 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
     instructions = builder.info.splits[part].file_instructions
     paths = [Path(instruction.filename) for instruction in instructions]
     if any(os.path.normpath(path.parent) != os.path.normpath(folder) for path in paths):
-        raise ValueError("its records lie in another folder")
+        raise ValueError("its records are in another folder")
     # No record takes less than a byte, whatever the metadata promise.
     if len(span) > sum(path.stat().st_size for path in paths):
-        raise ValueError(f"{len(span)} records are promised, more than its files can hold")
+        raise ValueError(f"its metadata state {len(span)} records, more than its files can contain")
     kind = builder.info.file_format.value
     if kind != "array_record":
         read = _parquet_records if kind == "parquet" else _tfrecords
@@ -217,7 +217,7 @@ def _parquet_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
     with open_data(path) as opened, parquet.ParquetFile(opened, read_dictionary=[column]) as file:
         groups = [file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups)]
         if sum(groups) > MAX_BYTES or file.metadata.num_rows < skip + take:
-            raise OSError(f"{path.name} holds {file.metadata.num_rows} records in {sum(groups) / 2**30:.1f} GiB")
+            raise OSError(f"{path.name} has {file.metadata.num_rows} records in {sum(groups) / 2**30:.1f} GiB")
         row = 0
         for batch in file.iter_batches(_CHUNK, columns=[column]):
             for value in batch.column(0)[max(0, skip - row) : max(0, skip + take - row)]:

@@ -56,7 +56,7 @@ def read_msgpack(data: bytes, source: str) -> dict[str, np.ndarray]:
 
 def _flat(tree: Any) -> dict[str, np.ndarray]:
     if not isinstance(tree, dict):
-        raise ValueError("its root is no map")
+        raise ValueError("its root is not a map")
     found: dict[str, np.ndarray] = {}
     waiting: list[tuple[str, Any]] = [("", tree)]
     characters = 0
@@ -75,7 +75,7 @@ def _flat(tree: Any) -> dict[str, np.ndarray]:
         elif isinstance(node, bool | int | float | complex | np.ndarray):
             found[name] = np.asarray(node)
         elif node is not None:
-            raise TypeError("a value that is no number")
+            raise TypeError("a value that is not a number")
     return found
 
 

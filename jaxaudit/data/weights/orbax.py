@@ -45,8 +45,8 @@ def read_orbax(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
         claimed = max(stored, sum(array.dtype.numpy_dtype.itemsize * array.size for array in arrays.values()))
         if claimed > max_bytes:
             raise InputError(
-                f"{path}: claims to hold {claimed / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that "
-                "are allowed; save only the weights."
+                f"{path}: states {claimed / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; save "
+                "only the weights."
             )
         return {name: np.asarray(array.read().result()) for name, array in arrays.items()}
 
@@ -69,7 +69,7 @@ def _described(tree: Path) -> tuple[dict[str, str], str]:
         found.append((order, "/".join(key for _, key in keys), ".".join(key for _, key in keys)))
     names = {name: place for _, name, place in sorted(found)}
     if len(set(names.values())) < len(found) or any(".." in Path(place).parts for place in names.values()):
-        raise ValueError("names that stand there twice, or lead out of it")
+        raise ValueError("names that occur twice, or point outside it")
     if any(len(name) > LONGEST_NAME for name in names):
         raise ValueError(f"names of more than {LONGEST_NAME} characters")
     return names, "zarr3" if described.get("use_zarr3") else "zarr"
@@ -102,7 +102,7 @@ def _tree_folder(path: Path) -> Path:
         if len(inner) > 1:
             shown = ", ".join(child.name[:40] for child in inner[:NAMES_SHOWN])
             more = ", ..." if len(inner) > NAMES_SHOWN else ""
-            raise InputError(f"{path}: holds several Orbax checkpoints ({shown}{more}); name the folder of one.")
+            raise InputError(f"{path}: contains several Orbax checkpoints ({shown}{more}); name the folder of one.")
         if not inner:
             raise InputError(f"{path}: is a folder but no Orbax checkpoint; weights are also read from .safetensors.")
         place = inner[0]

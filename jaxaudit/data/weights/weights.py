@@ -110,10 +110,10 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
         size = file_size(file)
         if size > max_bytes:
             raise InputError(
-                f"{path}: holds {size / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that are allowed; "
-                "save only the weights."
+                f"{path}: has {size / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; save only "
+                "the weights."
             )
-        with parsing(f"{path}: cannot be read", "is the disk whole?"):
+        with parsing(f"{path}: cannot be read", "is the disk damaged?"):
             data = file.read(size)
     if not data:
         raise InputError(f"{path}: is empty; was it written to its end?")
@@ -127,9 +127,7 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
     if wanted is None:
         raise InputError(f"{path}: is neither safetensors nor Flax msgpack; weights are {KINDS}.")
     if content not in (None, wanted):
-        raise InputError(
-            f"{path}: is not what its suffix says: its content is {content}; rename it, if that is what was meant."
-        )
+        raise InputError(f"{path}: does not match its suffix: its content is {content}; rename it if that is right.")
     return _read_safetensors(data, path) if wanted == "safetensors" else read_msgpack(data, str(path))
 
 
@@ -147,11 +145,11 @@ def _read_safetensors(data: bytes, path: Path) -> Weights:
     from safetensors import deserialize
 
     weights = {}
-    with parsing(f"{path}: is not a whole safetensors file", "was it written to its end?"):
+    with parsing(f"{path}: is not a complete safetensors file", "was it written completely?"):
         for name, stored in deserialize(data):
             dtype = _DTYPES.get(stored["dtype"])
             if dtype is None:
-                raise InputError(f"{path}: {name} holds numbers of type {stored['dtype']}; save them as float32.")
+                raise InputError(f"{path}: {name} has numbers of type {stored['dtype']}; save them as float32.")
             values = np.frombuffer(stored["data"], dtype.newbyteorder("<")).reshape(stored["shape"])
             weights[name] = values.astype(dtype, copy=False)
     return weights
@@ -159,7 +157,7 @@ def _read_safetensors(data: bytes, path: Path) -> Weights:
 
 def _finite(weights: Weights, path: Path) -> Weights:
     if not weights:
-        raise InputError(f"{path}: holds no arrays; save the network's parameters.")
+        raise InputError(f"{path}: has no arrays; save the network's parameters.")
     for name, values in weights.items():
         if (values.dtype.kind in "fc" or values.dtype == ml_dtypes.bfloat16) and not np.isfinite(values).all():
             bad = int((~np.isfinite(values)).sum())

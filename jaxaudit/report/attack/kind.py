@@ -21,6 +21,10 @@ def _check(result: AttackRecord, arrays: Arrays) -> None:
     demand(result.best_attack in names, "its best attack is none of its attacks")
     rates = {len(attack.true_positive_rates) for attack in result.attacks}
     demand(len(rates) == 1, "its attacks have different numbers of true positive rates")
+    for attack in result.attacks:
+        demand(attack.accuracy.value is not None, "an attack has no accuracy")
+        known = (attack.correlation.with_pdtp is None) == (attack.correlation.p_value is None)
+        demand(known, "a correlation has no p-value")
     for target in result.targets:
         demand(set(target.accuracy) == set(names), "a target's accuracies are not of the attacks")
     if not arrays:

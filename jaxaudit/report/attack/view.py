@@ -14,7 +14,7 @@ LISTED = 60
 
 
 def attack_part(run: Run[AttackRecord], top: int = 5) -> Part:
-    """What is said of a run of `attack`; a terminal lists so many targets."""
+    """The content of a run of `attack`; `top` is the number of targets that a terminal lists."""
     result, protocol = run.result, run.result.protocol
     learner = text(result.provenance.options.get("model"))
 
@@ -26,10 +26,10 @@ def attack_part(run: Run[AttackRecord], top: int = 5) -> Part:
     return Part(
         named(run),
         run.kind,
-        "Can an attacker tell who was in the training set?",
+        "Can an attacker tell which records were in the training set?",
         f"The classifier ({learner}) was trained on random halves of {protocol.candidates:,} records. "
-        f"{protocol.targets:,} target records were attacked {protocol.attacks_on_each_target:,} times each, half of "
-        "the times as members. Guessing is right half of the time.",
+        f"{protocol.targets:,} target records were attacked {protocol.attacks_on_each_target:,} times each, half "
+        "of them as members. Guessing has an accuracy of 50%.",
         (_answer(result),),
         (_grid(result), _metrics(result), _targets(result, top, "terminal"), _targets(result, LISTED, "page")),
         pictures,
@@ -50,13 +50,15 @@ def best_of(result: AttackRecord) -> Attack:
 
 def _answer(result: AttackRecord) -> Answer:
     best = best_of(result)
-    between = span(best.accuracy, 3)
+    accuracy = best.accuracy
+    known = accuracy.low is not None and accuracy.high is not None
+    between = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({percent(result.level)} interval)" if known else ""
     return Answer(
         "",
         result.finding,
         f"accuracy of the best attack ({visible(best.name)})",
-        number(best.accuracy.value),
-        f"{between} ({percent(result.level)} interval)" if between else "",
+        f"{accuracy.value:.1%}",
+        between,
         (
             ("Area under its ROC", f"{number(best.auc.value)} ({span(best.auc, 3) or 'no interval'})"),
             ("Largest PDTP of a target", f"{number(result.max_pdtp)} nats"),
@@ -68,6 +70,7 @@ def _legend(result: AttackRecord) -> tuple[str, ...]:
     protocol, strongest = result.protocol, result.strongest
     found = [
         f"{protocol.targets:,} targets, {protocol.attacks_on_each_target:,} attacks on each, half of them as members.",
+        f"Target accuracy: {result.train_accuracy:.1%} train, {result.test_accuracy:.1%} held out.",
         f"Below each number: its {percent(result.level)} interval. r: correlation of a target's attack accuracy with "
         "its PDTP, over targets; below it its p-value. -: too few attacks on non-members.",
         f"Target PDTP: mean {number(result.mean_pdtp)}, max {number(result.max_pdtp)}; above 1: "

@@ -19,7 +19,7 @@ ROOM, LEAST_ROOM = 58, 9
 
 
 def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
-    """What is said of a run of `efficacy`; a terminal lists so many records."""
+    """The content of a run of `efficacy`; `top` is the number of records that a terminal lists."""
     result = run.result
     count = result.records_measured
 

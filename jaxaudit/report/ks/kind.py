@@ -26,7 +26,8 @@ def _check(result: KSRecord, arrays: Arrays) -> None:
         tests = [test.name for test in target.tests]
         demand(bool(tests) and tests[0] == target.method, "a target's verdict rests on a test that is not there")
         demand(target.verdict == target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
-        demand({usage.method for usage in target.usage} <= set(tests), "a target has numbers of no test")
+        numbers = {*(usage.method for usage in target.usage), *(("ema",) if target.ema else ())}
+        demand(numbers <= set(tests), "a target has numbers of no test")
     query_data = result.provenance.data
     for role in ("query", "calibration"):
         each = query_data.get(role)

@@ -73,7 +73,7 @@ def _confidences(run: Run[KSRecord], place: int) -> list[Picture]:
     captions = (
         f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
         f"({other}). Replicate {which + 1} of {len(target.rho.values)}, whose rho is nearest to the median.",
-        "The same curves on an axis where confidences close to 1 lie apart; distances are the same on both axes.",
+        "The same curves on an axis that spreads out confidences close to 1; distances are the same on both axes.",
     )
     return [
         Picture(
@@ -93,7 +93,7 @@ def _rows(run: Run[KSRecord], prefix: str = "", controls: bool = True) -> list[p
     targets = run.result.targets
     found: list[tuple[str, Rho]] = [(target.name, target.rho) for target in targets]
     if controls:
-        found += [(f"control {place} (saw both)", rho) for place, rho in enumerate(targets[0].controls, 1)]
+        found += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(targets[0].controls, 1)]
     return [
         plot.Row(
             f"{prefix}{visible(name)}",
@@ -123,7 +123,7 @@ def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
         name,
         "rho against 1",
         f"{'; '.join(seen)}. A line marks 1.",
-        f"Left of the line at 1: nearer to models that saw the query set. A circle is a replicate, the diamond their "
+        f"Left of the line at 1: nearer to models trained on the query set. A circle is a replicate, the diamond their "
         f"median, the bar the {percent(level)} interval.",
         draw,
         Cells("rho", ("model", "median", "interval", "replicates"), tuple(cells), ("median",), folded=True),
@@ -149,8 +149,8 @@ def _distances(result: KSRecord) -> Picture:
         "noise-floor",
         "Distances and the noise floor",
         f"Query models of different seeds are {number(floor.median)} apart, at most {number(floor.max)}. {said}",
-        "How far models are from a query model. The shaded part is what another seed alone does: a target within it "
-        "cannot be distinguished from a query model.",
+        "Distances of models from a query model. The shaded range is the effect of another seed alone: a target within "
+        "it cannot be distinguished from a query model.",
         draw,
         Cells(
             "Kolmogorov-Smirnov distances from a query model",
@@ -195,7 +195,7 @@ def _shares(result: KSRecord) -> tuple[Picture, ...]:
             "Estimated used fraction of the query set",
             f"{'; '.join(seen)}.",
             f"The diamond is the estimate, the bar its {percent(result.level)} interval. The upright line is the "
-            "minimum detectable fraction (95% probability); without one, not even use of all would be detected.",
+            "minimum detectable fraction (95% probability); without a line, not even use of all would be detected.",
             draw,
             Cells("Used fractions", ("target", *columns), cells, columns, folded=True),
         ),

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
-from jaxaudit.audits.ks.tests.test import medians
+from jaxaudit.audits.ks.tests.ema import medians
 from jaxaudit.metrics import checks
 from jaxaudit.metrics import ks as of_rho
 from jaxaudit.metrics import usage as of_use
@@ -53,7 +53,10 @@ class Check(Part):
 
 
 class Usage(Part):
-    """See `jaxaudit.metrics.usage.Usage`; `fraction` is null where the data do not determine it."""
+    """See `jaxaudit.metrics.usage.Usage`; `fraction` is null where the data do not determine it.
+
+    `verdict` is what these numbers alone say; what is concluded, with the checks, is the finding of the test.
+    """
 
     method: str
     verdict: Verdict
@@ -67,7 +70,7 @@ class Usage(Part):
 
 
 class EMA(Part):
-    """Medians over replicates, each replicate's numbers, and the paper's rule."""
+    """Medians over replicates, each replicate's numbers, and what the paper's rule says; see the test's finding."""
 
     p_value: Number
     member_share: Number

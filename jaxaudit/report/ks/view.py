@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.ks.record import KSRecord, Target, Test, Usage
@@ -21,7 +22,7 @@ TERMS = (
 
 
 def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
-    """What is said of a run of `ks`."""
+    """The content of a run of `ks`."""
     result = run.result
     targets, data = result.targets, result.provenance.data
     query, calibration = (visible(str(data[role]["name"])) for role in ("query", "calibration"))
@@ -51,18 +52,18 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
 def _answer(target: Target, level: float) -> Answer:
     facts = [("The paper's rule", target.paper_rule)]
     for usage in target.usage:
-        title = _title(target, usage.method)
+        title = visible(_test(target, usage.method).title)
         facts += [(f"p(unused), {title}", precise(usage.p_never)), (f"p(all used), {title}", precise(usage.p_fully))]
-        facts.append((f"Minimum detectable fraction, {title}", least_text(usage.detectable)))
+        facts.append((f"Minimum detectable fraction, {title}", _percent(usage.detectable)))
     for test in target.tests[1:]:
         facts.append((_by(test).capitalize(), test.finding.verdict))
     if target.truth is not None:
         truth = target.truth
-        facts.append(("In truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
+        facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
     name, shown, between = _measured(target)
     alone = ""
     if target.verdict == "forgotten" and target.usage and target.usage[0].method == target.method:
-        alone = f"forgotten ({least_text(target.usage[0].detectable)} or more)"
+        alone = f"forgotten ({_percent(target.usage[0].detectable)} or more)"
     between = f"{between} ({percent(level)} interval)" if between else ""
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
 
@@ -71,8 +72,8 @@ def _by(test: Test) -> str:
     return f"by the {visible(test.title)}" if test.title.endswith("test") else f"by {visible(test.title)}"
 
 
-def _title(target: Target, method: str) -> str:
-    return next((test.title for test in target.tests if test.name == method), method)
+def _test(target: Target, name: str) -> Test:
+    return next(test for test in target.tests if test.name == name)
 
 
 def _measured(target: Target) -> tuple[str, str, str]:
@@ -84,7 +85,9 @@ def _measured(target: Target) -> tuple[str, str, str]:
             return "estimated used fraction", _percent(usage.fraction) if known else UNKNOWN, between if known else ""
     if target.method == "ema" and target.ema is not None:
         return "query records that look like training records", _percent(target.ema.member_share), ""
-    return "rho", number(target.rho.median, 2), span(target.rho)
+    if target.method == "rho":
+        return "rho", number(target.rho.median, 2), span(target.rho)
+    return "test", visible(_test(target, target.method).title), ""
 
 
 def _grid(result: KSRecord) -> Cells:
@@ -111,17 +114,22 @@ def _grid(result: KSRecord) -> Cells:
         numbers = _test_numbers(target, target.method)
         rows.append((visible(target.name), *truth, target.verdict, *numbers, number(target.rho.median, 2)))
         blank = [""] * len(truth)
-        for test in target.tests[1:] if len(target.tests) > 2 else ():
+        for test in target.tests[1:] if _several(target) else ():
             rows.append((f"  {_by(test)}", *blank, test.finding.verdict, *_test_numbers(target, test.name), ""))
     numbers = tuple(column for column in columns if column not in (name, "verdict", "paper's rule"))
     return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
+
+
+def _several(target: Target) -> bool:
+    """Whether other tests stand beside the deciding one; rho alone, which is always made, has a column."""
+    return any(test.name != "rho" for test in target.tests[1:])
 
 
 def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str]:
     """Of one test: both p-values, the used fraction, the minimum detectable one."""
     for usage in target.usage:
         if usage.method == test:
-            return (p_column(usage.p_never), p_column(usage.p_fully), _interval(usage), least_text(usage.detectable))
+            return (p_column(usage.p_never), p_column(usage.p_fully), _interval(usage), _percent(usage.detectable))
     if test == "ema" and target.ema is not None:
         return "", p_column(target.ema.p_value), f"{_percent(target.ema.member_share)} flagged", ""
     return "", "", "", ""
@@ -146,15 +154,8 @@ def p_column(value: float | None) -> str:
     return f"{value:.3f}"[1:] if value < 0.0995 else f"{value:.2f}"[1:] if value < 0.995 else "1"
 
 
-def least_text(detectable: float | None) -> str:
-    """The minimum detectable fraction in percent; `none` where not even use of all would be detected."""
-    return _percent(detectable)
-
-
 def _percent(value: float | None) -> str:
-    if value is None:
-        return "none"
-    return f"{100 * value:.0f}%" if value >= 0.1 or value == 0 else f"{100 * value:.1f}%"
+    return "none" if value is None else fraction_text(value)
 
 
 def _truth(target: Target) -> str:
@@ -170,7 +171,7 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
         lines.append(
             "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction "
             "with its interval. min. detect.: smallest used fraction detected with 95% probability. rho: ratio of "
-            "Liu & Tsaftaris (2020); their rule calls 1 or more forgotten."
+            "Liu & Tsaftaris (2020); their rule: 1 or more is forgotten."
         )
     if any(usage.fraction is None for target in result.targets for usage in target.usage):
         lines.append(
@@ -190,8 +191,8 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
     rows = [
         (
             visible(target.name),
-            _title(target, usage.method),
-            usage.verdict,
+            visible(_test(target, usage.method).title),
+            _test(target, usage.method).finding.verdict,
             _interval(usage),
             precise(usage.detectable),
             precise(usage.p_never),
@@ -203,8 +204,8 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
     ]
     rows += [
         (
-            *(visible(each.name), "EMA", each.ema.rule, f"{_percent(each.ema.member_share)} flagged"),
-            *("-", "-", precise(each.ema.p_value), "-"),
+            *(visible(each.name), "EMA", _test(each, "ema").finding.verdict),
+            *(f"{_percent(each.ema.member_share)} flagged", "-", "-", precise(each.ema.p_value), "-"),
         )
         for each in targets
         if each.ema is not None
@@ -218,14 +219,14 @@ def _rho_cells(targets: Sequence[Target]) -> Cells:
     rows = (
         (
             visible(target.name),
-            target.verdict,
+            target.rho_verdict,
             number(target.rho.median, 4),
             span(target.rho, 4) or "none",
             target.paper_rule,
         )
         for target in targets
     )
-    return Cells("rho", ("target", "verdict", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
+    return Cells("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
 
 
 def _replicates(targets: Sequence[Target]) -> Cells:

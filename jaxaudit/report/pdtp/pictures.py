@@ -41,10 +41,10 @@ def _distribution(result: PDTPRecord) -> Picture:
     numbers = ("records by PDTP", *(("by seed floor",) if seeded else ()))
     return Picture(
         "distribution",
-        "How many records have which PDTP",
+        "Number of records by PDTP",
         "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in drawn if bar.records),
         "Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule."
-        + (" Horizontal lines count the same records by what another seed alone moves." if seeded else ""),
+        + (" Horizontal lines count the same records by seed floor." if seeded else ""),
         draw,
         Cells(
             "Records by PDTP",
@@ -100,7 +100,7 @@ def _riskiest(result: PDTPRecord) -> Picture:
         for each in by_risk(result)[:DRAWN]
     ]
     seeded = result.seed_floor.seeded
-    floors = " The grey bar reaches to the largest seed floor of the record, its tick marks the mean."
+    floors = " The grey bar ends at the largest seed floor of the record; its tick marks the mean."
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(risks)) + 0.2)
@@ -135,8 +135,8 @@ def _reduction(reduction: Reduced) -> Picture:
     return Picture(
         "reduction",
         "The largest PDTP as the riskiest record is removed",
-        f"From {number(largest[0])} at first to {number(largest[-1])} after {len(largest) - 1} removals.",
-        "Removing a record exposes records that are like it, so the largest PDTP rises and falls.",
+        f"From {number(largest[0])} before the first removal to {number(largest[-1])} after {len(largest) - 1}.",
+        "Removing a record exposes similar records, so the largest PDTP can rise again.",
         draw,
         Cells(
             "After each removal",

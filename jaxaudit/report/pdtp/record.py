@@ -49,13 +49,13 @@ class Risk(Part):
     """One measured record.
 
     Attributes:
-        index: its place in the table that was given, from 0.
+        index: its index in the given table, from 0.
         pdtp: nats; `exact_pdtp` without bins.
-        dtp_bound: an upper bound of its DTP, without bins; null where none is proven for the learner.
-        seed_floor: the mean over seeds of what another seed alone moves, and
-        seed_floor_max: the most.
+        dtp_bound: an upper bound of its DTP, without bins; null if none is proven for the learner.
+        seed_floor: the mean over seeds of what another seed alone moves.
+        seed_floor_max: the maximum over seeds.
         class_: the class whose probability moves most; `class` in JSON.
-        direction: 1 where the model with the record gives that class more, -1 where less, 0 where nothing moves.
+        direction: 1 if the model with the record gives that class more, -1 if less, 0 if nothing moves.
         duplicates: records with the same input and label, itself included.
         only_member_of_its_class: whether the model without it has never seen its class.
     """
@@ -83,19 +83,19 @@ class PDTPRecord(Record, kw_only=True):
     """The object.
 
     Attributes:
-        publish: the DTP-1 rule; null where no PDTP is above 1 but not every record was measured.
+        publish: the DTP-1 rule; null if no PDTP is above 1 but not all records were measured.
         because: the sentence of the finding.
-        bound: nats that no record can move any output by, without bins and whatever the data; null where there is none.
-        dtp_bound: nats that no measured record moves any output by, on any input and without bins; null where nothing
-            is proven for the learner.
+        bound: an upper bound in nats of the change by any record, without bins and for any data; null if there is none.
+        dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; null if
+            none is proven for the learner.
         quantiles: of PDTP over the measured records.
-        distribution: how many records have which PDTP.
-        above_1_without_bins: records above 1 where outputs are compared as they are.
+        distribution: the number of records by PDTP.
+        above_1_without_bins: records above 1 without bins.
         above_1_within_floor: records above 1 that are not above the largest of their own seed floor.
         copies: measured records with the same input and label as another.
         lone_members: measured records that are the only one of their class.
         train_accuracy: on the measured records.
-        records: in the order of the table; where more than `MOST_RECORDS` were measured, the riskiest so many.
+        records: in the order of the table; if more than `MOST_RECORDS` were measured, only the riskiest.
         reduction: what `--reduce` did; null without it.
     """
 

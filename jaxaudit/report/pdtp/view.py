@@ -21,9 +21,9 @@ MOVES = {1: "more with it", 0: "not moved", -1: "less with it"}
 
 
 def pdtp_part(run: Run[PDTPRecord], top: int = 10) -> Part:
-    """What is said of a run of `pdtp`; a terminal lists so many records."""
+    """The content of a run of `pdtp`; `top` is the number of records that a terminal lists."""
     result = run.result
-    learner = text(result.provenance.options.get("learner"))
+    learner = text(result.provenance.options.get("model"))
     data = text(result.provenance.data.get("name"))
 
     def pictures() -> tuple[Picture, ...]:
@@ -36,8 +36,8 @@ def pdtp_part(run: Run[PDTPRecord], top: int = 10) -> Part:
         run.kind,
         "May the classifier be published?",
         f"The classifier ({learner}) was trained on {data} with and without each of {result.records_measured:,} "
-        "records. How far that moves its output on the record is the record's PDTP: the larger, the more the output "
-        "gives away that the classifier was trained on the record.",
+        "records. PDTP is how much this changes the output on the record: the larger it is, the more the output "
+        "reveals that the classifier was trained on the record.",
         (_answer(result),),
         (
             _distribution(result.distribution),
@@ -54,7 +54,7 @@ def pdtp_part(run: Run[PDTPRecord], top: int = 10) -> Part:
 
 
 def riskiest(audit: PDTPAudit, top: int) -> Int[np.ndarray, " top"]:
-    """The places of so many measured records, the largest PDTP first, the first of equals."""
+    """The indices of the riskiest measured records, the largest PDTP first, ties in order."""
     return np.argsort(-audit.values, kind="stable")[:top]
 
 
@@ -81,7 +81,7 @@ def _answer(result: PDTPRecord) -> Answer:
 
 
 def _legend(result: PDTPRecord) -> tuple[str, ...]:
-    floor = "Seed floor: what another seed alone moves of a record; mean and max over seeds."
+    floor = "Seed floor: PDTP from another seed alone, with no record left out; mean and max over seeds."
     seeded = result.seed_floor.seeded
     return (*result.finding.reasons, *((floor,) if seeded else ()), f"Target accuracy: {_accuracy(result)}.")
 
@@ -119,7 +119,7 @@ def _riskiest(result: PDTPRecord, top: int) -> Cells:
         floor = (number(record.seed_floor), number(record.seed_floor_max)) if seeded else ()
         return (str(record.index), number(record.pdtp), *floor, f"{record.duplicates:,}", _moves(record))
 
-    title = f"The {len(records):,} riskiest records, counted from 0"
+    title = f"The {len(records):,} riskiest records, numbered from 0"
     return Cells(title, (*numbers, "class that moves"), tuple(map(row, records)), numbers, on="terminal")
 
 

@@ -10,7 +10,7 @@ from jaxaudit.report.run import Run, named
 
 
 def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
-    """What is said of a run of `power`, which lists no records: `top` changes nothing."""
+    """The content of a run of `power`, which lists no records: `top` has no effect."""
     result = run.result
     given = given_of(result)
 

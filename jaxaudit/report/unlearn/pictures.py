@@ -15,7 +15,7 @@ from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 from jaxaudit.report.unlearn.record import Spread, UnlearnRecord
 
-SHADED = " The shaded band is where retrained models lie: neither less nor more is what forgetting should leave."
+SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
 
 def unlearn_pictures(run: Run[UnlearnRecord]) -> tuple[Picture, ...]:

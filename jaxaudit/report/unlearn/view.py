@@ -27,7 +27,7 @@ WIDEST_RANGE = 11
 
 
 def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
-    """What is said of a run of `unlearn`, which lists no records: `top` changes nothing."""
+    """The content of a run of `unlearn`, which lists no records: `top` has no effect."""
     result, protocol = run.result, run.result.protocol
 
     def pictures() -> tuple[Picture, ...]:
@@ -42,8 +42,8 @@ def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
         "Does unlearning work?",
         f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
         f"forget {protocol.forgotten_records:,} of these ({visible(result.forgotten)}). Models retrained without those "
-        "records show what forgetting should look like. A method is distinguishable from retraining where a score lies "
-        "above or below those of the retrained models: it forgot too little, or changed too much.",
+        "records show what forgetting should look like. A method is distinguishable from retraining if a score lies "
+        "above or below those of the retrained models: it forgot too little or changed too much.",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
         (_grid(result), _accuracies(result), _places(result)),
         pictures,

@@ -1,1 +1,34 @@
 """Small audits, and the runs they would leave, without training anything."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxaudit.report.kinds import kind_of
+from jaxaudit.report.record import to_json
+from jaxaudit.report.run import Run
+from jaxaudit.runs.directory import arrays, write
+from support.saved_runs.attack import attack_run
+from support.saved_runs.efficacy import efficacy_run
+from support.saved_runs.ks import ks_run
+from support.saved_runs.pdtp import pdtp_run
+from support.saved_runs.power import power_run
+from support.saved_runs.unlearn import unlearn_run
+
+RUNS: dict[str, Callable[..., Run[Any]]] = {
+    "ks": ks_run,
+    "power": power_run,
+    "pdtp": pdtp_run,
+    "attack": attack_run,
+    "efficacy": efficacy_run,
+    "unlearn": unlearn_run,
+}
+"""A run of every command, on data of the name that is given."""
+
+
+def save(run: Run[Any], directory: Path, result: dict[str, Any] | None = None) -> Path:
+    """The run as `--out` leaves it, or with another result."""
+    stored = kind_of(run.kind).stored(run.result)
+    files = {stored.file: arrays(run.arrays)} if stored is not None and run.arrays else {}
+    write(directory, to_json(run.result) if result is None else result, files)
+    return directory

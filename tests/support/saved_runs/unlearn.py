@@ -59,7 +59,7 @@ def unlearn_audit(
         nonmembers=2 if attacked else 0,
         members_share=4 / 6,
         level=0.95,
-        width=2,
+        models_per_batch=2,
     )
 
 

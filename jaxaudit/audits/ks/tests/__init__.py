@@ -1,4 +1,4 @@
-"""The tests of `ks`: a file each, and a line in `TESTS`."""
+"""The tests of `ks`: one file each, and one line in `TESTS`."""
 
 from jaxaudit.audits.ks.tests.ema import EMATest
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
@@ -7,6 +7,6 @@ from jaxaudit.audits.ks.tests.shadow import ShadowTest
 from jaxaudit.audits.ks.tests.test import Judgement, KSTest
 
 TESTS: tuple[type[KSTest], ...] = (HoldoutTest, ShadowTest, EMATest, RhoTest)
-"""Those that `jaxaudit ks` knows; the first that can be made decides."""
+"""The tests of `jaxaudit ks`; the first that can be made gives the verdict."""
 
 __all__ = ["TESTS", "EMATest", "HoldoutTest", "Judgement", "KSTest", "RhoTest", "ShadowTest"]

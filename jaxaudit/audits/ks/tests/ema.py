@@ -10,7 +10,7 @@ from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
 from jaxaudit.audits.ks.tests.rho import CALIBRATION
-from jaxaudit.audits.ks.tests.test import Judgement, failed, medians, p_text, undecided
+from jaxaudit.audits.ks.tests.test import Judgement, p_text
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -24,14 +24,14 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 class EMATest:
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
-    Its `forgotten` is not said: it stands for "not all of it", and nothing says how small a part would be detected.
+    It never concludes `forgotten`: that would mean "not all of it", and the minimum detectable fraction is unknown.
     """
 
     name: ClassVar[str] = "ema"
     title: ClassVar[str] = "EMA"
     assumes: ClassVar[str] = (
-        "EMA: records that the target merely classifies well look like training records. It does not say how small a "
-        "used part would be detected, so `forgotten` is not said."
+        "EMA: records that the target merely classifies well look like training records. Its minimum "
+        "detectable fraction is not available, so `forgotten` is not concluded."
     )
 
     @property
@@ -53,13 +53,13 @@ class EMATest:
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        emas = _emas(said, evidence)
+        return self.decide(_emas(said, evidence))
+
+    def decide(self, emas: tuple[EMA, ...]) -> Judgement:
+        """What its numbers say, one answer a replicate."""
         p_value, share = medians(emas)
         words = f"{share:.1%} of the query records look like training records ({p_text(p_value)})"
-        check = failed(common, NEEDS)
-        if check is not None:
-            finding = undecided(check, self.assumes)
-        elif ema_rule(p_value) == "not forgotten":
+        if ema_rule(p_value) == "not forgotten":
             why = "So do the records of a model that merely classifies them well."
             sentence = f"EMA: {words}."
             finding = Finding(
@@ -72,24 +72,37 @@ class EMATest:
                 "open",
                 sentence,
                 (words,),
-                Confidence("none", "EMA does not say how small a used part would be detected."),
+                Confidence("none", "The minimum detectable fraction of EMA is not available."),
                 caveats=(self.assumes,),
                 would_change=("Use a holdout (--holdout), or the shadow test (--tests shadow).",),
             )
         return Judgement(self.name, self.title, finding, NEEDS, ema=emas)
 
 
-def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
-    """What EMA says with each replicate's calibration model."""
-    if said.signals is None:
-        raise InputError("EMA needs the signals of the target's outputs, and none were taken.")
-    n, query, calibration = evidence.queries, evidence.query, evidence.calibration
-    rows = np.concatenate(evidence.roles[CALIBRATION])[:, evidence.pool.calibration]
-    if rows.all():
+def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
+    """The median p-value and the median member share over replicates."""
+    return float(np.median([each.p_value for each in emas])), float(np.median([each.member_share for each in emas]))
+
+
+def refuse_without_records(roles: Roles, pool: Pool) -> None:
+    """Nothing where each calibration model leaves out records for EMA to learn from.
+
+    Raises:
+        InputError: where one leaves out none.
+    """
+    if any(row[0, pool.calibration].all() for row in roles[CALIBRATION]):
         raise InputError(
             "EMA learns from calibration records that a calibration model was not trained on, and with a subsample of "
             "1 there are none; use 0.9 (--subsample)."
         )
+
+
+def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
+    """EMA with each replicate's calibration model."""
+    if said.signals is None:
+        raise InputError("EMA needs the signals of the target's outputs, and there are none.")
+    n, query, calibration = evidence.queries, evidence.query, evidence.calibration
+    rows = np.concatenate(evidence.roles[CALIBRATION])[:, evidence.pool.calibration]
     theirs = evidence.trained[CALIBRATION].signals
     return tuple(
         ema_of_signals(

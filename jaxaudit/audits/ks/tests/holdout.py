@@ -27,19 +27,20 @@ from jaxaudit.metrics.exchangeability import alike
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.scores import cut, profile
 from jaxaudit.metrics.shadow import SHARE
+from jaxaudit.metrics.usage import Usage
 from jaxaudit.randomness import stream
 
 ROLE = "mixed"
-NEEDS = frozenset({HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS})
+NEEDS = frozenset({HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
 class HoldoutTest:
-    """Do the target's outputs tell the query set from records of the same provider that nobody trained on?
+    """Do the target's outputs differ between the query set and records of its provider that nobody trained on?
 
     Attributes:
-        query_and_holdout: shadow models, each trained on as many records as the query set has, drawn from it and the
-            holdout together; at least 19, for a p-value of 0.05.
+        query_and_holdout: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
+            records as the query set has, drawn from query set and holdout together.
     """
 
     query_and_holdout: int = 31
@@ -66,7 +67,7 @@ class HoldoutTest:
             raise InputError("the holdout test needs a holdout: records of the query set's provider (--holdout).")
         if self.query_and_holdout < LEAST:
             raise InputError(
-                f"the holdout test takes at least {LEAST} shadow models for a p-value of 0.05; got "
+                f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got "
                 f"{self.query_and_holdout}."
             )
 
@@ -91,16 +92,20 @@ class HoldoutTest:
             printed=said.printed,
             recipe=better_recipe(fit),
         )
-        more = better_recipe(fit)
-        advice = f"Improve the shadow models: {more}." if more else "Give more records: `jaxaudit power` says how many."
-        finding = of_use(self, usage, NEEDS, (*common, *checks), (advice,))
-        rests_on = NEEDS | {TARGET_OUTPUTS}
-        if finding.verdict == "not forgotten":
-            # Its p-value is exact whatever the models are.
-            rests_on -= {HOLDOUT_MODELS}
-            why = "The test is exact if the provider sampled query set and holdout alike."
-            finding = msgspec.structs.replace(finding, confidence=Confidence("strong", why))
-        return Judgement(self.name, self.title, finding, rests_on, checks, usage)
+        return self.decide(usage, checks, better_recipe(fit))
+
+    def decide(self, usage: Usage, checks: tuple[Check, ...], recipe: str = "") -> Judgement:
+        """What its numbers say; `recipe` is how to train better shadow models, if they fit badly."""
+        more = (
+            f"Improve the shadow models: {recipe}." if recipe else "Give more records: `jaxaudit power` says how many."
+        )
+        finding = of_use(self, usage, more)
+        if finding.verdict != "not forgotten":
+            return Judgement(self.name, self.title, finding, NEEDS, checks, usage)
+        # Its p-value is exact whatever the models are.
+        why = "The test is exact if the provider sampled query set and holdout alike."
+        finding = msgspec.structs.replace(finding, confidence=Confidence("strong", why))
+        return Judgement(self.name, self.title, finding, NEEDS - {HOLDOUT_MODELS}, checks, usage)
 
 
 def _exchangeable(key: Key[Array, ""], evidence: Evidence) -> Check:

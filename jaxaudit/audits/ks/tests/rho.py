@@ -11,7 +11,7 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles, generators
-from jaxaudit.audits.ks.tests.test import TONES, Judgement, failed, undecided
+from jaxaudit.audits.ks.tests.test import TONES, Judgement
 from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
@@ -34,14 +34,14 @@ OWN = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class RhoTest:
-    """Is the target nearer to models trained on the query set than models that never saw it are?
+    """Is the target nearer to models trained on the query set than models that never saw it?
 
     Attributes:
         replicates: pairs of a query and a calibration model, each with its own seed; at least 2 for an interval.
-        controls: models trained on both sets, which must come out as `not forgotten` before anything is called
-            `forgotten`; 0 leaves the check failed.
-        subsample: share of the calibration set that each replicate's calibration model is trained on, drawn anew, so
-            that the interval knows of the choice of records too. 1 is the paper's.
+        controls: models trained on both sets. Their verdict must be `not forgotten` before any target is called
+            `forgotten`; with 0 this check fails.
+        subsample: share of the calibration set that each replicate's calibration model is trained on, drawn again for
+            each, so that the interval includes the choice of records. The paper has 1.
     """
 
     replicates: int = 5
@@ -50,8 +50,9 @@ class RhoTest:
     name: ClassVar[str] = "rho"
     title: ClassVar[str] = "rho"
     assumes: ClassVar[str] = (
-        "rho: `forgotten` is no proof. Use of a tenth of the query set can go undetected, and a target trained on data "
-        "just like the calibration set has a rho around 1. Training on other data like the query set looks like use."
+        "rho: `forgotten` is not a proof. Use of a tenth of the query set can go undetected, and a target trained on "
+        "data just like the calibration set has a rho around 1. Training on other data like the query set looks like "
+        "use."
     )
 
     @property
@@ -101,21 +102,29 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
-        needs = OWN | {check.name for check in common}
-        finding = self._find(ratio, (*common, *checks), needs)
-        return Judgement(self.name, self.title, finding, needs, checks, rho=ratio, controls=controls)
+        return self.decide(ratio, controls, checks, common)
 
-    def _find(self, ratio: Rho, checks: tuple[Check, ...], needs: frozenset[str]) -> Finding:
-        """The verdict of the interval, unless a failed check takes it away."""
+    def decide(
+        self, ratio: Rho, controls: tuple[Rho, ...], checks: tuple[Check, ...], common: tuple[Check, ...]
+    ) -> Judgement:
+        """What its numbers say; it rests on its own checks and on all that tests share."""
+        rests_on = OWN | {check.name for check in common}
+        # A control that was missed takes `forgotten` away, and no other verdict.
+        missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio) != "forgotten" else ())
+        finding = self._find(ratio)
+        return Judgement(
+            self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
+        )
+
+    def _find(self, ratio: Rho) -> Finding:
+        """The verdict of the interval."""
         found = verdict(ratio)
-        # A control that was missed says nothing against use that was found.
-        check = failed(checks, needs if found == "forgotten" else needs - {preflight.POSITIVE_CONTROL})
-        if check is not None:
-            return undecided(check, self.assumes)
         if math.isnan(ratio.low):
-            reason = "rho has no interval: it takes several replicates, and calibration models unlike the query models"
+            reason = (
+                "rho has no interval: it needs several replicates, and calibration models that differ from query models"
+            )
             return self._open(reason, "Train more replicates (--replicates).")
-        span = f"rho {ratio.low:.2f} to {ratio.high:.2f}"
+        span = f"rho {ratio.low:.3g} to {ratio.high:.3g}"
         if found == "inconclusive":
             expected = "as expected of a target trained on data like the calibration set"
             reason = f"the interval of rho contains 1 ({span}), {expected}"
@@ -128,6 +137,6 @@ class RhoTest:
         return Finding(found, TONES[found], sentence, (span,), confidence, caveats=(self.assumes,))
 
     def _open(self, reason: str, more: str) -> Finding:
-        sentence = f"rho does not determine it: {reason}."
+        sentence = f"rho does not determine whether the query set was used: {reason}."
         why = Confidence("none", f"{reason[:1].upper()}{reason[1:]}.")
         return Finding("inconclusive", "open", sentence, (reason,), why, caveats=(self.assumes,), would_change=(more,))

@@ -21,21 +21,22 @@ from jaxaudit.metrics.checks import (
     models_of_test,
 )
 from jaxaudit.metrics.shadow import SHARE, shadow_test
+from jaxaudit.metrics.usage import Usage
 
 WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
-NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS})
+NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowTest:
     """Are the target's outputs like those of models that used none, half or all of the query set?
 
-    Each shadow model is also trained on a share of the calibration set, drawn anew.
+    Each shadow model is also trained on a random share of the calibration set.
 
     Attributes:
-        without_query: shadow models trained on nothing of the query set; at least 19, for a p-value of 0.05.
-        half_query: on a half of it, drawn anew for each.
-        with_query: on all of it; at least 19.
+        without_query: number of shadow models trained on none of the query set; at least 19, for a p-value of 0.05.
+        half_query: number trained on a random half of it.
+        with_query: number trained on all of it; at least 19.
     """
 
     without_query: int = 39
@@ -69,7 +70,7 @@ class ShadowTest:
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         if min(self.without_query, self.with_query) < LEAST or self.half_query < 0:
             raise InputError(
-                f"the shadow test takes at least {LEAST} shadow models trained without the query set and as many "
+                f"the shadow test needs at least {LEAST} shadow models trained without the query set and as many "
                 f"trained on all of it, for a p-value of 0.05; got {self.without_query} and {self.with_query}."
             )
 
@@ -95,6 +96,11 @@ class ShadowTest:
             level=level,
             recipe=better_recipe(fit),
         )
+        return self.decide(usage, (fit,))
+
+    def decide(self, usage: Usage, checks: tuple[Check, ...]) -> Judgement:
+        """What its numbers say."""
+        recipe = next((better_recipe(check) for check in checks if check.name == SHADOW_MODELS), "")
         more = "Use a holdout (--holdout): that test does not depend on how the target was trained."
-        finding = of_use(self, usage, NEEDS, (*common, fit), (more,))
-        return Judgement(self.name, self.title, finding, NEEDS | {TARGET_OUTPUTS}, (fit,), usage)
+        more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
+        return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)

@@ -1,13 +1,11 @@
-"""What a test of `ks` is, so that `audit_ks` makes anybody's: which models it wants, and how it judges a target.
+"""The interface of a test of `ks`, for `audit_ks` to make: its shadow models, and how it judges a target.
 
-Every test is a file of this folder with the same storeys: its numbers of models, what it is called and assumes, what
-it refuses, what it draws, how it judges.
+Every test is a file of this folder with the same parts in the same order: numbers of models, names and assumptions,
+refusals, training sets, judgement.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone
@@ -15,7 +13,7 @@ from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
-from jaxaudit.metrics.checks import TARGET_OUTPUTS, Check
+from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict
 from jaxaudit.metrics.usage import Share, Usage, used_share
@@ -24,16 +22,17 @@ TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inco
 
 
 class Judgement(NamedTuple):
-    """What one test says of one target.
+    """The result of one test for one target.
 
     Attributes:
-        test: its name; `title` in words.
+        test: its name; `title`: in words.
         finding: the verdict; the audit adds the checks.
-        rests_on: names of the checks that this verdict rests on.
-        checks: those that the test itself made.
-        usage: of a test of use, its numbers.
-        ema: of EMA, one answer a replicate.
-        rho: of rho, the ratio; `controls` that of models trained on both sets.
+        rests_on: names of the checks that this verdict depends on.
+        weakened_by: those among them that only weaken it when they fail.
+        checks: those made by the test itself.
+        usage: the numbers of a test of use.
+        ema: for EMA, one result per replicate.
+        rho: for rho, the ratio; `controls`: that of models trained on both sets.
     """
 
     test: str
@@ -45,6 +44,7 @@ class Judgement(NamedTuple):
     ema: tuple[EMA, ...] = ()
     rho: Rho | None = None
     controls: tuple[Rho, ...] = ()
+    weakened_by: frozenset[str] = frozenset()
 
 
 @runtime_checkable
@@ -52,10 +52,10 @@ class KSTest(Protocol):
     """A test of whether a target used the query set.
 
     Attributes:
-        name: letters and hyphens; names its random streams.
+        name: letters and hyphens; names its random streams. No two tests of an audit have one name.
         title: in words.
-        assumes: what no check can see, a sentence.
-        references: shadow models whose spread a p-value rests on; 0 where there is none.
+        assumes: assumptions that no check can test, in a sentence.
+        references: the number of shadow models that its p-value is based on; 0 without a p-value.
     """
 
     name: ClassVar[str]
@@ -66,74 +66,50 @@ class KSTest(Protocol):
     def references(self) -> int: ...
 
     def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
-        """How many models it wants, and on how many records each is trained, for sets of these sizes."""
+        """Numbers of models, and their numbers of training records, for sets of these sizes."""
         ...
 
     def lighter(self) -> "KSTest":
-        """The same test with the fewest models that it can do with."""
+        """The same test with the fewest models possible."""
         ...
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
-        """Nothing where the test can be made.
+        """Checks that the test can be made with these sets.
 
         Raises:
-            InputError: where it cannot.
+            InputError: it cannot.
         """
         ...
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
-        """The training set of every model it wants, by role; each drawn by its role, its number and the key alone."""
+        """The training set of every model it wants, by role; each drawn by its role, its number and the key alone.
+
+        Models of rho (`query`, `calibration`, `control`) are always trained, and need not be drawn to be used. Other
+        roles have names that no other test uses.
+        """
         ...
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        """What it says of one target.
+        """What it says of one target: `forgotten`, `not forgotten` or `inconclusive`.
 
         Args:
-            key: random key of the audit: tests take streams by their names.
-            said: the target's outputs, and how others are brought to their resolution.
-            evidence: what the models say.
+            key: random key of the audit; every test uses the stream of its name.
+            said: the target's outputs, and how to convert others to their resolution.
+            evidence: the outputs of the models.
             common: checks that all tests share.
             level: confidence level of intervals.
+
+        Returns:
+            What its numbers alone say. The audit adds the checks to the finding, and takes a verdict away where a
+            decisive one that it rests on failed.
         """
         ...
 
 
-def failed(checks: Sequence[Check], rests_on: frozenset[str]) -> Check | None:
-    """The first decisive check that failed, of those that a verdict rests on."""
-    return next((each for each in checks if each.decisive and not each.passed and each.name in rests_on), None)
-
-
-def undecided(check: Check, assumes: str) -> Finding:
-    """The finding where a check took the verdict away."""
-    reason = f"{check.name}: {check.message}"
-    return Finding(
-        "inconclusive",
-        "open",
-        f"The check {check.name} failed, and the verdict would rest on it.",
-        (reason,),
-        Confidence("none", f"{_sentence(reason)}"),
-        caveats=(assumes,),
-        would_change=(f"Mend what the check {check.name} found, and repeat the audit.",),
-    )
-
-
-def of_use(
-    test: KSTest, usage: Usage, needs: frozenset[str], checks: tuple[Check, ...], more: tuple[str, ...]
-) -> Finding:
-    """The finding of a test of use, from its numbers.
-
-    Args:
-        test: the test.
-        usage: what it says.
-        needs: names of the checks it rests on, beside the target's outputs.
-        checks: all that were made so far.
-        more: what would change an inconclusive answer.
-    """
-    check = failed(checks, needs | {TARGET_OUTPUTS})
-    if check is not None:
-        return undecided(check, test.assumes)
+def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
+    """The finding of a test of use, from its numbers; `more` is what would change an inconclusive one."""
     p_unused = p_text(usage.p_never)
     if usage.verdict == "not forgotten":
         share = used_share(usage)
@@ -150,7 +126,7 @@ def of_use(
         )
         return _finding(usage.verdict, sentence, (f"{p_unused}; minimum detectable fraction {least}",), test)
     reasons = usage.reasons or ("the test supports neither verdict",)
-    sentence = f"Whether the query set was used is not determined: {reasons[0]}."
+    sentence = f"Whether the query set was used is not determined: {'; '.join(reasons)}."
     return Finding(
         "inconclusive",
         "open",
@@ -158,7 +134,7 @@ def of_use(
         reasons,
         Confidence("none", _sentence("; ".join(reasons))),
         caveats=(test.assumes,),
-        would_change=more,
+        would_change=(more,),
     )
 
 
@@ -168,7 +144,7 @@ def _finding(verdict: Verdict, sentence: str, reasons: tuple[str, ...], test: KS
 
 
 def percent(fraction: float) -> str:
-    """A fraction for a person: two digits below 10%.
+    """A fraction as text: two digits below 10%.
 
     >>> percent(0.0312), percent(0.5), percent(1.0), percent(0.0)
     ('3.1%', '50%', '100%', '0%')
@@ -177,7 +153,7 @@ def percent(fraction: float) -> str:
 
 
 def p_text(value: float) -> str:
-    """A p-value for a person.
+    """A p-value as text.
 
     >>> p_text(0.0005), p_text(0.0312), p_text(1.0)
     ('p < 0.001', 'p = 0.031', 'p = 1')
@@ -191,9 +167,3 @@ def _between(share: Share) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
-    """The median p-value and member share over replicates."""
-    p_value, share = (float(np.median([getattr(each, name) for each in emas])) for name in ("p_value", "member_share"))
-    return p_value, share

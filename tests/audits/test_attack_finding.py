@@ -1,0 +1,88 @@
+"""What the `attack` audit concludes from its numbers."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.saved_runs.attack import attack_audit, with_accuracies
+
+from jaxaudit.audits.attack.finding import best_attack
+from jaxaudit.audits.finding import Finding
+
+SOUND = attack_audit()
+GUESSES, SUCCEEDS = (0.5, 0.47, 0.53), (0.7, 0.65, 0.75)
+
+
+def found(*accuracies: tuple[float, float, float], **known: Any) -> Finding:
+    return replace(with_accuracies(SOUND, *accuracies), **known).finding
+
+
+def state(finding: Finding, name: str) -> str:
+    return next(each.state for each in finding.checks if each.name == name)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "verdict", "best"),
+    [
+        ((SUCCEEDS, GUESSES), "attack succeeds", "distance"),
+        ((GUESSES, SUCCEEDS), "attack succeeds", "frequency"),
+        # The larger accuracy is not clearly above a half, the smaller one is.
+        (((0.60, 0.48, 0.72), (0.58, 0.53, 0.63)), "attack succeeds", "frequency"),
+        ((GUESSES, GUESSES), "attacks fail", "distance"),
+        (((0.4, 0.3, 0.5), GUESSES), "attacks fail", "frequency"),
+        # One attack alone may do better than by guessing: that is not a failure of all.
+        ((GUESSES, (0.49, 0.42, 0.56)), "inconclusive", "distance"),
+        ((GUESSES, (0.52, 0.48, 0.56)), "inconclusive", "frequency"),
+        (((0.7, np.nan, np.nan), (0.5, np.nan, np.nan)), "inconclusive", "distance"),
+    ],
+)
+def test_one_rule_over_all_attacks(accuracies: Any, verdict: str, best: str):
+    finding = found(*accuracies)
+    assert finding.verdict == verdict
+    assert best_attack(with_accuracies(SOUND, *accuracies).attacks).name == best
+    assert f"{best} attack" in finding.sentence
+    assert finding.tone == {"attack succeeds": "bad", "attacks fail": "good"}.get(verdict, "open")
+    assert (finding.confidence.word == "none") == (verdict == "inconclusive")
+    assert finding.would_change or verdict != "inconclusive"
+
+
+def test_an_interval_that_just_clears_a_half_is_weak_evidence():
+    assert found((0.55, 0.505, 0.6), GUESSES).confidence.word == "weak"
+    assert found((0.55, 0.515, 0.6), GUESSES).confidence.word == "strong"
+    alone = with_accuracies(SOUND, (0.55, 0.505, 0.6), GUESSES)
+    assert replace(alone, attacks=alone.attacks[:1]).finding.confidence.word == "strong"
+
+
+def test_few_targets_weaken_every_verdict():
+    few = with_accuracies(attack_audit(8), SUCCEEDS, GUESSES)
+    assert (few.finding.confidence.word, state(few.finding, "enough targets")) == ("weak", "warning")
+    fail = with_accuracies(attack_audit(8), GUESSES, GUESSES)
+    assert (fail.finding.verdict, fail.finding.confidence.word) == ("attacks fail", "weak")
+    assert state(found(SUCCEEDS, GUESSES), "enough targets") == "passed"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "guess", "passed"),
+    [(0.8, 0.5, True), (0.54, 0.5, False), (0.551, 0.5, True), (0.4, 0.5, False), (0.9, 0.9, False), (1.0, 1.0, False)],
+)
+def test_a_classifier_that_learned_nothing_fails_its_check(accuracy: float, guess: float, passed: bool):
+    """It leaks nothing, whatever the attacks are worth."""
+    finding = found(GUESSES, GUESSES, test_accuracy=accuracy, guess_accuracy=guess)
+    assert state(finding, "classifier accuracy") == ("passed" if passed else "warning")
+
+
+def test_rates_that_cannot_be_measured_are_a_warning():
+    """A rate at 0.1% takes 1,000 attacks on non-members; there are 120."""
+    assert state(SOUND.finding, "low false positive rates") == "warning"
+    assert any("1,000" in caveat and "120" in caveat for caveat in SOUND.finding.caveats)
+
+
+def test_caveats_say_what_so_few_attacks_cannot_tell():
+    said = attack_audit(8).finding.caveats
+    assert any("8 targets" in caveat and "0.71" in caveat for caveat in said)
+    assert any("2 targets have no correlation" in caveat for caveat in attack_audit(2).finding.caveats)
+    pdtp = np.where(np.arange(30) == 3, np.inf, SOUND.measurements)
+    assert any("infinite" in caveat for caveat in replace(SOUND, measurements=pdtp).finding.caveats)
+    weak, strong = found(GUESSES, GUESSES).caveats, found(SUCCEEDS, GUESSES).caveats
+    assert len(weak) == len(strong) + 1

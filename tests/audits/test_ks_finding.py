@@ -1,0 +1,187 @@
+"""Which test of `ks` decides, what its numbers say, and which failed check takes which verdict away."""
+
+import numpy as np
+import pytest
+from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_between
+
+from jaxaudit.audits.finding import Checked
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import Rho
+from jaxaudit.metrics.usage import Usage
+
+APART, NEAR, BOTH = rho_between(1.1, 1.3), rho_between(0.2, 0.4), rho_between(0.9, 1.1)
+NONE = rho_between(np.nan, np.nan, 0.5)
+VERDICTS = {"holdout": USED, "shadow": USED._replace(method="shadow")}
+
+
+def failed(name: str, decisive: bool = True) -> Check:
+    return check(name, False, decisive, "does not hold")
+
+
+def state(target: TargetResult, name: str) -> Checked:
+    return next(each for each in target.finding.checks if each.name == name)
+
+
+# Which test decides.
+
+
+def test_the_first_test_decides_and_all_are_kept():
+    other = UNSURE
+    target = judged(usage=(UNUSED, other), emas=(ema(1.0),))
+    assert (target.verdict, target.method) == ("forgotten", "holdout")
+    assert target.rho_verdict == "not forgotten"
+    assert target.usage == (UNUSED, other)
+    assert [each.test for each in target.judgements] == ["holdout", "shadow", "ema", "rho"]
+    assert target.finding == target.judgements[0].finding
+    assert judged(usage=(other,), emas=(ema(1.0),)).method == "shadow"
+    assert judged(emas=(ema(1.0),)).method == "ema"
+    assert judged().method == "rho"
+
+
+def test_forgotten_is_said_with_the_least_fraction_that_would_have_shown():
+    finding = judged(usage=(UNUSED,)).finding
+    assert finding.verdict == "forgotten"
+    assert "3.1%" in finding.sentence
+    assert judged(usage=(UNUSED._replace(detectable=None),)).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE])
+def test_a_test_of_use_gives_its_reasons(usage: Usage):
+    finding = judged(usage=(usage,)).finding
+    assert finding.verdict == usage.verdict
+    if usage.verdict == "inconclusive":
+        assert finding.reasons == usage.reasons
+        assert finding.confidence.word == "none"
+        assert finding.would_change
+    else:
+        assert len(finding.reasons) == 1 + (len(usage.reasons) if usage.verdict == "not forgotten" else 0)
+
+
+def test_a_used_fraction_that_is_unknown_is_not_in_the_sentence():
+    known = judged(usage=(USED,)).finding.sentence
+    unknown = judged(usage=(USED._replace(fraction=1.0, p_fully=0.031),)).finding.sentence
+    assert "92%" in known
+    assert "%" not in unknown
+
+
+@pytest.mark.parametrize(
+    ("rho", "verdict", "words"),
+    [
+        (APART, "forgotten", "1.10 to 1.30"),
+        (NEAR, "not forgotten", "0.20 to 0.40"),
+        (BOTH, "inconclusive", "0.90 to 1.10"),
+        (NONE, "inconclusive", "no interval"),
+    ],
+)
+def test_rho_decides_by_its_interval(rho: Rho, verdict: str, words: str):
+    finding = judged(rho=rho).finding
+    assert finding.verdict == verdict
+    assert words in finding.sentence
+    assert (finding.confidence.word == "none") == (verdict == "inconclusive")
+
+
+@pytest.mark.parametrize("p_value", [0.0, 0.01, 0.049, 0.0501, 0.5, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_ema_never_says_forgotten(p_value: float, share: float):
+    finding = judged(emas=(ema(p_value, share),)).finding
+    assert finding.verdict == ("not forgotten" if p_value > 0.05 else "inconclusive")
+
+
+def test_ema_is_decided_by_the_median_over_replicates():
+    assert judged(emas=(ema(1.0), ema(0.9), ema(0.0))).verdict == "not forgotten"
+    assert judged(emas=(ema(1.0), ema(0.01), ema(0.0))).verdict == "inconclusive"
+
+
+# What a failed check does.
+
+
+@pytest.mark.parametrize(
+    ("name", "takes_away"),
+    [
+        (preflight.TARGET_OUTPUTS, {"rho", "ema", "holdout", "shadow"}),
+        (preflight.CALIBRATION_LIKE_QUERY, {"rho", "ema", "shadow"}),
+        (preflight.SHADOW_ACCURACY, {"rho", "ema"}),
+        (preflight.DISTANCES_APART, {"rho"}),
+        (preflight.QUERY_SIZE, {"rho"}),
+        ("anything else", {"rho"}),
+        (preflight.HOLDOUT_LIKE_QUERY, {"holdout"}),
+        (preflight.SHADOW_MODELS, {"shadow"}),
+    ],
+)
+def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes_away: set[str]):
+    every = (USED, USED._replace(method="shadow"))
+    target = judged(usage=every, emas=(ema(1.0),), checks=(failed(name),))
+    for judgement in target.judgements:
+        finding = judgement.finding
+        (shown,) = finding.checks
+        assert (finding.verdict == "inconclusive") == (judgement.test in takes_away)
+        assert shown.state == ("failed" if judgement.test in takes_away else "warning")
+        if judgement.test in takes_away:
+            assert shown.affects == ""
+            assert finding.reasons == (f"{name}: does not hold",)
+            assert finding.confidence.word == "none"
+            assert finding.tone == "open"
+        else:
+            titles = {each.test: each.title for each in target.judgements}
+            assert set(shown.affects.split(", ")) == {titles[test] for test in takes_away}
+
+
+def test_a_check_that_warns_takes_nothing_away_but_confidence():
+    for name, word in ((preflight.TARGET_OUTPUTS, "weak"), (preflight.SHADOW_ACCURACY, "strong")):
+        target = judged(usage=(USED,), checks=(failed(name, decisive=False),))
+        assert (target.verdict, target.finding.confidence.word) == ("not forgotten", word)
+        assert state(target, name).state == "warning"
+
+
+def test_the_first_of_several_failed_checks_is_the_reason():
+    checks = (check("fine"), failed(preflight.QUERY_SIZE), failed(preflight.DISTANCES_APART))
+    for rho in (APART, NEAR, BOTH):
+        assert judged(rho=rho, checks=checks).because == f"{preflight.QUERY_SIZE}: does not hold"
+    shared = (*checks, failed(preflight.TARGET_OUTPUTS))
+    assert judged(checks=shared).because == f"{preflight.TARGET_OUTPUTS}: does not hold"
+
+
+def test_rhos_checks_stand_before_those_of_other_tests():
+    target = judged(usage=(USED,), checks=(failed(preflight.HOLDOUT_LIKE_QUERY), failed(preflight.DISTANCES_APART)))
+    assert [each.name for each in target.checks] == [preflight.DISTANCES_APART, preflight.HOLDOUT_LIKE_QUERY]
+    assert (target.verdict, target.rho_verdict) == ("inconclusive", "inconclusive")
+
+
+@pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])
+def test_models_that_fit_badly_take_no_verdict_away(usage: Usage):
+    """The holdout test's `not forgotten` stands whatever its models; its other verdicts are measured on them."""
+    fit = preflight.models_of_test(preflight.HOLDOUT_MODELS, np.array([0.4]))
+    assert not fit.passed
+    target = judged(usage=(usage,), checks=(fit,))
+    assert target.verdict == usage.verdict
+    assert state(target, preflight.HOLDOUT_MODELS).state == "warning"
+    words = {"not forgotten": "strong", "forgotten": "weak", "inconclusive": "none"}
+    assert target.finding.confidence.word == words[usage.verdict]
+
+
+def test_a_missed_control_guards_forgotten_alone():
+    missed = (failed(preflight.POSITIVE_CONTROL),)
+    assert judged(rho=APART, checks=missed).because == f"{preflight.POSITIVE_CONTROL}: does not hold"
+    for rho, verdict in ((NEAR, "not forgotten"), (BOTH, "inconclusive"), (NONE, "inconclusive")):
+        target = judged(rho=rho, checks=missed)
+        assert target.verdict == verdict
+        assert "control" not in target.because
+        assert state(target, preflight.POSITIVE_CONTROL).state == "warning"
+    # Where another test decides, it is rho's all the same.
+    assert state(judged(rho=NEAR, usage=(USED,), checks=missed), preflight.POSITIVE_CONTROL).affects == "rho"
+
+
+@pytest.mark.parametrize("method", ["holdout", "shadow"])
+def test_checks_of_rho_take_nothing_from_a_test_of_use(method: str):
+    checks = (failed(preflight.DISTANCES_APART), failed(preflight.QUERY_SIZE), failed(preflight.POSITIVE_CONTROL))
+    target = judged(usage=(VERDICTS[method],), checks=checks)
+    assert target.verdict == "not forgotten"
+    assert target.finding.confidence.word == {"holdout": "strong", "shadow": "fair"}[method]
+    assert [each.affects for each in target.finding.checks] == ["rho"] * 3
+
+
+def test_failed_checks_stand_first():
+    checks = (check("fine"), failed("odd", decisive=False), failed(preflight.TARGET_OUTPUTS))
+    assert [each.state for each in judged(checks=checks).finding.checks] == ["failed", "warning", "passed"]

@@ -1,0 +1,173 @@
+"""A person's own test of `ks`, and which test decides where none is named."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+import optax
+import pytest
+from jaxtyping import Array, Key
+from support.clouds import CALIBRATION, HOLDOUT, QUERY
+from support.html_pages import Parsed
+from support.saved_runs.ks import ks_run
+from support.terminals import said
+
+from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.ks.audit import audit_ks, default_tests
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.models import Roles, shadow_rows
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import SimulatedTarget
+from jaxaudit.audits.ks.tests import EMATest, Judgement, KSTest, RhoTest
+from jaxaudit.audits.pool import Part, Pool
+from jaxaudit.cli.ks.command import KSOptions
+from jaxaudit.cli.ks.run import tests_of as made_by_command
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
+from jaxaudit.learners import network
+from jaxaudit.metrics.checks import TARGET_OUTPUTS, Check
+from jaxaudit.models import MLP
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.ks.record import KSRecord
+from jaxaudit.report.record import from_json, to_json
+
+KEY = jax.random.key(5)
+LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=8, batch_size=50)
+BOTH = SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))
+NEVER = SimulatedTarget("never", (Part(CALIBRATION, 0.67),))
+WITHOUT = "models of the loss test"
+
+
+@dataclass(frozen=True)
+class LossTest:
+    """Is the target surer of the query set than any of a few models that never saw it?"""
+
+    models: int = 4
+    role: str = WITHOUT
+    demands: str = TARGET_OUTPUTS
+    name: ClassVar[str] = "loss"
+    title: ClassVar[str] = "loss test"
+    assumes: ClassVar[str] = "Loss test: the target was trained like the shadow models."
+
+    @property
+    def references(self) -> int:
+        return self.models
+
+    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+        return ((self.models, round(2 / 3 * calibration)),)
+
+    def lighter(self) -> "LossTest":
+        return LossTest(2)
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        if self.models < 2:
+            raise InputError("the loss test takes at least 2 models.")
+
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+        nothing = np.zeros(0, int)
+        return {self.role: shadow_rows(key, pool, self.role, nothing, 0, self.models)}
+
+    def judge(
+        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+    ) -> Judgement:
+        n = evidence.queries
+        own = float(said.log_odds[:n].mean())
+        others = said.at_resolution(evidence.log_odds(self.role))[:, :n].mean(axis=1)
+        used = own > others.max()
+        check = Check("models of the loss test", len(others) >= 3, len(others), 3, True, f"there are {len(others)}")
+        finding = Finding(
+            "not forgotten" if used else "inconclusive",
+            "bad" if used else "open",
+            f"The target's mean log-odds are {own:.2f}, those of the others {others.max():.2f} at most.",
+            (f"mean log-odds {own:.2f}",),
+            Confidence("fair" if used else "none", "It was tried on little."),
+            caveats=(self.assumes,),
+        )
+        return Judgement(self.name, self.title, finding, frozenset({check.name, self.demands}), (check,))
+
+
+def run(*tests: KSTest, **options: Any) -> KSAudit:
+    how: dict[str, Any] = {"execution": Execution(16), "min_accuracy": 0.5, **options}
+    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [BOTH, NEVER], tests=tests, **how)
+
+
+@pytest.fixture(scope="module")
+def audit() -> KSAudit:
+    return run(LossTest(), EMATest(), RhoTest(replicates=2))
+
+
+def test_it_decides_and_every_output_says_so(audit: KSAudit):
+    both, never = audit.targets
+    assert isinstance(LossTest(), KSTest)
+    assert (both.method, both.verdict, never.verdict) == ("loss", "not forgotten", "inconclusive")
+    assert audit.shadow_log_odds[WITHOUT].shape == (4, 300)
+    made = ks_run(audit=audit)
+    value = to_json(made.result)
+    assert from_json(KSRecord, value) == made.result
+    text, page = said(made), Parsed(report_html([made])).text
+    for target, written in zip(audit.targets, value["targets"], strict=True):
+        assert (written["method"], written["verdict"]) == ("loss", target.verdict)
+        assert [test["name"] for test in written["tests"]] == ["loss", "ema", "rho"]
+        assert f"{target.name}: {target.verdict}. {target.finding.sentence}" in text
+        assert target.finding.sentence in page
+    for shown in (text, page):
+        assert LossTest.assumes in shown
+        assert "models of the loss test" in shown
+        assert "loss test" in shown
+
+
+def test_its_own_check_takes_its_verdict_away_and_no_other():
+    target = run(LossTest(models=2), RhoTest(replicates=2)).targets[0]
+    assert target.verdict == "inconclusive"
+    assert target.because == "models of the loss test: there are 2"
+    rho = target.judgements[1].finding
+    (shown,) = (each for each in rho.checks if each.name == "models of the loss test")
+    assert (shown.state, shown.affects) == ("warning", "loss test")
+
+
+def test_it_changes_no_number_of_others(audit: KSAudit):
+    alone = run(RhoTest(replicates=2))
+    for one, other in zip(audit.targets, alone.targets, strict=True):
+        np.testing.assert_array_equal(one.rho.values, other.rho.values)
+        assert one.rho_verdict == other.verdict
+
+
+@pytest.mark.parametrize("role", ["query", "calibration", "control", "target 0"])
+def test_models_of_others_are_not_replaced(role: str):
+    with pytest.raises(InputError, match=role):
+        run(LossTest(role=role), RhoTest(replicates=2))
+
+
+def test_it_is_refused_by_its_own_rule_before_training(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    with pytest.raises(InputError, match="at least 2 models"):
+        run(LossTest(models=1))
+
+
+# Where none is named.
+
+
+@pytest.mark.parametrize("holdout", [None, HOLDOUT])
+def test_python_and_the_command_line_decide_by_the_same_test(holdout: Examples | None):
+    options = KSOptions()
+    if holdout is not None:
+        options = replace(options, data=replace(options.data, holdout="holdout.npz"))
+    ours = [test.name for test in default_tests(holdout)]
+    assert ours[0] == made_by_command(options)[0].name == ("shadow" if holdout is None else "holdout")
+
+
+def test_without_tests_the_holdout_test_decides_where_there_is_a_holdout():
+    """And rho stands beside it, and never before it."""
+    found = {
+        holdout is not None: audit_ks(
+            KEY, QUERY, CALIBRATION, LEARNER, [BOTH], holdout=holdout, min_accuracy=0.5, execution=Execution(32)
+        ).targets[0]
+        for holdout in (None, HOLDOUT)
+    }
+    assert [each.test for each in found[True].judgements] == ["holdout", "rho"]
+    assert [each.test for each in found[False].judgements] == ["shadow", "rho"]
+    for target in found.values():
+        assert target.finding == target.judgements[0].finding

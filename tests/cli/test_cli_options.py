@@ -1,0 +1,265 @@
+"""The declarations of options: what a command line says is what a command is given, and the other way round."""
+
+import types
+import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cli_runs import jaxaudit, options_of
+
+from jaxaudit.cli.app import COMMANDS
+from jaxaudit.cli.groups import failing
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.ks.command import KS, KSOptions
+from jaxaudit.cli.options import Field, command_line, fields_of, group, identity_of, option, plain, renamed
+from jaxaudit.cli.unlearn.command import UnlearnOptions
+
+EVERY = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
+    ["--width", "--json", "-h", "--", "-1"]
+)
+PATHS = st.sampled_from(["a", "b.npz", "-c", "d e", "folder/f.csv"]).map(Path)
+
+
+@contextmanager
+def parsing() -> Iterator[list[Any]]:
+    """Within it a command does nothing with its options but to leave them here."""
+    found: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAXAUDIT_DATA", raising=False)
+        patch.setattr("jaxaudit.cli.harness.run", lambda _, options: found.append(options))
+        yield found
+
+
+def parsed(*words: str) -> Any:
+    """The options that these words mean."""
+    with parsing() as found:
+        done = jaxaudit(*words)
+    assert (done.code, len(found)) == (0, 1), done.err
+    return found[0]
+
+
+def values_of(field: Field) -> st.SearchStrategy[Any]:
+    """What can be said for this option on a command line."""
+    kind, declared = field.kind, field.declared
+    if typing.get_origin(kind) is tuple:
+        return st.lists(one_of(typing.get_args(kind)[0], field), max_size=3).map(tuple)
+    base = kind
+    if isinstance(kind, types.UnionType):
+        base = next(each for each in typing.get_args(kind) if each is not types.NoneType)
+    said = one_of(base, field)
+    # What has a default cannot be said to be nothing.
+    return st.none() | said if field.value is None and not declared.choices else said
+
+
+def one_of(kind: Any, field: Field) -> st.SearchStrategy[Any]:
+    declared = field.declared
+    if declared.choices:
+        return st.sampled_from(declared.choices)
+    if kind is bool:
+        return st.booleans()
+    if kind is int:
+        return st.integers(declared.minimum, declared.maximum)  # pyright: ignore[reportArgumentType]
+    if kind is float:
+        return st.floats(declared.minimum, declared.maximum, allow_nan=False, allow_infinity=False)
+    return PATHS if kind is Path else WORDS
+
+
+def some_of(command: Command) -> st.SearchStrategy[tuple[Command, dict[str, Any]]]:
+    """The command, and values of some of the options that decide its numbers."""
+    decided = {field.name: values_of(field) for field in fields_of(command.options()) if field.declared.decides}
+    return st.tuples(st.just(command), st.fixed_dictionaries({}, optional=decided))
+
+
+@settings(max_examples=200)
+@given(st.one_of([some_of(command) for command in COMMANDS]))
+def test_the_command_line_of_options_means_these_options(known: tuple[Command, dict[str, Any]]):
+    command, values = known
+    options = options_of(command.options, **values)
+    words = command_line(command.name, options)
+    assert words[:2] == ["jaxaudit", command.name]
+    assert parsed(*words[1:]) == options
+
+
+@EVERY
+def test_no_words_mean_the_defaults(command: Command):
+    assert parsed(command.name) == command.options()
+
+
+@EVERY
+def test_every_option_has_one_meaning(command: Command):
+    found = list(fields_of(command.options()))
+    flags = [flag for field in found for each in field.flags for flag in each.split("/")]
+    old = [flag for field in found for flag in field.declared.formerly]
+    names = [field.name for field in found]
+    for each in (flags + old, names, list(plain(command.options()))):
+        assert len(set(each)) == len(each)
+    for field in found:
+        assert field.declared.help.endswith((".", "]")), field.name
+        assert field.panel in {each.metadata["panel"] for each in fields(command.options)}
+
+
+@EVERY
+def test_every_command_can_be_read_by_programs_written_down_and_failed_on(command: Command):
+    flags = {field.flag: field for field in fields_of(command.options())}
+    assert {"--json", "--out", "--report", "--fail-on", "--seed"} <= flags.keys()
+    assert flags["--fail-on"].declared.choices
+    assert not flags["--out"].declared.decides
+
+
+def test_an_option_that_was_not_given_is_nothing_and_not_none():
+    options = parsed("ks", "--target", "a.npy", "--target", "b.npy")
+    assert options.target.target == (Path("a.npy"), Path("b.npy"))
+    assert options.target.holdout_target == options.target.target_data == options.output.fail_on == ()
+
+
+def test_the_last_of_a_repeated_option_counts():
+    assert parsed("ks", "--epochs", "3", "--epochs", "5", "--color", "--gray").recipe.epochs == 5
+    assert parsed("ks", "--gray", "--color").data.gray is False
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ks", "--epochs", "0"), "--epochs"),
+        (("ks", "--epochs", "1.5"), "--epochs"),
+        (("ks", "--shadow-models", "18"), "19"),
+        (("pdtp", "--smoothing", "nan"), "--smoothing"),
+        (("pdtp", "--penalty", "0"), "--penalty"),
+        (("unlearn", "--nonmembers", "-1"), "--nonmembers"),
+        (("attack", "--missing", "zero"), "--missing"),
+        (("ks", "--fail-on", "publish"), "--fail-on"),
+        (
+            (
+                "ks",
+                "--dry-run=yes",
+            ),
+            "--dry-run",
+        ),
+        (("ks", "--seed"), "--seed"),
+    ],
+)
+def test_what_an_option_cannot_be_is_refused(words: tuple[str, ...], said: str):
+    with parsing() as found:
+        done = jaxaudit(*words)
+    assert (done.code, done.out, found) == (2, "", [])
+    assert said in done.err
+
+
+def test_a_place_is_no_part_of_a_run():
+    here, there = (
+        options_of(
+            KSOptions,
+            query=f"{folder}/q.npz",
+            calibration="mnist",
+            holdout=f"{folder}/h.npz",
+            data_dir=Path(folder),
+            target=(Path(folder, "t.csv"),),
+            target_data=(f"{folder}/c.npz:0.5",),
+            field_strength=Path(folder, "f.csv"),
+            epochs=3,
+        )
+        for folder in ("here", "there")
+    )
+    assert plain(here) != plain(there)
+    assert identity_of(here) == identity_of(there)
+    assert identity_of(here)["epochs"] == 3
+    assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
+    places = (
+        "query",
+        "calibration",
+        "holdout",
+        "data_dir",
+        "target",
+        "holdout_target",
+        "target_data",
+        "field_strength",
+    )
+    assert set(plain(here)) - set(identity_of(here)) == set(places)
+
+
+def test_what_is_only_printed_is_no_part_of_a_run():
+    quiet, loud = (
+        KSOptions(),
+        options_of(KSOptions, as_json=True, out=Path("run"), fail_on=("forgotten",), dry_run=True),
+    )
+    assert plain(quiet) == plain(loud)
+    assert command_line("ks", quiet) == command_line("ks", loud)
+
+
+def test_keys_are_those_of_the_flags():
+    said = plain(options_of(UnlearnOptions, class_name="3"))
+    assert said["class"] == "3"
+    assert "class_name" not in said
+    assert command_line("unlearn", options_of(UnlearnOptions, class_name="3")).count("--class") == 1
+
+
+def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    options = options_of(
+        KSOptions,
+        query=f"{tmp_path}/data/q.npz@train[:10]",
+        target=(tmp_path / "a.csv", Path("/elsewhere/secret/b.csv")),
+        target_data=("/elsewhere/secret/c.npz:0.5",),
+        data_dir=Path("/elsewhere/secret/sets"),
+        hidden="512,256",
+    )
+    said = plain(options)
+    wanted = {
+        "query": "data/q.npz@train[:10]",
+        "target": ["a.csv", "b.csv"],
+        "target_data": ["c.npz:0.5"],
+        "data_dir": "sets",
+        "hidden": "512,256",
+    }
+    assert {name: said[name] for name in wanted} == wanted
+    words = command_line("ks", options)
+    assert "data/q.npz@train[:10]" in words
+    assert not [word for word in words if str(tmp_path) in word or "secret" in word]
+
+
+def test_old_names_are_replaced_where_they_are_names():
+    notes: list[str] = []
+
+    def new(*words: str) -> list[str]:
+        notes.clear()
+        return renamed(KS.options, words, notes.append)
+
+    assert new("--width", "3", "--method=rho") == ["--models-per-batch", "3", "--tests=rho"]
+    assert len(notes) == 2
+    for words in (("--query", "--width"), ("--epochs", "3", "--json"), ("--holdout-shadow-models", "--records")):
+        assert new(*words) == list(words)
+        assert notes == []
+    # A switch takes no value, so that what follows one is a name.
+    assert new("--json", "--width", "3") == ["--json", "--models-per-batch", "3"]
+
+
+@dataclass(frozen=True)
+class _Base:
+    shared: int = option(1, "Shared.")
+
+
+@dataclass(frozen=True)
+class _Own(_Base):
+    own: bool = option(True, "Own.", "--own/--other")
+    fail_on: tuple[str, ...] = failing("very good", "bad")
+
+
+@dataclass(frozen=True)
+class _Options:
+    things: _Own = group("Things", _Own())
+
+
+def test_what_a_group_shares_comes_after_its_own():
+    assert [field.name for field in fields_of(_Options())] == ["own", "fail_on", "shared"]
+    own, fail_on, shared = fields_of(_Options())
+    assert (own.flag, own.panel, own.value) == ("--own", "Things", True)
+    assert fail_on.declared.choices == ("very-good", "bad")
+    assert (shared.kind, shared.flag) == (int, "--shared")
+    assert command_line("x", _Options(_Own(own=False))) == ["jaxaudit", "x", "--other", "--shared", "1"]

@@ -1,0 +1,241 @@
+"""Whatever the numbers: one verdict, decided once, that JSON, terminal and page say in the same words.
+
+Results are drawn within their types, not measured, so that combinations come up that no data would make soon.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.html_pages import Parsed
+from support.saved_runs import RUNS
+from support.saved_runs.attack import attack_audit, attack_run, with_accuracies
+from support.saved_runs.efficacy import CONTRACTED, efficacy_audit, efficacy_run, weights
+from support.saved_runs.ks import OF_HOLDOUT, OF_RHO, OF_SHADOW, audit_of, check, ema, judged, ks_run, rho_between
+from support.saved_runs.pdtp import audit_of as pdtp_audit_of
+from support.saved_runs.pdtp import run_of as pdtp_run_of
+from support.saved_runs.power import KNOWN, power_audit, power_run
+from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
+from support.terminals import said
+
+from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.ks.evidence import Truth
+from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
+from jaxaudit.metrics.pdtp import SeedFloor
+from jaxaudit.metrics.usage import Usage
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import kind_of
+from jaxaudit.report.record import from_json, to_json
+from jaxaudit.report.run import Run
+
+UNIT = st.floats(0, 1)
+FACTORS = st.sampled_from([1e-4, 0.1, 1.0, 9.0, 1e6, np.inf])
+NATS = st.one_of(st.floats(0, 4), st.sampled_from([0.0, 1.0, np.nextafter(1, 2), np.inf]))
+
+
+ATTACKED = {targets: attack_audit(targets) for targets in (2, 8, 30)}
+Make = Callable[[], Run[Any]]
+"""What is drawn makes a run afterwards: checks of types draw numbers of their own, which a strategy may not."""
+
+
+@st.composite
+def usages(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Of the holdout and the shadow test, each with numbers that need not go together."""
+    made = []
+    for method in draw(st.sampled_from([(), ("holdout",), ("shadow",), ("holdout", "shadow")])):
+        verdict = draw(st.sampled_from(["forgotten", "not forgotten", "inconclusive"]))
+        fraction, p_fully, detectable = draw(UNIT), draw(st.none() | UNIT), draw(st.none() | UNIT)
+        low, high = sorted((draw(UNIT), draw(UNIT)))
+        reasons = tuple(draw(st.lists(st.sampled_from(["too few records", "no power", "$x$ & <b>"]), max_size=2)))
+        made.append((method, verdict, draw(UNIT), p_fully, fraction, low, high, detectable, reasons))
+    return made
+
+
+@st.composite
+def of_ks(draw: st.DrawFn) -> Make:
+    usage, emas = draw(usages()), draw(st.lists(UNIT, max_size=2))
+    names = (*OF_RHO, *OF_HOLDOUT, *OF_SHADOW, CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS)
+    interval = st.tuples(st.floats(0, 3), st.floats(0, 3)) | st.just((np.nan, np.nan))
+    failing = st.dictionaries(st.sampled_from(names), st.booleans(), max_size=3)
+    truths = st.sampled_from([None, Truth(0.5, 10, "not forgotten")])
+    targets = draw(st.lists(st.tuples(interval, NATS, failing, truths), min_size=1, max_size=3))
+
+    def target(place: int, ends: Any, median: float, failed: dict[str, bool], truth: Truth | None) -> Any:
+        rho = rho_between(min(ends), max(ends), median if np.isnan(ends[0]) else None)
+        checks = tuple(check(each, each not in failed, failed.get(each, True), f"of {each}") for each in names)
+        used = tuple(Usage(*each) for each in usage)
+        return judged(f"{place}.csv", rho, usage=used, emas=tuple(map(ema, emas)), checks=checks, truth=truth)
+
+    return lambda: ks_run(audit=audit_of(*(target(place, *each) for place, each in enumerate(targets))))
+
+
+@st.composite
+def of_attack(draw: st.DrawFn) -> Make:
+    def accuracy() -> tuple[float, float, float]:
+        low, value, high = sorted(draw(st.tuples(*[st.floats(0.3, 0.9)] * 3)))
+        return (value, low, high) if draw(st.integers(0, 4)) else (value, np.nan, np.nan)
+
+    both, targets = (accuracy(), accuracy()), draw(st.sampled_from([2, 8, 30]))
+    known: dict[str, Any] = {"test_accuracy": draw(UNIT), "guess_accuracy": draw(UNIT), "level": 0.9}
+    return lambda: attack_run(audit=replace(with_accuracies(ATTACKED[targets], *both), **known))
+
+
+@st.composite
+def of_pdtp(draw: st.DrawFn) -> Make:
+    count = draw(st.integers(1, 6))
+
+    def each_of(one: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(one, min_size=count, max_size=count))
+
+    low, high = np.sort([each_of(NATS), each_of(NATS)], axis=0)
+    known: dict[str, Any] = {
+        "exact": np.array(each_of(NATS)),
+        "dtp_bound": np.array(each_of(NATS)) if draw(st.booleans()) else None,
+        "duplicates": np.array(each_of(st.integers(1, 3))),
+        "only_member": np.array(each_of(st.booleans())),
+        "examples": count + draw(st.integers(0, 2)),
+        "seeded": draw(st.booleans()),
+        "largest_possible": draw(st.none() | st.floats(0.1, 6)),
+        "train_accuracy": draw(UNIT),
+    }
+    values = each_of(NATS)
+    return lambda: pdtp_run_of(pdtp_audit_of(values, floor=SeedFloor(low, high), **known))
+
+
+@st.composite
+def of_unlearn(draw: st.DrawFn) -> Make:
+    scores = st.sampled_from(["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy"])
+    factors = st.dictionaries(scores, FACTORS, max_size=3)
+    names = draw(st.lists(st.sampled_from(["amnesiac", "fisher", "mine"]), unique=True, max_size=3))
+    original, methods = draw(factors), {name: draw(factors) for name in names}
+    seeds, attacked = draw(st.sampled_from([3, SEEDS])), draw(st.booleans())
+    notes = draw(st.sampled_from([(), ("A note.",)]))
+    return lambda: unlearn_run(audit=unlearn_audit(original, methods, seeds, attacked=attacked), notes=notes)
+
+
+@st.composite
+def of_efficacy(draw: st.DrawFn) -> Make:
+    norms = st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=3, max_size=3)
+    paths = draw(st.sampled_from([CONTRACTED, {"dense/kernel": "vmap"}]))
+    names = ["mine", *draw(st.sampled_from([(), ("retrained",), ("retrained", "untrained")]))]
+    of_each = [(name, draw(norms), draw(st.booleans())) for name in names]
+    draws = draw(st.booleans())
+    return lambda: efficacy_run(
+        audit=efficacy_audit(*(weights(name, found, paths, short=short) for name, found, short in of_each), draws=draws)
+    )
+
+
+@st.composite
+def of_power(draw: st.DrawFn) -> Make:
+    measured = KNOWN._replace(difference=draw(st.floats(-0.5, 2)), models=draw(st.sampled_from([4, 19, 31])))
+    fraction, records = draw(st.floats(0.01, 1)), draw(st.integers(8, 900))
+    return lambda: power_run(audit=power_audit(fraction, records, 500, measured))
+
+
+DRAWN = {
+    "ks": of_ks(),
+    "power": of_power(),
+    "pdtp": of_pdtp(),
+    "attack": of_attack(),
+    "efficacy": of_efficacy(),
+    "unlearn": of_unlearn(),
+}
+
+
+def written(run: Run[Any]) -> dict[str, Any]:
+    """The result as another program reads it."""
+    return json.loads(json.dumps(to_json(run.result), allow_nan=False))
+
+
+def findings(value: dict[str, Any]) -> list[tuple[str, Finding]]:
+    """What a result in JSON concludes, with what each is about: of every target, of every method judged, or of all."""
+    several = [each for each in value.get("targets", value.get("methods", ())) if each.get("finding")]
+    about = {each["name"]: each["finding"] for each in several} or {_judged_weights(value): value["finding"]}
+    return [(name, msgspec.convert(finding, Finding)) for name, finding in about.items()]
+
+
+def _judged_weights(value: dict[str, Any]) -> str:
+    return value["models"][0]["name"] if value["schema"].startswith("jaxaudit.efficacy/") else ""
+
+
+def page_of(run: Run[Any]) -> str:
+    """The page's text."""
+    return Parsed(report_html([run])).text
+
+
+@pytest.fixture(autouse=True)
+def _no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts say nothing of verdicts, and take long to draw."""
+    monkeypatch.setattr("jaxaudit.report.html.render.as_inline_svg", lambda *drawn: "")
+    monkeypatch.setattr("jaxaudit.report.html.render.settled", lambda draw: None)
+
+
+def test_all_audits_are_drawn():
+    assert set(DRAWN) == set(RUNS)
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_json_terminal_and_page_say_the_same(kind: str):
+    @settings(max_examples=40)
+    @given(DRAWN[kind])
+    def one(make: Make) -> None:
+        said_once(make())
+
+    one()
+
+
+def said_once(run: Run[Any]) -> None:
+    kind, value = kind_of(run.kind), written(run)
+    again = replace(run, result=from_json(kind.record, value))
+    assert again.result == run.result
+    assert written(again) == value
+    kind.check(run.result, run.arrays)
+    text, page, shown = said(run), page_of(run), findings(value)
+    # Nothing is decided again where a result is read.
+    assert said(again) == text
+    assert page_of(again) == page
+    for about, finding in shown:
+        assert f"{about}: {finding.verdict}. {finding.sentence}".removeprefix(": ") in text
+        assert f"{finding.verdict} {finding.sentence}" in page
+        assert f"Confidence {finding.confidence.word} {finding.confidence.why}" in page
+    confidences = {finding.confidence for _, finding in shown}
+    for each in confidences:
+        whose = [about for about, finding in shown if finding.confidence == each]
+        names = "" if len(whose) == len(shown) else f" ({', '.join(whose)})"
+        # A terminal does not say that nothing deserves no confidence.
+        assert (f"confidence: {each.word}{names}. {each.why}" in text) == (each.word != "none")
+    assert text.count("confidence: ") == sum(each.word != "none" for each in confidences)
+    failed = {
+        (check.name, check.message) for _, finding in shown for check in finding.checks if check.state == "failed"
+    }
+    assert text.count("FAILED ") == page.count("✕ failed ") == len(failed)
+    for name, message in failed:
+        assert re.search(rf"FAILED {re.escape(name)}( \([^)]*\))?: {re.escape(message)}", text)
+        assert re.search(rf"✕ failed {re.escape(name)}( \([^)]*\))? {re.escape(message)}", page)
+    for _, finding in shown:
+        assert (finding.verdict == "inconclusive") or not any(each.state == "failed" for each in finding.checks)
+        for words in (*finding.caveats, *finding.would_change):
+            assert words in text
+            assert words in page
+
+
+def test_the_best_attack_by_accuracy_is_not_always_the_one_that_counts():
+    """An accuracy of 0.60 whose interval holds a half, beside one of 0.58 whose interval does not: one verdict."""
+    run = attack_run(audit=with_accuracies(ATTACKED[30], (0.60, 0.48, 0.72), (0.58, 0.53, 0.63)))
+    said_once(run)
+    ((_, finding),) = findings(written(run))
+    assert finding.verdict == "attack succeeds"
+    assert "58.0%" in finding.sentence
+    assert run.result.best_attack == "frequency"
+    page = page_of(run)
+    assert "accuracy of the best attack (frequency) 0.580 0.530 to 0.630" in page
+    for text in (said(run), page):
+        assert "attacks fail" not in text
+        assert "inconclusive" not in text

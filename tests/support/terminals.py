@@ -1,0 +1,22 @@
+"""What a terminal shows of a run."""
+
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+
+from jaxaudit.report.build import part_of
+from jaxaudit.report.run import Run
+from jaxaudit.report.terminal import as_terminal
+
+
+def shown(run: Run[Any], width: int = 100, top: int = 10) -> str:
+    """The lines of a terminal of this width, without blanks at their ends."""
+    out = StringIO()
+    Console(file=out, width=width).print(as_terminal(part_of(run, top)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def said(run: Run[Any], width: int = 100) -> str:
+    """The same as one line of words."""
+    return " ".join(shown(run, width).split())

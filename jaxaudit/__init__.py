@@ -1,7 +1,7 @@
 """jaxaudit: what does a trained classifier still remember?
 
-The public names, imported when first used, so that `import jaxaudit` costs nothing; `__init__.pyi` lists them. Rooms of
-it are names here, too: `metrics` for who holds outputs of models and nothing else, `attacks`, `kernels`, `models`.
+The public names are imported when first used, so that `import jaxaudit` is fast; `__init__.pyi` lists them.
+Subpackages: `metrics` for outputs of models that you already have, `attacks`, `kernels`, `models`.
 
 >>> import jaxaudit
 >>> jaxaudit.metrics.publishable(0.5)

@@ -7,13 +7,13 @@ _CUT = " ... "
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used: a file, a name, a shape, an option.
+    """An input that cannot be used: a file, a name, a shape, an option.
 
-    The message is one line for a person: what is wrong, the likely cause, what to do. The command line prints
-    it as it is and exits with status 2; every other exception is a failure of the program (status 1).
+    The message is one line: what is wrong, the likely cause, what to do. The command line prints it and exits with
+    status 2; every other exception is a failure of the program (status 1).
 
-    Names in it come from strangers' files: line breaks and control characters are spelled out, and the middle is cut
-    where it is longer than `LONGEST_MESSAGE` characters, so that no name hides what is wrong or what to do.
+    Names in it may come from untrusted files: line breaks and control characters are escaped, and a message longer than
+    `LONGEST_MESSAGE` characters is cut in the middle, so that no name hides what is wrong or what to do.
     """
 
     def __init__(self, message: str) -> None:
@@ -21,10 +21,10 @@ class InputError(ValueError):
 
 
 class InputErrors(InputError):
-    """Several at once.
+    """Several input errors at once.
 
     Attributes:
-        problems: the message of each, a line for a person.
+        problems: the message of each, one line.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -33,11 +33,11 @@ class InputErrors(InputError):
 
 
 class MissingSplit(InputError):
-    """A data set that can be read has no split of the wanted name."""
+    """A readable data set has no split of this name."""
 
 
 def visible(text: str) -> str:
-    r"""`text` on one line, with every control character spelled out.
+    r"""`text` on one line, with every control character escaped.
 
     Names come from files, columns and folders. Printed raw, an escape sequence in one could recolour or rewrite what
     a terminal shows, and a line break could pass for a line of the program's own.

@@ -1,6 +1,6 @@
-"""Who was trained on what: boolean rows over one pool of examples, a row a model.
+"""Which model was trained on which records: boolean rows over one pool of examples, one row per model.
 
-The one noun of the package. Query, calibration, shadow, leave-one-out and retrained models differ only in their row.
+Query, calibration, shadow, leave-one-out and retrained models differ only in their row.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def without(indices: Int[np.ndarray, " removed"], examples: int) -> Membership:
 
 
 def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Membership:
-    """A model for every target record, trained on all but that record.
+    """A model for every target record, trained on all other records.
 
     >>> leave_one_out(np.array([0, 2]), 3)
     array([[False,  True,  True],
@@ -76,7 +76,7 @@ def bernoulli_halves(generator: np.random.Generator, models: int, examples: int)
 
 
 def halves(generator: np.random.Generator, examples: int) -> Membership:
-    """Two models, each trained on the half that the other is not; of an odd number the second has one record more.
+    """Two models, each trained on the half that the other is not; for an odd number the second has one record more.
 
     >>> halves(np.random.default_rng(3), 4).sum(axis=0)
     array([1, 1, 1, 1])
@@ -100,8 +100,8 @@ class WithAndWithout(NamedTuple):
 
     Attributes:
         membership: rows that serve one target or several.
-        with_target: the row that holds target i, and
-        without_target: the same records less that target.
+        with_target: the row with target i.
+        without_target: the row of the same records without target i.
         pool: in ascending order, the records in use, and others that make it as long as the call's numbers say.
     """
 
@@ -114,11 +114,11 @@ class WithAndWithout(NamedTuple):
 def with_and_without(
     generator: np.random.Generator, targets: Int[np.ndarray, " targets"], size: int, examples: int
 ) -> WithAndWithout:
-    """For every target t a set T of `size` records that holds t, and T without t.
+    """For every target t, a set T of `size` records with t, and T without t.
 
     T without t is uniform among the sets of `size` - 1 records other than t. All pairs of one draw come from one
     permutation of the pool: T without t is its first `size` - 1 records other than t. So they share most of their
-    records, and half of the sets: two rows serve all targets, and each target needs but one more. Within
+    records, and half of the sets: two rows serve all targets, and each target needs only one more. Within
     `membership[:, pool]` every row leaves out few records, so that models with one key take the same minibatches.
 
     >>> pairs = with_and_without(np.random.default_rng(3), np.array([0, 2]), 3, 6)

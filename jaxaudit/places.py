@@ -1,4 +1,4 @@
-"""Where files lie, as it may be told to others."""
+"""Paths of files, in a form that may be shared."""
 
 import os
 import re
@@ -7,10 +7,10 @@ _FOLDERS = re.compile(r"(?P<before>[^/\\~]*[:=])??(?P<path>(?:[~/\\]|[A-Za-z]:[/
 
 
 def without_folders(text: str) -> str:
-    """A path, or an option that ends in one, as it may be handed on: without the folders above the one at hand.
+    """A path, or an option that ends in one, without the folders above the current one.
 
-    A path that begins at the root or at a home folder says who works where. Below the working directory it becomes
-    relative to it, elsewhere its own name is left. Other text, and relative paths, stay as they are.
+    A path from the root or a home folder reveals names of users and projects. Below the working directory it becomes
+    relative; elsewhere only its last part is kept. Other text, and relative paths, are not changed.
 
     >>> without_folders("/somewhere/else/q.npz@train[:100]"), without_folders("acdc:~/ACDC@3.0")
     ('q.npz@train[:100]', 'acdc:ACDC@3.0')

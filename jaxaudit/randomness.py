@@ -1,7 +1,7 @@
-"""Random streams by name: a purpose has a key of its own, so that asking for more changes nothing that was there.
+"""Random streams by name: every purpose has its own key, so that adding work does not change other numbers.
 
-A key by position (the third of five) becomes another one when something is put before it. A key by name does not: a
-test, a target, a replicate or a method that is added leaves all other draws, seeds and p-values as they were.
+A key by position (the third of five) changes if something is inserted before it. A key by name does not: adding a test,
+a target, a replicate or a method leaves all other draws, seeds and p-values unchanged.
 """
 
 import zlib
@@ -15,7 +15,7 @@ def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
     """The key of a purpose, named by words and numbers: `stream(key, "train", "never")`.
 
     A word folds in its CRC-32, a number itself, so the same purpose has the same key in every version and process.
-    Several of one purpose are `jax.random.split(stream(...), count)`, of which a longer draw begins with the same keys.
+    Several keys for one purpose are `jax.random.split(stream(...), count)`; more keys begin with the same ones.
 
     >>> key = jax.random.key(7)
     >>> bool(stream(key, "train", 1) == stream(stream(key, "train"), 1)), bool(stream(key, "a") == stream(key, "b"))

@@ -1,4 +1,4 @@
-"""Membership attacks: was this record in the training set? Outputs of shadow models in, a score a target out."""
+"""Membership attacks: was this record in the training set? Outputs of shadow models in, one score per target out."""
 
 from jaxaudit.attacks.attack import Asked, Attack, PairedShadows, PooledShadows
 from jaxaudit.attacks.distance import Distance, distance_scores
@@ -14,7 +14,7 @@ from jaxaudit.attacks.untargeted import (
 )
 
 ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
-"""Those that `audit_attack` and `jaxaudit attack` know."""
+"""The built-in attacks of `audit_attack` and `jaxaudit attack`."""
 
 __all__ = [
     "ATTACKS",

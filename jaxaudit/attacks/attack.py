@@ -1,4 +1,4 @@
-"""What a membership attack is, so that `audit_attack` runs anybody's."""
+"""The interface of a membership attack, for `audit_attack` to run."""
 
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -9,13 +9,13 @@ from jaxaudit.ensemble import Progress
 
 
 class Asked(NamedTuple):
-    """The records whose membership is to be guessed, and what the attacked models say of them.
+    """The target records, and the outputs of the attacked models on them.
 
     Attributes:
         outputs: log-probabilities, nats.
-        inputs: the records, as the untargeted attack wants them: divided by the largest absolute value of each input.
+        inputs: the records, each input divided by its largest absolute value.
         labels: their classes.
-        bins: equal bins of [0, 1] that probabilities are put into before anyone sees them; 0 for none.
+        bins: equal bins of [0, 1] into which probabilities are rounded before any use; 0 for none.
     """
 
     outputs: Float[np.ndarray, "models targets classes"]
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
 class PairedShadows(NamedTuple):
     """Log-probabilities, nats, at each target, of shadow models trained with it and without it.
 
-    The two models of a pair differ by the target alone: they have one key and one order of minibatches.
+    The two models of a pair differ only by the target: they have the same key and the same order of minibatches.
     """
 
     with_target: Float[np.ndarray, "shadows targets classes"]
@@ -35,7 +35,7 @@ class PairedShadows(NamedTuple):
 
 
 class PooledShadows(NamedTuple):
-    """Shadow models trained on random halves of the candidates, and what they say of every candidate.
+    """Shadow models trained on random halves of the candidates, and their outputs on every candidate.
 
     Attributes:
         outputs: log-probabilities, nats.
@@ -51,12 +51,12 @@ class PooledShadows(NamedTuple):
 
 @runtime_checkable
 class Attack(Protocol):
-    """A membership attack: outputs, labels and shadow models in, a score a record out.
+    """A membership attack: outputs, labels and shadow models in, one score per record out.
 
     Attributes:
         name: letters, digits and hyphens.
-        meaning: what it does, in a sentence, and
-        source: whose it is.
+        meaning: what it does, in one sentence.
+        source: the paper it is from.
         shadows: which shadow models it learns from, see `PairedShadows` and `PooledShadows`.
         needs_bins: whether outputs must be binned.
     """
@@ -70,12 +70,12 @@ class Attack(Protocol):
     def scores(
         self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
     ) -> Float[np.ndarray, "models targets"]:
-        """A score of every target under every attacked model: above 0 the attack says `in`.
+        """The score of every target under every attacked model: above 0 the attack answers `in`.
 
         Args:
-            key: random key, the attack's own.
+            key: random key of the attack.
             asked: the targets, and the attacked models' outputs.
             shadows: of the kind that `shadows` names.
-            progress: called as learning goes on.
+            progress: called as learning proceeds.
         """
         ...

@@ -19,21 +19,21 @@ def distance_scores(
     *,
     bins: int = 100,
 ) -> Float[np.ndarray, " targets"]:
-    """KL(q || p_out) - KL(q || p_in) of every target, in nats: above 0 the attack says `in`.
+    """KL(q || p_out) - KL(q || p_in) of every target, in nats: above 0 the attack answers `in`.
 
     Long, Bindschaedler & Gunter (2017), section 5.3. q is the attacked model's output on the target record; p_in and
-    p_out are the mean probabilities over shadow models trained with it and without it. All outputs are taken as the
-    classifier gives them out, binned; centres of bins are not normalised again (the paper does not say).
+    p_out are the mean probabilities over shadow models trained with it and without it. All outputs are binned, as
+    the classifier publishes them; bin centres are not normalised again (the paper does not specify this).
 
-    With `bins=0` probabilities may be 0. A class with q = 0 says nothing, nor does one with p_in = p_out = 0; one with
-    p_out = 0 alone decides for `in` (infinity), one with p_in = 0 alone for `out` (minus infinity), and where both
-    kinds occur the score is 0: neither set of shadows could have given q. Never NaN.
+    With `bins=0` probabilities may be 0. A class with q = 0, or with p_in = p_out = 0, adds nothing. A class with only
+    p_out = 0 gives `in` (infinity), one with only p_in = 0 gives `out` (minus infinity). If both occur, the score is 0:
+    neither set of shadow models could have given q. Never NaN.
 
     Args:
         target_log_probs: of the attacked model at each target, nats.
-        in_log_probs: of shadow models whose training set holds the target (row: shadow; the paper has 5).
-        out_log_probs: of shadow models with the same training sets but for the target.
-        bins: equal bins of [0, 1]; 0 takes outputs as they are.
+        in_log_probs: of shadow models trained with the target, one row per model; the paper has 5.
+        out_log_probs: of shadow models with the same training sets without the target.
+        bins: equal bins of [0, 1]; 0: no bins.
 
     Raises:
         InputError: shapes disagree, there is no shadow, an output is NaN or above 0, or `bins` is negative.
@@ -56,7 +56,7 @@ class Distance:
 
     name: ClassVar[str] = "distance"
     meaning: ClassVar[str] = (
-        "Says `in` where outputs are nearer to those of models trained with the record than without it."
+        "Answers `in` if outputs are nearer to those of models trained with the record than without it."
     )
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"

@@ -1,4 +1,4 @@
-"""What the two targeted attacks share: evidence of each class, summed."""
+"""Shared by the two targeted attacks: evidence of each class, summed."""
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -33,14 +33,14 @@ def check_shadows(
     of_in: Float[Array | np.ndarray, "shadows targets classes"],
     of_out: Float[Array | np.ndarray, "shadows targets classes"],
 ) -> None:
-    """Refuses shadow outputs that do not stand beside the target's.
+    """Refuses shadow outputs that do not fit the target's.
 
     Raises:
         InputError: shapes disagree or there is no shadow.
     """
     if of_in.shape != of_out.shape or of_in.shape[1:] != target.shape or len(of_in) == 0:
         raise InputError(
-            f"an attack on outputs of shape {tuple(target.shape)} takes as many shadow models trained with each target "
+            f"an attack on outputs of shape {tuple(target.shape)} needs as many shadow models trained with each target "
             f"as without it, at least one, each with outputs of that shape; got {tuple(of_in.shape)} and "
             f"{tuple(of_out.shape)}."
         )

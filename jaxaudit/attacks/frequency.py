@@ -1,4 +1,4 @@
-"""The frequency-based targeted attack: how many models trained with the record, or without, answer as this one does?"""
+"""The frequency-based targeted attack: how many models trained with, or without, the record give this output?"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -21,19 +21,19 @@ def frequency_scores(
     bins: int = 100,
     smoothing: float = 1.0,
 ) -> Float[np.ndarray, " targets"]:
-    """log of the product over classes of o_in / o_out, of every target: above 0 the attack says `in`.
+    """log of the product over classes of o_in / o_out, of every target: above 0 the attack answers `in`.
 
     Long, Bindschaedler & Gunter (2017), section 5.3. o_in of a class counts the shadow models trained with the target
     whose probability of that class falls in the same bin as the attacked model's; o_out those trained without it.
 
-    The paper is silent on counts of 0: `smoothing` is added to every count. With `smoothing=0` a class that both
-    counts miss says nothing, one that o_out alone misses decides for `in` (infinity), one that o_in alone misses for
-    `out` (minus infinity), and where both kinds occur the score is 0. Never NaN.
+    The paper does not specify counts of 0: `smoothing` is added to every count. With `smoothing=0`, a class with both
+    counts 0 adds nothing; one with only o_out = 0 gives `in` (infinity), one with only o_in = 0 gives `out` (minus
+    infinity). If both occur, the score is 0. Never NaN.
 
     Args:
         target_log_probs: of the attacked model at each target, nats.
-        in_log_probs: of shadow models whose training set holds the target (row: shadow; the paper has 5).
-        out_log_probs: of shadow models with the same training sets but for the target.
+        in_log_probs: of shadow models trained with the target, one row per model; the paper has 5.
+        out_log_probs: of shadow models with the same training sets without the target.
         bins: equal bins of [0, 1], at least 1.
         smoothing: added to every count, at least 0.
 
@@ -48,7 +48,7 @@ def frequency_scores(
     """
     check_shadows(target_log_probs, in_log_probs, out_log_probs)
     if not 0 <= smoothing < np.inf:
-        raise InputError(f"smoothing is added to counts and must be a number of at least 0, got {smoothing}.")
+        raise InputError(f"smoothing must be a number of at least 0; got {smoothing}.")
     place = bin_indices(as_log_probs(target_log_probs, "the attacked model"), bins)
     places_in = bin_indices(as_log_probs(in_log_probs, "shadow models trained with the target"), bins)
     places_out = bin_indices(as_log_probs(out_log_probs, "shadow models trained without it"), bins)
@@ -61,7 +61,7 @@ class Frequency:
 
     name: ClassVar[str] = "frequency"
     meaning: ClassVar[str] = (
-        "Says `in` where outputs like these are more frequent among models trained with the record than without it."
+        "Answers `in` if such outputs are more frequent among models trained with the record than without it."
     )
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"

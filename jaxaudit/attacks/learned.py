@@ -1,8 +1,8 @@
 """The learned membership attack on a model's outputs: a network learns what outputs on members look like.
 
 The attack network and recipe are those of `MembershipInferenceBlackBox(attack_model_type="nn")` of IBM's Adversarial
-Robustness Toolbox (Nicolae et al. 2018; version 1.20), after Shokri et al. (2017); Becker & Liebig (2022) use it to see
-what an attacker learns of records before and after they were forgotten.
+Robustness Toolbox (Nicolae et al. 2018; version 1.20), after Shokri et al. (2017). Becker & Liebig (2022) use it to
+measure what an attacker learns about records before and after forgetting.
 """
 
 from functools import partial
@@ -28,16 +28,16 @@ from jaxaudit.models import RUN_ONCE
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
 MOST_PER_BATCH = 8
-"""The most attack networks trained side by side on a CPU; all of them elsewhere."""
+"""The most attack networks per batch on a CPU; on other devices, all of them."""
 
 
 class LearnedAttack(NamedTuple):
-    """Trained attack networks, one a target model.
+    """Trained attack networks, one per target model.
 
     Attributes:
         params: of the networks; leading axis: models.
-        mean: of the outputs each network was trained on, and
-        scale: their standard deviation, 1 where it is 0: outputs are standardised by these two.
+        mean: of the outputs that each network was trained on.
+        scale: their standard deviation, or 1 if that is 0; outputs are standardised with mean and scale.
     """
 
     params: Any
@@ -67,27 +67,27 @@ def fit_learned(
     epochs: int = EPOCHS,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> LearnedAttack:
-    """Trains one attack network for every target model, all in one go.
+    """Trains one attack network for every target model.
 
     The toolbox's defaults: outputs through 512, 100 and 64 units, the one-hot label through 256 and 64, each with
     ReLU, then one logistic unit on both; PyTorch's initialisation; Adam at 1e-4, minibatches of 100, 100 epochs of
     binary cross-entropy; outputs standardised over the records trained on.
 
     Args:
-        keys: one random key a target model.
-        outputs: what each target model says of each record: probabilities, or their logarithms.
+        keys: one random key per target model.
+        outputs: of each target model on each record: probabilities, or their logarithms.
         labels: the records' classes.
         membership: whether each target model (row) was trained on the record (column).
         classes: the number of classes.
         used: which records each attack network is trained on; by default all.
-        epochs: passes through them.
-        execution: how networks are trained, who is told (in networks), and where they are kept, trained or in training,
-            which a later call with the same arguments takes up: see `fit_many`. How many are trained side by side is
-            not measured but chosen for the device where it is not given.
+        epochs: training epochs.
+        execution: how networks are trained, progress (in networks), and where they are kept, trained or in training; a
+            later call with the same arguments resumes from them, see `fit_many`. By default the number per batch is
+            chosen for the device, without measurement.
 
     Raises:
-        InputError: shapes disagree, an output is not finite, a label is no class, or a network would see members or
-            non-members only.
+        InputError: shapes disagree, an output is not finite, a label is not a class, or a network would see only
+            members or only non-members.
     """
     used = np.ones_like(membership) if used is None else used
     _check(outputs, labels, membership, used, classes)
@@ -136,17 +136,17 @@ def fit_learned(
 def learned_probabilities(
     attack: LearnedAttack, outputs: Float[np.ndarray, "models n features"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "models n"]:
-    """The probability that each target model was trained on each record, as its attack network sees it.
+    """The probability, by its attack network, that each target model was trained on each record.
 
-    Without more knowledge a network says the share of members among the records it was trained on.
+    Without information, a network gives the share of members among the records that it was trained on.
 
     Args:
         attack: from `fit_learned`.
-        outputs: what each target model says of these records, of the kind the attack was trained on.
+        outputs: of each target model on these records, of the kind that the attack was trained on.
         labels: their classes.
 
     Raises:
-        InputError: outputs are of another number of models or features than the attack's.
+        InputError: the number of models or features is not that of the attack.
     """
     if outputs.shape[::2] != attack.mean.shape:
         raise InputError(
@@ -162,21 +162,23 @@ def _check(outputs: np.ndarray, labels: np.ndarray, membership: np.ndarray, used
     if outputs.shape[:2] != membership.shape or labels.shape != membership.shape[1:] or used.shape != membership.shape:
         raise InputError(
             f"membership has shape {membership.shape}, but outputs {outputs.shape}, labels {labels.shape} and used "
-            f"{used.shape}: give a row a target model and a column a record, the same for all."
+            f"{used.shape}: give one row per target model and one column per record, the same for all."
         )
     if not np.isfinite(outputs).all():
         raise InputError("outputs are not all finite: a probability of 0 has no logarithm; give the probabilities.")
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
-        raise InputError(f"labels run from {labels.min()} to {labels.max()}, but there are {classes} classes, from 0.")
+        raise InputError(
+            f"labels are from {labels.min()} to {labels.max()}, but there are {classes} classes, numbered from 0."
+        )
     one_sided = ~((membership & used).any(axis=1) & (~membership & used).any(axis=1))
     if one_sided.any():
         raise InputError(
-            f"the attack on model {int(one_sided.argmax())} would see members only, or non-members only: it takes both."
+            f"the attack on model {int(one_sided.argmax())} would see only members or only non-members; it needs both."
         )
 
 
 def _models_per_batch(models: int) -> int:
-    """As many side by side as keeps every core at work until the end."""
+    """The number per batch that keeps every core busy until the end."""
     if jax.default_backend() != "cpu":
         return models
     at_once = concurrent_chunks()
@@ -184,7 +186,7 @@ def _models_per_batch(models: int) -> int:
 
 
 def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation over the records used, a model a row, in float64."""
+    """Mean and standard deviation over the records used, one row per model, in float64."""
     chosen = [row[mask].astype(np.float64) for row, mask in zip(outputs, used, strict=True)]
     mean, scale = (np.stack([function(row, axis=0) for row in chosen]) for function in (np.mean, np.std))
     # A column that is constant but for rounding carries nothing, and must not be blown up.

@@ -22,12 +22,12 @@ OUT, IN = 0, 1
 
 
 class UntargetedAttack(NamedTuple):
-    """A trained attack network; `untargeted_scores` asks it.
+    """A trained attack network, for `untargeted_scores`.
 
     Attributes:
-        learner: what it was trained with.
+        learner: its learner.
         params: its parameters, with a leading axis of one model.
-        bins: how outputs are binned before it sees them.
+        bins: equal bins into which outputs are rounded before.
     """
 
     learner: NetworkLearner
@@ -45,18 +45,18 @@ def attack_network(
 ) -> NetworkLearner:
     """The learner of the attack: one hidden layer with ReLU, and the probabilities of `out` and `in`.
 
-    The width, the learning rate of 0.01 and the 30 epochs are the paper's. It does not name an optimiser or a batch
-    size: here plain gradient descent, and 32. (On simulated outputs of overfitted models, at the paper's sizes, it was
-    right on 0.83 of records, the best threshold on the confidence on 0.84, and Adam at the same rate on 0.72; with
-    small batches Adam's units died.) Make it once and use it for every attack on records of one kind: each learner
-    made is compiled anew.
+    The layer size, the learning rate of 0.01 and the 30 epochs are the paper's. It does not name an optimiser or a
+    batch size: here plain gradient descent, and 32. (On simulated outputs of overfitted models, at the paper's sizes,
+    its accuracy was 0.83, that of the best threshold on the confidence 0.84, and that of Adam at the same learning rate
+    0.72; with small batches Adam's units died.) Make the learner once and use it for every attack on records of the
+    same kind: every new learner is compiled again.
 
     Args:
-        features: numbers an attack example has: those of a record, plus twice the number of classes.
+        features: numbers per attack example: those of a record, plus twice the number of classes.
         hidden: units of the hidden layer.
         optimizer: an Optax transformation; by default `optax.sgd(0.01)`.
-        epochs: passes through the attack examples.
-        batch_size: attack examples a step.
+        epochs: training epochs.
+        batch_size: attack examples per step.
 
     >>> attack_network(836 + 10 + 10).epochs
     30
@@ -91,11 +91,13 @@ def attack_examples(
     x, y = np.asarray(inputs, np.float32).reshape(len(inputs), -1), np.asarray(labels)
     if len(x) != records or len(y) != records:
         raise InputError(
-            f"outputs are of {records} records, but there are {len(x)} inputs and {len(y)} labels: give those of the "
-            "same records in the same order."
+            f"there are outputs on {records} records, but {len(x)} inputs and {len(y)} labels: give those of the same "
+            "records in the same order."
         )
     if records and not 0 <= y.min() <= y.max() < classes:
-        raise InputError(f"labels run from {y.min()} to {y.max()}, but outputs have {classes} classes, from 0.")
+        raise InputError(
+            f"labels are from {y.min()} to {y.max()}, but outputs have {classes} classes, numbered from 0."
+        )
     examples = np.empty((models, records, x.shape[1] + 2 * classes), np.float32)
     examples[:, :, : -2 * classes] = x
     examples[:, :, -2 * classes : -classes] = np.eye(classes, dtype=np.float32)[y]
@@ -114,20 +116,20 @@ def fit_untargeted(
     bins: int = 100,
     progress: Progress | None = None,
 ) -> UntargetedAttack:
-    """Trains the attack network on every candidate and shadow model, labelled by whether one was trained on the other.
+    """Trains the attack network on every pair of shadow model and candidate, labelled by membership.
 
-    Long, Bindschaedler & Gunter (2017), section 5.3, after Shokri et al. (2017). One attack serves every target: it is
-    trained once, without knowing which records are to be attacked.
+    Long, Bindschaedler & Gunter (2017), section 5.3, after Shokri et al. (2017). The same network attacks every
+    target: it is trained once, without knowledge of the targets.
 
     Args:
         key: random key of the attack network's initialisation and minibatches.
         learner: the attack network, from `attack_network`.
-        inputs: the candidate set's records, scaled as the classifier takes them.
+        inputs: the candidates, scaled as for the classifier.
         labels: their classes.
-        shadow_log_probs: what every shadow model says of every candidate, nats (the paper has 20 models).
+        shadow_log_probs: outputs of every shadow model on every candidate, nats (the paper has 20 models).
         membership: which candidates each shadow model was trained on.
-        bins: equal bins the outputs are put into; 0 takes them as they are.
-        progress: called as training goes on, as in `fit_many`.
+        bins: equal bins into which outputs are rounded; 0: no bins.
+        progress: called as training proceeds, as in `fit_many`.
 
     Raises:
         InputError: shapes disagree, all candidates are in or all are out, and what `attack_examples` raises.
@@ -135,12 +137,12 @@ def fit_untargeted(
     if membership.shape != tuple(shadow_log_probs.shape[:2]):
         raise InputError(
             f"membership has shape {membership.shape} but outputs are of {shadow_log_probs.shape[0]} shadow models and "
-            f"{shadow_log_probs.shape[1]} candidates: give a row a shadow model over all candidates."
+            f"{shadow_log_probs.shape[1]} candidates: give one row per shadow model over all candidates."
         )
     if membership.all() or not membership.any():
         raise InputError(
-            "shadow models were trained on all candidates or on none, so there is nothing to tell apart: train each on "
-            "about half of them."
+            "all shadow models were trained on all candidates or on none, so members and non-members cannot be "
+            "compared: train each on about half of them."
         )
     examples = attack_examples(inputs, labels, shadow_log_probs, bins=bins)
     is_in = membership.reshape(-1).astype(np.int32)
@@ -156,7 +158,7 @@ def untargeted_scores(
     labels: Int[Array | np.ndarray, " targets"],
     target_log_probs: Float[Array | np.ndarray, "targets classes"],
 ) -> Float[np.ndarray, " targets"]:
-    """log p_in - log p_out of every target, in nats: above 0 the attack says `in`.
+    """log p_in - log p_out of every target, in nats: above 0 the attack answers `in`.
 
     Args:
         attack: from `fit_untargeted`.
@@ -198,5 +200,5 @@ class Untargeted:
 
 @lru_cache(maxsize=8)
 def _network_of(features: int) -> NetworkLearner:
-    """Made once, because each that is made is compiled anew."""
+    """Made once, because every new learner is compiled again."""
     return attack_network(features)

@@ -59,9 +59,9 @@ def report(
     claim_report(out)
     if figures is not None and figures.absolute() == out.absolute():
         raise InputError(f"--figures {figures} is the page that --out names; name another directory for the charts.")
+    read = [read_run(path) for path in runs]
     if figures is not None:
         _make(figures)
-    read = [read_run(path) for path in runs]
     write_report(out, read)
     say(f"written: {out}")
     if figures is not None:

@@ -1,4 +1,4 @@
-"""The data room: a name or a path -> `Examples` or `Table`. The only door to disk and network; NumPy only, no JAX."""
+"""Data: a name or a path -> `Examples` or `Table`. Only this package reads disk and network; NumPy only, no JAX."""
 
 from jaxaudit.data.classes import align_classes, align_target_data, drop_unshared
 from jaxaudit.data.examples import Examples, concatenate

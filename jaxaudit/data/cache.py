@@ -17,14 +17,14 @@ from jaxaudit.data.paths import expanded
 from jaxaudit.data.regular_files import whole_file
 
 NOWHERE = Path(os.devnull) / "jaxaudit"
-"""A folder that nobody can make, where what is kept is not kept."""
+"""A folder that cannot be created: nothing is cached there."""
 
 
 def cache_dir() -> Path:
-    """Where decoded arrays are kept: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder.
+    """The cache folder: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder.
 
-    Where no home is known, as in a container whose user is a bare number: a folder of this user alone among the
-    temporary ones; where that cannot be had either, or belongs to another, `NOWHERE`.
+    If the home folder is unknown, as in a container with a numeric user: a private temporary folder of this user. If
+    that cannot be created either, or belongs to another user: `NOWHERE`.
     """
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
         return expanded(chosen)
@@ -37,7 +37,7 @@ def cache_dir() -> Path:
 
 
 def _private_folder() -> Path:
-    """A folder among the temporary ones that no other user can look into or put files in."""
+    """A temporary folder that other users cannot read or write."""
     try:
         folder = Path(tempfile.gettempdir()) / f"jaxaudit-{os.getuid()}"
         with suppress(FileExistsError):
@@ -56,7 +56,7 @@ def cache_path(key: str) -> Path:
 
 
 def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays that `build` makes, from disk where an earlier call with the same `key` left them.
+    """The arrays that `build` makes, from disk if an earlier call with the same `key` saved them.
 
     `key` must change whenever the result of `build` would: let it hold names, versions and a fingerprint of
     the source.
@@ -94,8 +94,8 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             np.savez(file, allow_pickle=False, **arrays)
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"decoded data could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to a folder "
-            "that is writable and has room.",
+            f"decoded data could not be cached in {path.parent} ({error}); set JAXAUDIT_CACHE to a "
+            "writable folder with free space.",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -39,17 +39,17 @@ def align_classes(query: Examples, other: Examples) -> Examples:
         also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
         raise InputError(
             f"the classes of {query.name} and {other.name} differ: only {query.name} has "
-            f"{_some(missing)}{also}; name the classes alike in both (folder names, text labels, or an array "
+            f"{_some(missing)}{also}; use the same class names in both (folder names, text labels, or an array "
             "class_names in the .npz)."
         )
     if missing:
         raise InputError(
             f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence "
-            "cannot be calibrated; add records of that class or leave it out of the query set."
+            "cannot be calibrated; add records of that class, or leave it out of the query set."
         )
     if unshared:
         raise InputError(
-            f"{other.name} has records of class {_some(unshared)}, of which {query.name} has none; use "
+            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; use "
             "--drop-unshared to leave them out of the calibration set."
         )
     index = {name: k for k, name in enumerate(query.class_names)}
@@ -69,8 +69,8 @@ def drop_unshared(query: Examples, calibration: Examples) -> Examples:
     if not keep.any():
         raise InputError(
             f"{calibration.name} and {query.name} share no class: {query.name} has "
-            f"{_some(query.class_names)}, {calibration.name} has {_some(calibration.class_names)}; name the "
-            "classes alike in both."
+            f"{_some(query.class_names)}, {calibration.name} has {_some(calibration.class_names)}; use the "
+            "same class names in both."
         )
     return align_classes(query, calibration.take(np.flatnonzero(keep)))
 
@@ -98,12 +98,12 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     strange = [name for name in other.class_names if name not in index]
     if len(strange) < len(other.class_names):
         raise InputError(
-            f"{other.name} shares some classes with {query.name} but not {_some(strange)}: which output each stands "
-            "for is not known; rename or leave out those classes."
+            f"{other.name} shares some classes with {query.name} but not {_some(strange)}: their outputs "
+            "are unknown; rename or leave out these classes."
         )
     if len(other.class_names) > len(query.class_names):
         raise InputError(
-            f"{other.name} has {len(other.class_names)} classes but {query.name} only {len(query.class_names)}: a "
-            "model with the query's outputs cannot learn it; choose data with as many classes or fewer."
+            f"{other.name} has {len(other.class_names)} classes, but {query.name} only {len(query.class_names)}: a "
+            "model with the query set's outputs cannot learn it; choose data with at most as many classes."
         )
     return replace(other, class_names=query.class_names)

@@ -1,4 +1,4 @@
-"""`Examples`: labelled records with a content hash, the only form in which data leaves the data room."""
+"""`Examples`: labelled records with a content hash, the common form of data."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ class Examples:
     """Labelled records on the host.
 
     Attributes:
-        inputs: `[n, ...]`, one record a row; `uint8` images as stored, or `float32` after preprocessing.
+        inputs: `[n, ...]`, one record per row; `uint8` images as stored, or `float32` after preprocessing.
         labels: `int32[n]`, indices into `class_names`.
-        class_names: one name a class, in label order.
-        name: what a person calls this set, for tables and messages.
+        class_names: one name per class, in label order.
+        name: the name of this set, for tables and messages.
 
     Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at
-    least one record; the arrays are read-only, so a hash once computed stays true.
+    least one record; the arrays are read-only, so a computed hash stays valid.
 
     Raises:
-        InputError: where one of the guarantees would not hold.
+        InputError: one of the guarantees would not hold.
 
     >>> import numpy as np
     >>> Examples(np.zeros((2, 3), np.float32), np.array([0, 1]), ("no", "yes"), "tiny")
@@ -51,12 +51,12 @@ class Examples:
         if outside.any():
             first = int(np.flatnonzero(outside)[0])
             raise InputError(
-                f"{self.name}: {int(outside.sum())} labels lie outside the {len(self.class_names)} classes "
-                f"(first: record {first} has label {int(labels[first])}); labels count from 0."
+                f"{self.name}: {int(outside.sum())} labels are outside the {len(self.class_names)} classes "
+                f"(first: record {first} has label {int(labels[first])}); labels start at 0."
             )
         if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
             bad = int((~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).sum())
-            raise InputError(f"{self.name}: {bad} records hold NaN or infinite values; clean or drop them first.")
+            raise InputError(f"{self.name}: {bad} records contain NaN or infinite values; clean or drop them first.")
         if len(set(self.class_names)) < len(self.class_names):
             twice = next(name for name in self.class_names if self.class_names.count(name) > 1)
             raise InputError(f"{self.name}: the class name {twice!r} occurs twice; give every class its own name.")
@@ -121,12 +121,12 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         if part.inputs.shape[1:] != first.inputs.shape[1:]:
             raise InputError(
                 f"{part.name} has records of shape {part.inputs.shape[1:]} but {first.name} of shape "
-                f"{first.inputs.shape[1:]}; bring both to one shape first (--image-size for images)."
+                f"{first.inputs.shape[1:]}; convert both to the same shape first (--image-size for images)."
             )
         if part.inputs.dtype != first.inputs.dtype:
             raise InputError(
-                f"{part.name} holds {part.inputs.dtype} records but {first.name} {first.inputs.dtype}; bring "
-                "both to one scale and type first."
+                f"{part.name} has {part.inputs.dtype} records but {first.name} {first.inputs.dtype}; convert "
+                "both to the same scale and type first."
             )
         if part.class_names != first.class_names:
             raise InputError(

@@ -1,4 +1,4 @@
-"""A path to labelled records, whatever kind of file or folder it is."""
+"""Reads labelled records from a file or folder of any supported kind."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -33,7 +33,7 @@ def load_path(
     label_column: str | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Examples:
-    """The labelled records in a file or folder, called by its name.
+    """The labelled records in a file or folder, named after it.
 
     | path | holds |
     |---|---|
@@ -62,8 +62,8 @@ def load_path(
         max_bytes: refuse to unpack more than this.
 
     Raises:
-        InputError: when the path does not exist, is of no such kind or does not hold what it should; nothing
-            pickled is ever read.
+        InputError: the path does not exist, is of no such kind or has unexpected contents; pickled data are never
+            read.
     """
     path = expanded(path)
     if not exists(path):
@@ -84,7 +84,7 @@ def load_path(
         encoded = None if given is None else encode_labels(given, None, str(labels_path))
         return load_csv(path, label_column, encoded)
     if labels_path is not None:
-        raise InputError(f"{path}: has labels of its own; give no labels file for it.")
+        raise InputError(f"{path}: has its own labels; leave out the labels file.")
     if path.is_file() and suffix == ".mat":
         choose_splits([None], split, path.name)
         return load_mat(path, max_bytes)
@@ -97,11 +97,11 @@ def load_path(
         if only is not None:
             return load_path(only, split=split, label_column=label_column, max_bytes=max_bytes)
         return _from_folder(path, split, size, gray, max_bytes)
-    raise InputError(f"{path}: is of no known kind; give {KINDS}.")
+    raise InputError(f"{path}: is of an unknown kind; give {KINDS}.")
 
 
 def _only_file(folder: Path) -> Path | None:
-    """The one data file in a folder that is no layout of its own."""
+    """The single data file in a folder without a known layout."""
     shown = [entry for entry in entries(folder) if not entry.name.startswith(".")]
     if any(entry.is_dir() or IDX_NAME.fullmatch(entry.name) for entry in shown):
         return None
@@ -137,8 +137,8 @@ def _what_it_holds(inside: list[Path]) -> str:
     named = data or [entry.name for entry in inside]
     listed = ", ".join(name[:40] for name in named[:_MOST_SHOWN]) + (", ..." if len(named) > _MOST_SHOWN else "")
     if data:
-        return f"holds several data files ({listed}), and which is meant is open"
-    return f"holds no data of a known kind ({listed or 'it is empty'})"
+        return f"contains several data files ({listed}), and the choice is unclear"
+    return f"contains no data of a known kind ({listed or 'it is empty'})"
 
 
 def _from_idx(folder: Path, split: str | None, name: str, max_bytes: int) -> Examples:
@@ -185,7 +185,7 @@ def _from_named(
     pairs = find_pairs(names, source, labels_elsewhere=given is not None)
     chosen = choose_splits(pairs, split, source)
     if given is not None and len(chosen) > 1:
-        raise InputError(f"{source}: labels from a file go with one split; name it.")
+        raise InputError(f"{source}: a labels file fits a single split; name the split.")
     labels = {chosen[0]: given} if given is not None else {s: read(str(pairs[s].labels)) for s in pairs}
     names_array = next((name for name in CLASS_NAMES if name in names), None)
     class_names = None if names_array is None else _class_names(read(names_array), f"{source}[{names_array}]")
@@ -208,7 +208,7 @@ def _class_names(values: np.ndarray, source: str) -> list[str]:
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
     if values.ndim != 1 or len(set(values.tolist())) < len(values):
-        raise InputError(f"{source}: class names must be one list without repetitions, in label order.")
+        raise InputError(f"{source}: class names must be a list without repetitions, in label order.")
     return [str(value) for value in values.tolist()]
 
 
@@ -221,7 +221,7 @@ def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
         archive = NpzArrays(path, max_bytes)
         found = [n for n in archive.names if (role_of(n) or (None, ""))[1] == "labels"] or archive.names
         if len(found) != 1:
-            raise InputError(f"{path}: holds several arrays ({', '.join(archive.names[:10])}); call the labels y.")
+            raise InputError(f"{path}: contains several arrays ({', '.join(archive.names[:10])}); call the labels y.")
         return archive.read(found[0])
     if path.suffix.lower() == ".csv":
         from jaxaudit.data.tables.csv_table import read_label_column
@@ -237,14 +237,14 @@ def _as_stored(inputs: np.ndarray, source: str) -> np.ndarray:
             "features] or [records, height, width, ...]."
         )
     if len(inputs) and not inputs.size:
-        raise InputError(f"{source}: inputs of shape {inputs.shape} hold no numbers; was the file written whole?")
+        raise InputError(f"{source}: inputs of shape {inputs.shape} are empty; was the file written completely?")
     whole = inputs.ndim >= 3 and inputs.dtype.kind in "ui"
     if whole and (inputs.dtype == np.uint8 or (inputs.size and inputs.min() >= 0 and inputs.max() <= 255)):
         return inputs.astype(np.uint8, copy=False)
     if 4 * inputs.size > MAX_BYTES:
         raise InputError(
-            f"{source}: inputs of shape {inputs.shape} take {4 * inputs.size / 2**30:.1f} GiB as float32, more than "
-            f"the {MAX_BYTES / 2**30:.1f} GiB that are allowed; split the file."
+            f"{source}: inputs of shape {inputs.shape} need {4 * inputs.size / 2**30:.1f} GiB as float32, more than "
+            f"the allowed {MAX_BYTES / 2**30:.1f} GiB; split the file."
         )
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32, copy=False)

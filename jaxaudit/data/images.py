@@ -1,4 +1,4 @@
-"""The paper's image preprocessing as one explicit step: gray, one size, [0, 1]."""
+"""The paper's image preprocessing as one explicit step: grayscale, one size, [0, 1]."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def refuse_black(largest: int, name: str) -> None:
     """
     if largest == 1:
         raise InputError(
-            f"{name}: uint8 images whose largest value is 1; if they are black and white, save them as bool or times "
+            f"{name}: uint8 images with a largest value of 1; if they are black and white, save them as bool or times "
             "255."
         )
 
@@ -106,7 +106,7 @@ def _check_floats(examples: Examples) -> None:
     if low < 0 or high > 1:
         hint = "divide by 255, or save them as uint8" if low >= 0 and high <= 255 else "rescale them"
         raise InputError(
-            f"{examples.name}: float images must lie in [0, 1] but run from {low:g} to {high:g}; {hint} first."
+            f"{examples.name}: float images must be in [0, 1], but are from {low:g} to {high:g}; {hint} first."
         )
 
 

@@ -1,4 +1,4 @@
-"""Labels as people store them -> `int32` indices and class names."""
+"""Labels in any stored form -> `int32` indices and class names."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def encode_labels(
         source: what to call the labels in a message.
 
     Raises:
-        InputError: when the labels are neither of these.
+        InputError: the labels are none of these.
 
     >>> encode_labels(np.array([2, 1, 3]), None, "y")
     (array([1, 0, 2], dtype=int32), ('1', '2', '3'))
@@ -41,7 +41,9 @@ def encode_labels(
     if values.size == 0:
         raise InputError(f"{source}: there are no labels. Is the file empty?")
     if values.dtype.kind in "SU" and values.dtype.itemsize > LONGEST_NAME * (4 if values.dtype.kind == "U" else 1):
-        raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters; these are no classes.")
+        raise InputError(
+            f"{source}: labels are texts of more than {LONGEST_NAME} characters, which are not class names."
+        )
     if values.ndim == 2:
         values = _from_one_hot(values, source)
         class_names = class_names or [str(k) for k in range(np.shape(labels)[1])]
@@ -62,13 +64,13 @@ def encode_labels(
         outside = np.flatnonzero((numbers < 0) | (numbers >= len(class_names)))
         if len(outside):
             raise InputError(
-                f"{source}: {len(outside)} labels lie outside the {len(class_names)} named classes (first: record "
-                f"{outside[0]}); labels count from 0."
+                f"{source}: {len(outside)} labels are outside the {len(class_names)} named classes (first: record "
+                f"{outside[0]}); labels start at 0."
             )
         return numbers.astype(np.int32), tuple(map(str, class_names))
     if numbers.max() >= MOST_CLASSES or numbers.min() <= -MOST_CLASSES:
         raise InputError(
-            f"{source}: labels lie {MOST_CLASSES:,} and more from 0; these look like identifiers, not classes."
+            f"{source}: labels are {MOST_CLASSES:,} or more away from 0; they look like identifiers, not classes."
         )
     if numbers.min() == 0:
         return numbers.astype(np.int32), tuple(map(str, range(int(numbers.max()) + 1)))

@@ -1,4 +1,4 @@
-"""How much memory a stranger's file may ask for on this machine."""
+"""The memory that an untrusted file may need on this machine."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 UNKNOWN_MEMORY = 8 * 2**30
 SHARE = 4
-"""Arrays are copied on their way (types, order, scale), so a file may hold this part of the memory."""
+"""Arrays are copied (types, order, scale), so a file may need only this share of the memory."""
 
 
 def memory_bytes(root: Path = Path("/")) -> int:

@@ -1,4 +1,4 @@
-"""Records that two sets share: what is done about them, so that the tests stay what they claim to be."""
+"""Records that two sets share, and how to remove them so that the tests stay valid."""
 
 from typing import NamedTuple
 
@@ -45,8 +45,8 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
     if (mine.shape[1:], mine.dtype) != (other.shape[1:], other.dtype):
         raise InputError(
             f"{query.name} has {mine.dtype} records of shape {mine.shape[1:]} but {calibration.name} has "
-            f"{other.dtype} records of shape {other.shape[1:]}; bring both to one shape and type first "
-            "(--image-size for images)."
+            f"{other.dtype} records of shape {other.shape[1:]}; convert both to the same shape and type "
+            "first (--image-size for images)."
         )
     # As byte strings, not as void: NumPy compares those with memcmp instead of one by one through Python.
     wanted, found = query.record_hashes.view("S16"), calibration.record_hashes.view("S16")
@@ -58,7 +58,7 @@ def find_overlap(query: Examples, calibration: Examples) -> Overlap:
 
 
 def refuse_overlap(query: Examples, calibration: Examples) -> None:
-    """Nothing when no record is shared.
+    """Checks that no record is shared.
 
     Raises:
         InputError: when records are shared, with their number and the first of them.
@@ -67,7 +67,7 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
     if overlap.count:
         raise InputError(
             f"{overlap.count} of the {len(calibration)} records of {calibration.name} also occur in {query.name} "
-            f"({_first_pairs(overlap, query, calibration)}); the method needs disjoint sets: use --drop-overlap "
+            f"({_first_pairs(overlap, query, calibration)}); the sets must be disjoint: use --drop-overlap "
             "to remove them from the calibration set."
         )
 
@@ -83,8 +83,8 @@ def drop_overlap(query: Examples, calibration: Examples) -> Examples:
         return calibration
     if overlap.count == len(calibration):
         raise InputError(
-            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: nothing remains "
-            "to calibrate with; is it the same data set? Choose another calibration set."
+            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: no calibration "
+            "record remains; is it the same data set? Choose another calibration set."
         )
     return calibration.take(np.delete(np.arange(len(calibration)), overlap.calibration_indices))
 
@@ -92,12 +92,12 @@ def drop_overlap(query: Examples, calibration: Examples) -> Examples:
 def refuse_held(
     other: Examples, holdout: Examples, role: str, advice: str = "use --drop-overlap to leave them out"
 ) -> None:
-    """Nothing when no record of the holdout is in another set.
+    """Checks that no record of the holdout is in another set.
 
     Args:
-        other: the other set, and
-        role: what it is to the audit, such as "query set".
-        advice: what to do about it.
+        other: the other set.
+        role: its role in the audit, such as "query set".
+        advice: what to do.
 
     Raises:
         InputError: when records are shared, with their number and the first of them.
@@ -106,8 +106,8 @@ def refuse_held(
     if overlap.count:
         raise InputError(
             f"{overlap.count} of the {len(holdout)} records of the holdout {holdout.name} also occur in the {role} "
-            f"{other.name} ({_first_pairs(overlap, other, holdout)}); a holdout is records of the query set's provider "
-            f"that nobody was given: {advice}."
+            f"{other.name} ({_first_pairs(overlap, other, holdout)}); a holdout has records of the query set's "
+            f"provider that nobody trained on: {advice}."
         )
 
 
@@ -119,17 +119,17 @@ class Kept(NamedTuple):
 
 
 def without_copies(query: Examples, holdout: Examples) -> Kept:
-    """What remains of both sets for the holdout test, where they share records.
+    """The records of both sets that remain for the holdout test, if they share records.
 
-    Where they share one, every record that occurs more than once in the two sets together leaves, in both sets.
-    Dropping the holdout's copies alone would break the test: the query set keeps its records that have copies, the
-    holdout loses them, and so the two no longer look dealt from one pile, whatever the target. Nor is it enough to drop
-    what is shared from both: copies that fell on one side would remain, and they move together. Which records occur
-    once is known from the pile alone, not from how it was dealt. So, given what left, every deal of what remains is as
-    likely as any other, and the test is exact for it.
+    If they share a record, every record that occurs more than once in the two sets together is dropped from both.
+    Dropping only the holdout's copies would break the test: the query set would keep records with copies and the
+    holdout would lose them, so the two would differ whatever the target is. Dropping only shared records from both is
+    not enough either: records with all copies in one set would remain, and they move together. Which records occur once
+    does not depend on how the records were split. So, given the dropped records, every split of the others is equally
+    likely, and the test is exact.
 
-    Where they share none, all records stay: copies that all fell on one side speak against one pile, and
-    `metrics.exchangeability` judges them.
+    If they share none, all records stay: duplicates with all copies in one set are evidence of different sampling, and
+    `metrics.exchangeability` tests for it.
 
     Raises:
         InputError: when nothing remains of either set.
@@ -149,8 +149,8 @@ def without_copies(query: Examples, holdout: Examples) -> Kept:
     for examples, indices in ((query, kept.query), (holdout, kept.holdout)):
         if not len(indices):
             raise InputError(
-                f"all {len(examples)} records of {examples.name} have copies in it or in the other set: nothing "
-                f"remains to compare {query.name} and the holdout {holdout.name} by; is it the same data set?"
+                f"all {len(examples)} records of {examples.name} have copies in it or in the other set: no "
+                f"record remains to compare {query.name} with the holdout {holdout.name}; is it the same data set?"
             )
     return kept
 
@@ -159,4 +159,4 @@ def _first_pairs(overlap: Overlap, query: Examples, calibration: Examples) -> st
     """The first few shared records by their places in both sets; never what is in them."""
     pairs = zip(overlap.query_indices[:SHOWN].tolist(), overlap.calibration_indices[:SHOWN].tolist(), strict=True)
     shown = ", ".join(f"{mine} = {other}" for mine, other in pairs)
-    return f"first, record of {query.name} = record of {calibration.name}, counted from 0: {shown}"
+    return f"first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown}"

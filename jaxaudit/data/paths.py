@@ -1,4 +1,4 @@
-"""Paths that a person typed or a stranger's folder holds; only regular files are ever opened."""
+"""Paths from the command line or in untrusted folders; only regular files are opened."""
 
 import os
 import stat
@@ -72,7 +72,7 @@ def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 status = path.stat()
             except OSError as error:
                 raise InputError(
-                    f"{path}: cannot be read ({error.strerror}); is the folder copied whole, links and all?"
+                    f"{path}: cannot be read ({error.strerror}); was the folder copied completely, with its links?"
                 ) from error
             if stat.S_ISDIR(status.st_mode) and not path.is_symlink():
                 waiting.append(path)

@@ -1,4 +1,4 @@
-"""Files on a disk that others can write, too: only regular files are read, and what is written is whole."""
+"""Files in places that others can write: only regular files are read, and writes are atomic."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def refuse_irregular(found: os.stat_result, path: Path) -> None:
     """
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder"}
     if not stat.S_ISREG(found.st_mode):
-        what = kinds.get(stat.S_IFMT(found.st_mode), "no file but a pipe or a device")
+        what = kinds.get(stat.S_IFMT(found.st_mode), "a pipe or a device, not a file")
         raise OSError(errno.EINVAL, f"it is {what}", os.fspath(path))
 
 

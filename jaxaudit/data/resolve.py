@@ -1,4 +1,4 @@
-"""What a person types -> `Examples`: the one place where a string chooses a data set."""
+"""A name -> `Examples`: the only place where a string selects a data set."""
 
 import difflib
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _FORCE_TFDS = "tfds:"
 def load(
     name: str, *, data_dir: Path | None = None, image_size: tuple[int, int] | None = None, gray: bool = True
 ) -> Examples:
-    """The labelled records that `name` means: `NAME_OR_PATH[@SPLIT]`.
+    """The labelled records that `name` names: `NAME_OR_PATH[@SPLIT]`.
 
     SPLIT is a split or a slice of one, several joined by `+`, as in TensorFlow Datasets: `test`,
     `train[:10000]`, `train[:10%]+extra`; `all` is every split. Without it: the only split there is, else `train`.
@@ -58,8 +58,8 @@ def load(
         gray: as for `prepare_images`, where sizes differ.
 
     Raises:
-        InputError: nothing fits (with near matches), the set cannot be had here (with what to install or
-            where to put which files; offline this is known within 15 seconds), or it cannot be read.
+        InputError: nothing fits (with near matches), the set is not available here (with what to install or which
+            files to put where; offline this is known within 15 seconds), or it cannot be read.
 
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
@@ -165,6 +165,6 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     searched = str(folder) if folder else "a data directory (none is set: --data-dir or JAXAUDIT_DATA)"
     advice = f"Did you mean {', '.join(by_lower[match] for match in near)}?" if near else "Is it spelled right?"
     return (
-        f"`{shown}` is no file or folder here or in {searched}, no embedded set ({', '.join(_EMBEDDED)}) "
-        f"and no TensorFlow Datasets name. {advice}"
+        f"`{shown}` is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
+        f"and not a TensorFlow Datasets name. {advice}"
     )

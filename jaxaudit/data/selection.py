@@ -1,4 +1,4 @@
-"""`NAME[@SPLIT]`: which part of a data set a person means. Pure."""
+"""`NAME[@SPLIT]`: parses the selected part of a data set. Pure."""
 
 import re
 from typing import NamedTuple
@@ -73,7 +73,7 @@ def split_name(text: str) -> tuple[str, str | None]:
     if not at:
         name, split = text, None
     if not name.strip():
-        raise InputError(f"`{text}` names no data set; write NAME or NAME@SPLIT, as mnist@train[:10000].")
+        raise InputError(f"`{text}` does not name a data set; write NAME or NAME@SPLIT, such as mnist@train[:10000].")
     if split is not None and not split.strip():
         raise InputError(f"`{text}` has nothing after the '@'; {_HOW}.")
     return name, split
@@ -105,7 +105,7 @@ def _parse_bound(bound: str | None, text: str) -> Bound | None:
         return None
     parsed = Bound(int(bound.rstrip("%")), bound.endswith("%"))
     if parsed.percent and abs(parsed.amount) > 100:
-        raise InputError(f"`{text}` asks for {parsed.amount}%; a percentage lies within -100% and 100%.")
+        raise InputError(f"`{text}` contains {parsed.amount}%; a percentage must be from -100% to 100%.")
     return parsed
 
 
@@ -118,7 +118,7 @@ def choose_parts(split: str | None, available: tuple[str, ...], name: str) -> tu
 
     Raises:
         MissingSplit: no such split.
-        InputError: none is named and it is open which is meant.
+        InputError: none is named, and the choice is unclear.
 
     >>> choose_parts(None, ("test", "train"), "mnist")
     (Part(split='train', start=None, stop=None),)

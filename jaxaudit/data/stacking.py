@@ -95,6 +95,6 @@ def _room(count: int, pixels: np.ndarray, source: str, max_bytes: int | None) ->
     if max_bytes is not None and size > max_bytes:
         raise InputError(
             f"{source}: {count} images of {pixels.shape[0]}x{pixels.shape[1]} need up to {size / 2**30:.1f} GiB, more "
-            f"than the {max_bytes / 2**30:.1f} GiB that are allowed; make them smaller first."
+            f"than the allowed {max_bytes / 2**30:.1f} GiB; make them smaller first."
         )
     return np.empty((count, *pixels.shape), pixels.dtype)

@@ -1,10 +1,10 @@
-"""Finished chunks of `fit_many` on disk, so that a training that was stopped goes on after the last of them.
+"""Finished chunks of `fit_many` on disk, from which a stopped training resumes.
 
     checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.npz
 
-A call is known by its keys, its membership, its pool and the devices it runs on. Its learner and what is made of the
-parameters are functions, which have no digest: a caller that changes them takes another directory. A file is a digest
-and the .npz archive that it is of, so that one with a bit flipped is never taken.
+A call is identified by its keys, its membership, its pool and its devices. Its learner and `summarize` are functions,
+which have no digest: a caller that changes them must use another directory. A file consists of a digest and its .npz
+archive, so that a damaged file is never used.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def kept_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
-    """How many of these models were trained side by side in the chunks that `checkpoints` holds, if any."""
+    """The models per batch of the chunks of these models in `checkpoints`, if any."""
     return models_per_batch_of(call_directory(checkpoints, keys, np.asarray(membership), inputs, labels))
 
 
@@ -120,7 +120,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
             file.write(digest)
     except OSError as error:
         warnings.warn(
-            f"trained models cannot be kept in {path.parent} ({error.strerror}): training goes on, but a run that is "
+            f"trained models cannot be kept in {path.parent} ({error.strerror}): training continues, but a run that is "
             "stopped loses them.",
             RuntimeWarning,
             stacklevel=3,
@@ -188,15 +188,15 @@ def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:
             kind = f"{type(tree).__module__}:{type(tree).__qualname__}"
             if _named_tuple(kind) is not type(tree):
                 raise InputError(
-                    f"`summarize` returned a {type(tree).__name__}, which cannot be found again as {kind}; with "
-                    "`checkpoints` define it at the top of its module, or return a plain tuple."
+                    f"`summarize` returned a {type(tree).__name__}, which cannot be imported as {kind}; for "
+                    "`checkpoints`, define it at the top of its module, or return a plain tuple."
                 )
     for leaf in leaves:
         if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in PLAIN:
             what = leaf.dtype.name if isinstance(leaf, np.ndarray) else type(leaf).__name__
             raise InputError(
-                f"`summarize` returned {what} where only an array of plain numbers can be kept in `checkpoints`; "
-                "return an array or a tuple of arrays."
+                f"`summarize` returned {what}, but only arrays of plain numbers can be kept in `checkpoints`; return "
+                "an array or a tuple of arrays."
             )
     return kind, leaves
 

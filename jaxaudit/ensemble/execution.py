@@ -1,4 +1,4 @@
-"""How models are trained, apart from which: the one value that passes from an audit down to `fit_many`."""
+"""How models are trained: one value that an audit passes down to `fit_many`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,28 +10,28 @@ from threading import Lock
 from jaxaudit.errors import InputError
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: how much of the work is finished, and of how much; the unit is the caller's.
+"""`progress(done, total)`: work done, and in total; the caller chooses the unit.
 
-`fit_many` counts model-steps (whole models, for a learner without steps). Copies that fill a last chunk up count like
-models. Work that is divided counts in `WHOLE`ths: see `Execution.split`.
+`fit_many` counts model-steps (whole models, for a learner without steps). Padding of the last chunk counts, too.
+Divided work counts in units of 1 / `WHOLE`: see `Execution.split`.
 """
 
 WHOLE = 1_000_000
-"""What `Execution.split` calls the whole of the work."""
+"""The total that `Execution.split` reports."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How models are trained. It decides time, memory and what is kept on disk, and no result but by rounding.
+    """How models are trained. It affects time, memory and what is kept on disk; results only by rounding.
 
     Attributes:
-        models_per_batch: models trained side by side in one program, a chunk; None has it chosen by measurement. Models
-            trained in chunks of another size differ by rounding, which training amplifies: pass the number that a
-            result reports to repeat it bit for bit.
-        progress: called as work is done, one call at a time but not always from the calling thread; None tells nobody.
-        checkpoints: a directory to keep finished chunks and training states in, made where there is none, from which
-            a later call with the same arguments goes on; None keeps nothing. The number of models a batch of what is
-            kept there wins over `models_per_batch`.
+        models_per_batch: models trained at the same time in one program (a chunk); None: chosen by measurement. Models
+            trained in chunks of another size differ by rounding, which training amplifies. To repeat a result bit for
+            bit, pass the number that it reports.
+        progress: called as work is done, one call at a time but not always from the calling thread; None: not called.
+        checkpoints: a directory for finished chunks and training states, created if missing; a later call with the same
+            arguments resumes from them. None keeps nothing. The models per batch of kept chunks take precedence over
+            `models_per_batch`.
 
     >>> Execution(models_per_batch=8)
     Execution(models_per_batch=8, progress=None, checkpoints=None)
@@ -42,7 +42,7 @@ class Execution:
     checkpoints: Path | None = None
 
     def at(self, models_per_batch: int | None) -> "Execution":
-        """The same with this number of models trained side by side; None has it measured.
+        """The same with this number of models per batch; None: measured.
 
         >>> Execution(models_per_batch=8).at(2).models_per_batch
         2
@@ -50,19 +50,19 @@ class Execution:
         return replace(self, models_per_batch=models_per_batch)
 
     def split(self, *weights: int | float) -> "tuple[Execution, ...]":
-        """One execution for each part of the work, whose progress reports the part's share of one whole.
+        """One execution for each part of the work; progress is reported for the whole.
 
-        What is reported is always of `WHOLE` (1,000,000) and never less than before. Parts may be taken up in any
-        order, again, or at the same time: each counts for its own weight. Once every part with a weight above 0 has
-        reported its end, `WHOLE` is reported; so whoever leaves a part out ends it, with `progress(1, 1)`. A part of
-        nothing (`progress(0, 0)`) is at its end. What is split may be split again.
+        The total is always `WHOLE` (1,000,000), and progress never decreases. Parts may run in any order, repeatedly,
+        or at the same time: each counts by its weight. `WHOLE` is reported once every part with a weight above 0 has
+        reported its end; to skip a part, report its end with `progress(1, 1)`. `progress(0, 0)` is also an end. Parts
+        may be split again.
 
         Args:
-            weights: how much work each part is, in any one unit. 0 is allowed, but not for all of them.
+            weights: the amount of work of each part, in any unit. 0 is allowed, but not for all parts.
 
         Returns:
-            As many executions as weights, in their order. They differ from this one by their progress alone, and not at
-            all where there is none.
+            One execution per weight, in the same order. They differ from this one only by their progress; without
+            progress they are equal to it.
 
         Raises:
             InputError: a weight is negative or not finite, or all are 0.
@@ -76,8 +76,8 @@ class Execution:
         # Not so for no weight at all: work without parts has nothing to report.
         if weights and not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
             raise InputError(
-                f"the parts of some work weigh {', '.join(f'{weight:g}' for weight in weights)}: give finite numbers "
-                "of at least 0, not all of them 0."
+                f"weights of parts are {', '.join(f'{weight:g}' for weight in weights)}: give finite numbers of at "
+                "least 0, not all 0."
             )
         if self.progress is None:
             return (self,) * len(weights)
@@ -86,7 +86,7 @@ class Execution:
 
 
 DEFAULT_EXECUTION = Execution()
-"""The number of models a batch is measured, nobody is told, nothing is kept."""
+"""The default: models per batch are measured, no progress is reported, nothing is kept."""
 
 
 class _Whole:

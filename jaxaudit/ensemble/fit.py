@@ -1,4 +1,4 @@
-"""`fit_many`: the one function that trains every model of every audit."""
+"""`fit_many`: the function that trains all models of all audits."""
 
 from typing import Any
 
@@ -29,62 +29,60 @@ def fit_many(
     summarize: Summarize | None = None,
     members_only: bool = False,
 ) -> Any:
-    """Trains a model for every row of `membership` and returns what `summarize` makes of them.
+    """Trains a model for every row of `membership` and returns the arrays that `summarize` makes of them.
 
     Model `m` is trained on the records where row `m` is true, with key `keys[m]`. Its result is a function of its
-    key, its row and the pool alone: with the same `execution.models_per_batch` on a CPU it has the same bits whatever
-    rows stand beside it, and up to the rounding of differently shaped products it is the same as training it by itself
-    with `learner.fit`. Rows with the same key take the same minibatches where they leave out at most a tenth of the
-    pool, so that they differ by those records alone; see `jaxaudit.learners.batch_order`.
+    key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it has the same bits whatever
+    the other rows are, and up to the rounding of differently shaped products it equals training with `learner.fit`.
+    Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they differ
+    only by the left-out records; see `jaxaudit.learners.batch_order`.
 
-    Models are trained in chunks of `models_per_batch`, the last filled up with copies, vmapped and jitted, split over
-    all local devices. A CPU, which is one device, trains as many chunks at the same time as it has cores (at most 8):
-    `concurrent_chunks`, 1 elsewhere. Memory on the devices is bounded by them, not by the number of models:
+    Models are trained in chunks of `models_per_batch`, the last padded with copies, vmapped and jitted, split over all
+    local devices. A CPU, which is one device, trains as many chunks at the same time as it has cores (at most 8):
+    `concurrent_chunks`; elsewhere 1. Memory on the devices is bounded by the chunks, not by the number of models:
 
         pool + concurrent_chunks * (
             models_per_batch * (2 * training state + batch_size * (record + activations)) + 80 MB of index tables
         )
 
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
-    second copy holds gradients; `summarize` adds what it needs itself. What it returns is kept on the host for all
-    models.
+    second copy is for gradients; `summarize` adds its own needs. What it returns is kept on the host for all models.
 
     With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there, and a later
-    call with the same arguments reads it back, bit for bit, instead of training the chunk. The training states of
-    chunks under way are kept there as well, for learners that train by steps, every minute or so. So it goes on where
-    it was and returns what a call that was never stopped returns. A file is written whole or not at all; one that is
-    damaged is ignored. Chunks of other keys, another membership or another pool are never taken, so several calls may
-    share a directory; the same `learner` and `summarize` are the caller's word.
+    call with the same arguments reads it back, bit for bit, instead of training the chunk. For learners that train by
+    steps, training states of unfinished chunks are also kept there, about once a minute. A stopped call is resumed and
+    returns the same result as a call that was not stopped. A file is written as a whole or not at all; a damaged file
+    is ignored. Chunks of other keys, another membership or another pool are never used, so several calls may share a
+    directory. The caller must ensure that `learner` and `summarize` are unchanged.
 
     Args:
-        keys: one random key a model.
+        keys: one random key per model.
         membership: which records each model is trained on.
-        inputs: the pool's records, `labels` their classes.
+        inputs: the pool's records; `labels`: their classes.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
-        execution: how many models are trained side by side (by default as many as measurement finds fastest), who is
-            told of progress, and where finished chunks are kept. Progress is in model-steps, or whole models for a
-            learner without steps; chunks read back are done at once. With `checkpoints`, `summarize` must return an
-            array or a tuple (a NamedTuple, too) of arrays of plain numbers; where they hold chunks of these models
-            already, chunks of that size are trained, whatever `models_per_batch` says.
-        summarize: called with the parameters of each finished chunk (leading axis: the chunk's models) and the rows of
-            `membership` they belong to, and returning arrays with the same leading axis; by default the parameters
-            themselves. Rows that only fill a chunk up occur twice.
-        members_only: take every model's minibatches from its own members, whatever its row: then no record of the pool
-            that a row does not hold changes anything in its model, not even the order of its minibatches.
+        execution: models per batch (by default the fastest, by measurement), progress, and where finished chunks are
+            kept. Progress is in model-steps, or whole models for a learner without steps; chunks read back count as
+            done at once. With `checkpoints`, `summarize` must return an array or a tuple (or NamedTuple) of arrays of
+            plain numbers; if chunks of these models are kept already, their size is used, not `models_per_batch`.
+        summarize: a function of the parameters of a finished chunk (leading axis: the chunk's models) and their rows of
+            `membership`; it returns arrays with the same leading axis. By default it returns the parameters. Rows that
+            pad a chunk occur twice.
+        members_only: draw every model's minibatches from its own members, whatever its row. Then no other record of the
+            pool affects its model, not even through the order of minibatches.
 
     Returns:
         `summarize`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis
         (random keys, which NumPy cannot hold, as JAX arrays).
 
     Raises:
-        InputError: where shapes disagree, there are no models, `models_per_batch` is below 1, or `summarize` returns
-            what cannot be kept in `checkpoints`.
+        InputError: shapes disagree, there are no models, `models_per_batch` is below 1, or the result of `summarize`
+            cannot be kept in `checkpoints`.
     """
     membership = np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
     asked, checkpoints = execution.models_per_batch, execution.checkpoints
     if asked is not None and asked < 1:
-        raise InputError(f"models_per_batch must be at least 1, got {asked}; leave it out to have it measured.")
+        raise InputError(f"models_per_batch must be at least 1; got {asked}. Leave it out to have it measured.")
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
     size, progress = results.models_per_batch or asked, execution.progress or _silent
@@ -103,9 +101,9 @@ def measure_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
 ) -> BatchChoice:
-    """How many of these models `fit_many` would train side by side, with its measurements.
+    """The models per batch that `fit_many` would choose for these models, with its measurements.
 
-    Choose once and pass the number on where several calls, or a later repetition, must give the same numbers; see
+    If several calls, or a later repetition, must give the same numbers, choose once and pass the number on; see
     `choose_models_per_batch`.
     """
     membership = np.asarray(membership)
@@ -128,7 +126,7 @@ def _check(keys: Array, membership: np.ndarray, inputs: int, labels: int) -> Non
         )
     if len(membership) == 0 or keys.shape != (len(membership),):
         raise InputError(
-            f"{len(membership)} models are asked for with keys of shape {keys.shape}: give one key a model "
+            f"there are {len(membership)} models and keys of shape {keys.shape}: give one key per model "
             "(jax.random.split(key, models)), and at least one model."
         )
 

@@ -1,4 +1,4 @@
-"""How many models to train side by side: measured, because on a CPU the cache decides and on a GPU the chip's size."""
+"""The number of models per batch, by measurement: it depends on the cache of a CPU and on the size of a GPU."""
 
 import time
 from collections.abc import Callable
@@ -31,11 +31,11 @@ DEVICE_SHARE = 0.5
 
 
 class BatchChoice(NamedTuple):
-    """How many models to train side by side, and the evidence for it.
+    """The chosen models per batch, and the measurements.
 
     Attributes:
-        models_per_batch: models a chunk.
-        seconds: measured seconds a model-step at each number tried; empty where there was nothing to choose.
+        models_per_batch: models trained at the same time.
+        seconds: measured seconds per model-step for each number tried; empty if nothing was measured.
     """
 
     models_per_batch: int
@@ -49,14 +49,14 @@ def choose_models_per_batch(
     pool: tuple[Array, Array],
     groups: list[Group],
 ) -> BatchChoice:
-    """The number of models a batch with the least time a model-step, found by running some steps with each.
+    """The models per batch with the least time per model-step, measured over some steps each.
 
-    Tried are 4, 8, 16, ..., then 2 and 1, on the group with the most work, with as many chunks at the same time as
-    training has. The search turns back at the second number in a row that is clearly slower than the best, or where
-    memory would be short; smaller chunks than the first are tried only where no larger one was faster. It ends where
-    measuring has taken a tenth of what training will take; where there is but one choice, or no step to take, nothing
-    is measured. Since it is a measurement, two runs may choose differently, and models trained in chunks of another
-    size differ by rounding: pass the reported number to repeat a run exactly.
+    Tries 4, 8, 16, ..., then 2 and 1, on the group with the most work, with as many chunks at the same time as in
+    training. The search reverses at the second number in a row that is clearly slower than the best, or if memory would
+    be short; smaller chunks than the first are tried only if no larger one was faster. It ends when measuring has taken
+    a tenth of the expected training time. Nothing is measured if there is a single choice or no step. Two runs may
+    choose differently, and models trained in chunks of another size differ by rounding: pass the reported number to
+    repeat a run exactly.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
@@ -112,7 +112,7 @@ def probe_models_per_batch(
     group: Group,
     models_per_batch: int,
 ) -> float:
-    """Seconds a model-step with so many models side by side: the best of up to three timed runs."""
+    """Seconds per model-step with this many models per batch: the best of up to three timed runs."""
     at_once = min(concurrent_chunks(), -(-len(group.rows) // models_per_batch))
     # Filled up like a chunk in training, so that the devices share it evenly.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
@@ -139,7 +139,7 @@ def probe_models_per_batch(
 
 
 def _best(run: Callable[[int], float], steps: int, most: int) -> float:
-    """The least seconds a step of up to three timed runs."""
+    """The least seconds per step of up to three timed runs."""
     run(steps)  # compiles
     # Enough steps that handing them over, which training does once an epoch, takes no part of the time.
     steps = min(most, max(steps, int(steps * PROBE_SECONDS / 4 / run(steps))))

@@ -18,8 +18,8 @@ class Group:
         pool: whether they take their minibatches in the pool order (else each in its own).
         shared: whether they also share one key, hence every minibatch: then records are gathered once for all.
         steps_of_rows: steps of one epoch of each row.
-        uneven: whether some step of some row may have only weights of 0 and must change nothing. Another program, whose
-            sums can be rounded differently; so it is a row's own number that decides, never its neighbours'.
+        uneven: whether some step of some row may have only weights of 0 and must change nothing. This takes another
+            program, whose sums can round differently; so it depends on a row's own steps only.
     """
 
     rows: Int[np.ndarray, " rows"]

@@ -1,4 +1,4 @@
-"""What many trained models say about many records."""
+"""Outputs of many trained models on many records."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxaudit.learners.learner import Learner
 
 BATCH = 1024
-"""Records evaluated at a time, over all models: the more models, the fewer records each."""
+"""Model-records evaluated at a time: with more models, fewer records each."""
 
 
 def log_probs_many(

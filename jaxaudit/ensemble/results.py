@@ -1,4 +1,4 @@
-"""The finished chunks of one `fit_many`, kept on the host and, where asked, on disk."""
+"""The finished chunks of one `fit_many`, kept on the host and, with checkpoints, on disk."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from jaxaudit.ensemble.checkpoint import chunk_path, is_key, models_per_batch_of
 from jaxaudit.ensemble.training_state import STATE, StateKeeper
 
 Summarize = Callable[[Any, Int[np.ndarray, " models"]], Any]
-"""`summarize(params, rows)`: what to keep of a chunk's models, which are those of these rows of the membership."""
+"""`summarize(params, rows)`: what to keep of a chunk's models, which have these rows of the membership."""
 
 
 class Results:

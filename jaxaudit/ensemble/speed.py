@@ -1,4 +1,4 @@
-"""How fast models of one design train here: what a plan of many of them is made from."""
+"""The training speed of a model on this machine, for planning."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +28,13 @@ HOST_STEPS, HOST_SECONDS = 24, 4.0
 
 
 class Speed(NamedTuple):
-    """How long models take, as many trained at the same time as training has.
+    """The speed of training with as many models at the same time as in training.
 
     Attributes:
-        models_per_batch: models trained side by side.
-        step: seconds a model-step.
-        record: seconds to ask one model about one record.
-        state_bytes: of one model's training state.
+        models_per_batch: models trained at the same time.
+        step: seconds per model-step.
+        record: seconds to evaluate one model on one record.
+        state_bytes: bytes of one model's training state.
     """
 
     models_per_batch: int
@@ -50,13 +50,13 @@ def measure_speed(
     learner: SteppedLearner,
     models_per_batch: int | None = None,
 ) -> Speed:
-    """Trains some models for some steps, the first of which, that compile, are not counted.
+    """Times the training of some models for some steps; the first steps, which compile, do not count.
 
     Args:
         key: random key.
-        inputs: records such as will be trained on; `labels` their classes.
-        learner: design and recipe.
-        models_per_batch: models trained side by side, where that is decided; else it is chosen by measurement
+        inputs: records like the training records; `labels`: their classes.
+        learner: model and training recipe.
+        models_per_batch: models trained at the same time; by default chosen by measurement
             (`choose_models_per_batch`).
     """
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])

@@ -1,4 +1,4 @@
-"""The training state of a chunk under way, kept on disk so that a kill costs minutes and not the chunk.
+"""The training state of an unfinished chunk, kept on disk so that a kill costs minutes and not the chunk.
 
     checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.state
 
@@ -129,7 +129,7 @@ def keep_seconds() -> float:
     """`KEEP_SECONDS`, or what the environment says.
 
     Raises:
-        InputError: it says no number of seconds.
+        InputError: it is not a number of seconds.
     """
     text = os.environ.get("JAXAUDIT_KEEP_SECONDS") or str(KEEP_SECONDS)
     try:

@@ -1,4 +1,4 @@
-"""Pure array functions, batched and exact: the numbers every audit is made of; `__init__.pyi` lists them."""
+"""Pure array functions, batched and exact, used by every audit; `__init__.pyi` lists them."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A classifier's outputs at the precision it gives them out with: centres of equal bins of [0, 1]."""
+"""A classifier's outputs, rounded to the centres of equal bins of [0, 1]."""
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -6,10 +6,10 @@ from jaxtyping import Array, Float, Int
 from jaxaudit.errors import InputError
 
 EDGE = 1e-6
-"""A probability this little below an edge, relatively, is on it: float32 log-probabilities do not know better."""
+"""A probability within this relative distance below an edge is on it, the precision of float32 log-probabilities."""
 
 MOST_BINS = 1_000_000
-"""Narrower ones would be thinner than their own edges."""
+"""The largest number of bins; narrower bins would be thinner than their edges."""
 
 ABOVE_ONE = 1e-4
 """How far rounding may lift a log-probability (nats) above 0."""
@@ -30,7 +30,7 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
         )
     if largest > ABOVE_ONE:
         raise InputError(
-            f"outputs of {of} are above 0, up to {largest:.3g}, so they are no log-probabilities; were probabilities "
+            f"outputs of {of} are above 0, up to {largest:.3g}, so they are not log-probabilities; were probabilities "
             "or logits given? Take the logarithm, or the log-softmax, first."
         )
     return values
@@ -43,7 +43,9 @@ def check_bins(bins: int) -> None:
         InputError: `bins` is above a million.
     """
     if bins > MOST_BINS:
-        raise InputError(f"probabilities are not known to 1 / {bins}: give at most {MOST_BINS:,} bins, usually 100.")
+        raise InputError(
+            f"probabilities cannot be resolved to 1 / {bins}: give at most {MOST_BINS:,} bins, usually 100."
+        )
 
 
 def bin_indices(log_probs: Float[np.ndarray, "*shape"], bins: int) -> Int[np.ndarray, "*shape"]:
@@ -55,7 +57,7 @@ def bin_indices(log_probs: Float[np.ndarray, "*shape"], bins: int) -> Int[np.nda
     array([ 0, 29, 99, 99])
     """
     if bins < 1:
-        raise InputError(f"probabilities cannot be put into {bins} bins: give at least 1 bin, usually 100.")
+        raise InputError(f"probabilities cannot be rounded into {bins} bins: give at least 1 bin, usually 100.")
     check_bins(bins)
     places = np.exp(log_probs)
     places *= bins * (1 + EDGE)

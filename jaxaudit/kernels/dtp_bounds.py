@@ -1,4 +1,4 @@
-"""How far a record can move any output on any input, from what it moves at its own.
+"""Bounds of how far a record can move any output on any input, from its change at its own input.
 
 Theorem 6.2 of Long, Bindschaedler & Gunter (2017), and what holds in its place for the normalised outputs of naive
 Bayes and random trees. `jaxaudit.metrics.stability` says what the terms mean and which claims of the paper hold.
@@ -28,7 +28,7 @@ def dtp_bound(pdtp: Float[Array | np.ndarray, " records"], delta: float) -> Floa
     values = np.asarray(pdtp, np.float64)
     if not delta >= 1 or not (values >= 0).all():
         raise InputError(
-            f"a bound on DTP takes PDTP of at least 0 and a delta of at least 1, got delta {delta} and PDTP down to "
+            f"a bound on DTP needs PDTP of at least 0 and a delta of at least 1; got delta {delta} and PDTP down to "
             f"{values.min(initial=np.inf)}; PDTP is in nats, delta is a factor."
         )
     return np.maximum(values, np.log(delta))
@@ -64,8 +64,8 @@ def log_odds_dtp_bound(
     own = np.asarray(labels)[:, None]
     if without_record.shape != shape or len(own) != shape[0] or not ((own >= 0) & (own < shape[1])).all():
         raise InputError(
-            f"a bound on DTP takes outputs of one shape, got {tuple(shape)} and {tuple(without_record.shape)}, and a "
-            f"label below {shape[1]} of each record, got {len(own)}."
+            f"a bound on DTP needs outputs of the same shape; got {tuple(shape)} and {tuple(without_record.shape)}, "
+            f"and a label below {shape[1]} of each record, got {len(own)}."
         )
     is_own = np.arange(shape[1]) == own
 
@@ -98,7 +98,7 @@ def smoothed_naive_bayes_delta(smallest_class: int, category_counts: Sequence[in
     if smallest_class < 1 or not category_counts or min(category_counts) < 1 or not smoothing > 0:
         raise InputError(
             f"no stability constant for {smallest_class} records in the smallest class, category counts "
-            f"{tuple(category_counts)} and smoothing {smoothing}: it takes a record, categorical columns only and "
+            f"{tuple(category_counts)} and smoothing {smoothing}: it needs a record, only categorical columns and "
             "smoothing above 0."
         )
     sizes = smallest_class + smoothing * np.asarray(category_counts, np.float64)

@@ -76,7 +76,7 @@ def as_samples(
     for name, sample in (("first", first), ("second", second)):
         if sample.size == 0:
             raise InputError(
-                f"the {name} sample is empty, and a distribution needs at least one value: "
+                f"the {name} sample is empty, but at least one value is needed: "
                 "check the rows given and any filter that selected them"
             )
     dtype = jnp.result_type(first, second, jnp.float32)
@@ -92,7 +92,7 @@ def refuse_nan(result: Array, *samples: Array) -> None:
     if not isinstance(result, Tracer) and jnp.isnan(result).any():
         count = sum(int(jnp.isnan(sample).sum()) for sample in samples)
         raise InputError(
-            f"{count} of {sum(sample.size for sample in samples)} values are NaN, which has no place in an order: "
+            f"{count} of {sum(sample.size for sample in samples)} values are NaN, which cannot be ordered: "
             "the model has probably diverged; train it again or drop those records from both samples"
         )
 

@@ -1,4 +1,4 @@
-"""Bootstrap of Kolmogorov-Smirnov distances: how far would they move, had other records been drawn?"""
+"""Bootstrap of Kolmogorov-Smirnov distances: their variation over the choice of records."""
 
 from functools import partial
 from typing import Any
@@ -87,10 +87,10 @@ def _bootstrap(
     key: Array, first: Float[Array, " n"], others: Float[Array, "k m"], replicates: int, paired: bool
 ) -> Float[Array, "replicates k"]:
     if replicates < 1:
-        raise InputError(f"{replicates} bootstrap replicates were asked for: ask for at least 1, usually 1000")
+        raise InputError(f"{replicates} bootstrap replicates are too few: give at least 1, usually 1000")
     if paired and first.size != others.shape[1]:
         raise InputError(
-            f"paired samples hold one output for each of the same records, but one has {first.size} values and the "
+            f"paired samples need one output for each of the same records, but one has {first.size} values and the "
             f"other {others.shape[1]}: give both models the same records in the same order, or use paired=False"
         )
     distances = _dispatch(key, first, others, replicates, paired)

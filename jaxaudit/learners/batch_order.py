@@ -1,13 +1,13 @@
-"""The order in which a model takes its minibatches: a pure function of its key and its row of the membership.
+"""The order of a model's minibatches: a pure function of its key and its row of the membership.
 
 Two batch orders, chosen by the row alone:
 
-- *pool order*, where a row leaves out at most a tenth of the pool (leave-one-out, for example): every epoch is a
-  permutation of the whole pool, and records that are not members have weight 0. Two rows with the same key then take
-  the same minibatches and differ by the left-out records alone (common random numbers).
+- *pool order*, for rows that leave out at most a tenth of the pool (leave-one-out, for example): every epoch is a
+  permutation of the whole pool, and records that are not members have weight 0. Two rows with the same key then have
+  the same minibatches and differ only by the left-out records (common random numbers).
 - *own order*, for every other row, and for every row of a batch-coupled learner: every epoch is a permutation of the
-  row's members. The last minibatch is filled up with records from the start of the epoch, at weight 0, so that no
-  record but a member is ever touched.
+  row's members. The last minibatch is padded with records from the start of the epoch, at weight 0, so that only
+  members are used.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What learners of columns ask of the inputs they are given."""
+"""Checks of inputs for learners of columns."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,12 +10,12 @@ def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
     """Whether every record has the columns the learner was made for.
 
     Raises:
-        InputError: where `inputs` are not of shape (records, columns).
+        InputError: `inputs` do not have shape (records, columns).
     """
     if inputs.ndim != 2 or inputs.shape[1] != columns:
         raise InputError(
-            f"inputs have shape {inputs.shape} but the learner was made for {columns} columns: give one row a record "
-            "and one number a column."
+            f"inputs have shape {inputs.shape} but the learner was made for {columns} columns: give one row per record "
+            "and one number per column."
         )
 
 
@@ -23,11 +23,11 @@ def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray
     """Whether all numbers are finite; `columns` are their places among all columns.
 
     Raises:
-        InputError: where one is NaN or infinite.
+        InputError: one is NaN or infinite.
     """
     bad = ~np.isfinite(values).all(axis=0)
     if bad.any():
         raise InputError(
-            f"column {columns[bad.argmax()]} holds a number that is NaN or infinite: drop such records, or give "
-            "missing values a category of their own."
+            f"column {columns[bad.argmax()]} contains a number that is NaN or infinite: drop such records, or give "
+            "missing values their own category."
         )

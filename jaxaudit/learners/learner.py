@@ -1,4 +1,4 @@
-"""What a learner is: two pure functions."""
+"""The interface of a learner: two pure functions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -7,15 +7,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: pieces of work finished, of all."""
+"""`progress(done, total)`: pieces of work done, and in total."""
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """Anything that can be trained on a weighted set of records and then asked for probabilities.
+    """Anything that can be trained on a weighted set of records and then gives probabilities.
 
     Both functions are pure and can be jitted and vmapped. A record of weight 0 is not a member of the training set
-    and leaves no trace in the result.
+    and does not affect the result.
     """
 
     def fit(
@@ -34,7 +34,7 @@ class Learner(Protocol):
 
 
 class LeftOut(NamedTuple):
-    """What models say of one record each, with that record in their training set and without it.
+    """Outputs on records, of models with and without the record in their training set.
 
     Attributes:
         with_record: log-probabilities (nats) at record r of the model trained on everything.
@@ -47,11 +47,11 @@ class LeftOut(NamedTuple):
 
 @runtime_checkable
 class LeavesOneOut(Learner, Protocol):
-    """A learner that knows its leave-one-out models without refitting each of them.
+    """A learner that computes its leave-one-out models without refitting.
 
     The result is equal to refitting with weight 0 for the record and the same key, within a tolerance that each
-    learner states. Memory is bounded: records are taken in chunks, and nothing of size n by n is ever made. It holds no
-    NaN: each learner says what becomes of a class that loses its last member.
+    learner states. Memory is bounded: records are processed in chunks, and nothing of size n by n is made. It contains
+    no NaN: each learner defines the output for a class that loses its last member.
     """
 
     def leave_one_out(
@@ -62,23 +62,23 @@ class LeavesOneOut(Learner, Protocol):
         records: Int[np.ndarray, " k"],
         progress: Progress | None = None,
     ) -> LeftOut:
-        """What the models with and without each of `records` (indices into `inputs`) say of that record.
+        """Outputs of the models with and without each of `records` (indices into `inputs`) on that record.
 
-        `progress`, where given, is called with how many of the records are done, at least once a chunk.
+        `progress`, if given, is called with the number of records done, at least once per chunk.
         """
         ...
 
 
 @runtime_checkable
 class BoundsDTP(Learner, Protocol):
-    """A learner of which it is proven how far a record can move any output, on any input, without bins.
+    """A learner with a proven bound of how far a record can move any output, on any input, without bins.
 
-    Differential training privacy is that largest move (Long, Bindschaedler & Gunter 2017, definition 4.2); PDTP, at the
-    record's own input, is but a lower bound of it. A learner's own file says where its proof is.
+    Differential training privacy (DTP) is that largest change (Long, Bindschaedler & Gunter 2017, definition 4.2).
+    PDTP, at the record's own input, is only a lower bound of it. The learner's file names the proof.
 
     Attributes:
-        largest_dtp: nats that no record moves any output by, whatever the training set; None where there is no such
-            number.
+        largest_dtp: an upper bound in nats of the change of any output by any record, whatever the training set; None
+            if there is none.
     """
 
     @property
@@ -87,18 +87,18 @@ class BoundsDTP(Learner, Protocol):
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
     ) -> Float[np.ndarray, " k"] | None:
-        """An upper bound of the DTP of each record left out, nats; None where none is proven for these options.
+        """An upper bound of the DTP of each record left out, nats; None if none is proven for these options.
 
         Args:
             all_labels: of the whole training set.
             labels: of the records left out.
-            left: what models say of these records, with and without each.
+            left: outputs on these records of models with and without each.
         """
         ...
 
 
 class TrainState(NamedTuple):
-    """A model in training, as pytrees: its parameters, what else its module keeps, and its optimiser's state."""
+    """A model in training, as pytrees: its parameters, its module's other state, and its optimiser's state."""
 
     params: Any
     state: Any
@@ -113,11 +113,11 @@ class SteppedLearner(Learner, Protocol):
     of `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must not be taken.
 
     Attributes:
-        epochs: passes through the members.
-        batch_size: records a step.
-        batch_coupled: whether a record of weight 0 in a minibatch would still touch the result (batch
-            normalisation): then only members are ever put into its minibatches.
-        convolves: whether it convolves: then a CPU takes its steps one at a time, driven from the host.
+        epochs: training epochs.
+        batch_size: records per step.
+        batch_coupled: whether a record of weight 0 in a minibatch would still affect the result (batch
+            normalisation); its minibatches then contain only members.
+        convolves: whether it has convolutions; on a CPU its steps are then dispatched one by one from the host.
     """
 
     @property
@@ -150,7 +150,7 @@ class SteppedLearner(Learner, Protocol):
         labels: Int[Array, " batch"],
         weights: Float[Array, " batch"],
     ) -> tuple[Any, Any]:
-        """The first half of `step`: what `update` needs of the minibatch."""
+        """The first half of `step`: what `update` needs from the minibatch."""
         ...
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
@@ -158,5 +158,5 @@ class SteppedLearner(Learner, Protocol):
         ...
 
     def finish(self, state: TrainState) -> Any:
-        """The parameters `log_probs` takes."""
+        """The parameters for `log_probs`."""
         ...

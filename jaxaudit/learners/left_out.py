@@ -1,4 +1,4 @@
-"""What leave-one-out without refits has in common: its checks, and chunks of one size."""
+"""Shared by learners with leave-one-out without refits: checks, and chunks of equal size."""
 
 from collections.abc import Iterator
 
@@ -15,23 +15,23 @@ def check_left_out(
     records: Int[np.ndarray, " k"],
     classes: int,
 ) -> None:
-    """Whether these records can be left out of these.
+    """Whether these records can be left out.
 
     Raises:
-        InputError: where inputs and labels differ in number, or a label or a record does not exist.
+        InputError: inputs and labels differ in number, or a label or a record does not exist.
     """
     if len(inputs) != len(labels):
         raise InputError(
-            f"there are {len(inputs)} inputs and {len(labels)} labels: give one label an input, in the same order."
+            f"there are {len(inputs)} inputs and {len(labels)} labels: give one label per input, in the same order."
         )
     for name, values, bound in (("label", labels, classes), ("record", records, len(inputs))):
         if len(values) and not 0 <= values.min() <= values.max() < bound:
             wrong = values.min() if values.min() < 0 else values.max()
-            raise InputError(f"{name} {wrong} does not exist: {name}s count from 0 and there are {bound}.")
+            raise InputError(f"{name} {wrong} does not exist: there are {bound}, numbered from 0.")
 
 
 def tell(progress: Progress | None, done: int, records: int) -> None:
-    """Tells how many of the records are done, to whom wants to know; what fills a last chunk up does not count."""
+    """Reports the number of records done; padding of the last chunk does not count."""
     if progress is not None:
         progress(min(done, records), records)
 

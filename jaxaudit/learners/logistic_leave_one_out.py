@@ -94,7 +94,7 @@ def _fit_without(
     records: Int[Array, " models"],
     tolerance: Float[Array, ""] | float,
 ) -> tuple[Float[Array, "models classes"], Float[Array, " models"]]:
-    """What the models without each record say of it, and their gradient norms."""
+    """Outputs on each record of the model without it, and gradient norms."""
     models = jnp.arange(len(records))
     others = weighted(of, jnp.repeat(of.weights, len(records), axis=0).at[models, records].set(0))
     found = optima(others, jnp.repeat(point, len(records), axis=0), inverse, tolerance)

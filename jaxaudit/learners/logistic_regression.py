@@ -16,7 +16,7 @@ from jaxaudit.learners.logistic_objective import inverse_at_zero, objectives, op
 
 
 class LogisticRegressionParams(NamedTuple):
-    """A trained model: log p(class | x) = weights[class] . x + intercepts[class], less what makes the sum 1.
+    """A trained model: log p(class | x) = weights[class] . x + intercepts[class], minus the normalisation.
 
     Attributes:
         weights: of two classes, those of class 0 are zero; of more, they sum to zero over classes.
@@ -31,7 +31,7 @@ class LogisticRegressionParams(NamedTuple):
 
 @dataclass(frozen=True)
 class LogisticRegression:
-    """Multinomial logistic regression as a `LeavesOneOut` learner; see `logistic_regression`, which makes one."""
+    """Multinomial logistic regression as a `LeavesOneOut` learner; made by `logistic_regression`."""
 
     inputs: int
     classes: int
@@ -81,8 +81,8 @@ class LogisticRegression:
         In float64; the key is not used. See `logistic_leave_one_out`.
 
         Raises:
-            InputError: where shapes disagree, an input is not finite, a label or a record is out of range, or a model
-                does not converge.
+            InputError: shapes disagree, an input is not finite, a label or a record is out of range, or a model does
+                not converge.
         """
         return logistic_leave_one_out.leave_one_out(
             self.inputs, self.classes, self.l2, self.tolerance, inputs, labels, records, progress
@@ -94,26 +94,26 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
 
         sum over members of -log p(label | record)  +  l2 / 2 * (sum of squared weights)
 
-    Records are `one_hot` or `ordinal` numbers, in [0, 1] or so. The penalty is scikit-learn's: l2 = 1 / C, its default
-    C = 1, on the *sum* over members (so it weighs less, the more records there are), and not on intercepts. Two classes
-    have one row of weights, the log-odds of class 1 (scikit-learn's convention); of more, every class has a row, which
-    makes them sum to zero. The optimum is unique, and reached in float64 from any start: optimised in float32 it was up
-    to 0.01 nats off on real records (0.2 at l2 = 0.01), as much as leaving out a record moves many others.
+    Records are `one_hot` or `ordinal` numbers, roughly in [0, 1]. The penalty is that of scikit-learn: l2 = 1 / C, with
+    default C = 1. The loss is a *sum* over members, so the penalty weighs less with more records; intercepts are not
+    penalised. Two classes have one row of weights, the log-odds of class 1 (as in scikit-learn); more classes have one
+    row each, and the rows sum to zero. The optimum is unique, and reached in float64 from any start. In float32 it was
+    up to 0.01 nats off on real records (0.2 at l2 = 0.01), as much as leaving out a record moves many others.
 
-    A class without members (one that lost its last, too) has probability 0, log-probability -inf: the limit of the
-    optimum. The others' rows stay as they are of `classes`, even where two are left. Without any member, every class is
-    as likely. Nothing is ever NaN.
+    A class without members (including one that lost its last) has probability 0, log-probability -inf: the limit of the
+    optimum. The rows of the others stay as for `classes`, even if two are left. Without any member, all classes are
+    equally likely. Nothing is NaN.
 
     Args:
         inputs: the number of inputs of a record.
         classes: the number of classes.
         l2: the penalty; above 0.
-        tolerance: Euclidean norm of the objective's gradient at which training ends. A log-probability is then about
-            |record| * tolerance / l2 off, at most. Reported as `gradient_norm`, which is larger where rounding, or
-            2,000 evaluations, end training before: scale the inputs, or give a larger l2.
+        tolerance: Euclidean norm of the objective's gradient at which training ends. A log-probability is then at most
+            about |record| * tolerance / l2 off. The norm is reported as `gradient_norm`; it is larger if rounding or
+            2,000 evaluations end training earlier: then scale the inputs, or give a larger l2.
 
     Raises:
-        InputError: where there is no input or class, or `l2` or `tolerance` is not above 0.
+        InputError: there is no input or class, or `l2` or `tolerance` is not above 0.
 
     >>> import jax, numpy as np
     >>> learner = logistic_regression(1, 2)
@@ -125,10 +125,10 @@ def logistic_regression(inputs: int, classes: int, *, l2: float = 1.0, tolerance
     Long, Bindschaedler & Gunter (2017), section 3, use Weka's logistic model trees instead.
     """
     if inputs < 1 or classes < 1:
-        raise InputError(f"logistic regression needs an input and a class, got {inputs} and {classes}.")
+        raise InputError(f"logistic regression needs at least one input and one class; got {inputs} and {classes}.")
     if not (l2 > 0 and tolerance > 0):
         raise InputError(
             f"l2 and tolerance must be above 0, got {l2:g} and {tolerance:g}: without a penalty, weights that separate "
-            "the classes grow for ever."
+            "the classes grow without limit."
         )
     return LogisticRegression(inputs, classes, float(l2), float(tolerance))

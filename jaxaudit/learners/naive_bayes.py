@@ -38,7 +38,7 @@ class NaiveBayesParams(NamedTuple):
 
 @dataclass(frozen=True)
 class NaiveBayes:
-    """Naive Bayes as a `LeavesOneOut` learner; see `naive_bayes`, which makes one."""
+    """Naive Bayes as a `LeavesOneOut` learner; made by `naive_bayes`."""
 
     category_counts: tuple[int, ...]
     classes: int
@@ -89,14 +89,14 @@ class NaiveBayes:
         records: Int[np.ndarray, " k"],
         progress: Progress | None = None,
     ) -> LeftOut:
-        """With and without each record, in closed form: its counts less one, its moments downdated.
+        """With and without each record, in closed form: counts minus one, moments downdated.
 
         In float64 on the host, in time linear in the records; equal to refitting in float64 to a relative 1e-10, and
         to `fit` as far as float32 goes. The key is not used. See `naive_bayes_leave_one_out`.
 
         Raises:
-            InputError: where shapes disagree, an input is not finite or no category of its column, or a label or a
-                record is out of range.
+            InputError: shapes disagree, an input is not finite or not a category of its column, or a label or a record
+                is out of range.
         """
         return naive_bayes_leave_one_out.leave_one_out(
             self.category_counts,
@@ -117,7 +117,7 @@ class NaiveBayes:
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
     ) -> Float[np.ndarray, " k"] | None:
-        """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns alone. See `BoundsDTP`."""
+        """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns only. See `BoundsDTP`."""
         if 0 in self.category_counts:
             return None
         members = np.bincount(all_labels)
@@ -194,13 +194,13 @@ def naive_bayes(
         p(number | c)    Gaussian: the class's mean, its variance (divided by n_c) + floor
         floor            variance_smoothing * the largest variance of any numeric column over all members
 
-    as in scikit-learn's `CategoricalNB` and `GaussianNB`; a mixed record multiplies both. The floor is computed
-    from the members alone, so a left-out record leaves no trace in it either. Long et al. (2017) state neither prior
-    nor floor; Weka smooths the prior too, (n_c + 1) / (n + classes), and knows numbers up to the gaps between them.
+    as in scikit-learn's `CategoricalNB` and `GaussianNB`; a mixed record multiplies both. The floor is computed from
+    the members only, so a left-out record does not affect it. Long et al. (2017) state neither prior nor floor; Weka
+    also smooths the prior, (n_c + 1) / (n + classes), and resolves numbers only up to the gaps between them.
 
-    A class without members (one that lost its last, too) has probability 0, log-probability -inf, and says nothing of
-    the others. Without any member at all, every class is as likely. Where every numeric column is constant, the floor
-    is `variance_smoothing` itself. An input that is no category of its column says nothing. Nothing is ever NaN.
+    A class without members (including one that lost its last) has probability 0, log-probability -inf, and does not
+    affect the others. Without any member, all classes are equally likely. If every numeric column is constant, the
+    floor is `variance_smoothing` itself. An input that is not a category of its column is ignored. Nothing is NaN.
 
     Args:
         category_counts: the number of categories of every column, 0 for a numeric one.
@@ -209,7 +209,7 @@ def naive_bayes(
         variance_smoothing: the floor of variances, relative to the largest; above 0.
 
     Raises:
-        InputError: where there is no column or class, a count is negative, or a smoothing is not above 0.
+        InputError: there is no column or class, a count is negative, or a smoothing is not above 0.
 
     >>> import jax, numpy as np
     >>> learner = naive_bayes((2,), classes=2)
@@ -222,8 +222,8 @@ def naive_bayes(
     """
     if not category_counts or classes < 1 or min(category_counts) < 0:
         raise InputError(
-            f"naive Bayes needs a column and a class, got category counts {category_counts} and {classes} classes: "
-            "give one count a column, 0 for a numeric column."
+            f"naive Bayes needs at least one column and one class; got category counts {category_counts} and {classes} "
+            "classes: give one count per column, 0 for a numeric column."
         )
     if not (smoothing > 0 and variance_smoothing > 0):
         raise InputError(

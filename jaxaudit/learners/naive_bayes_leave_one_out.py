@@ -1,8 +1,7 @@
 """Naive Bayes without each record, in closed form: on the host, in float64.
 
-A record touches its own class only: one member less, one less in each of its categories, the moments of its numbers
-downdated; and the floor of variances, which all classes share. What the model without it says of it follows from
-tables made once.
+A record affects only its own class (one member less, one less in each of its categories, downdated moments) and the
+floor of variances, which all classes share. The output of the model without the record follows from tables made once.
 """
 
 from itertools import pairwise
@@ -271,7 +270,7 @@ def _codes(values: np.ndarray, column: int, count: int) -> Int[np.ndarray, " n"]
     if not (fits & (codes == values)).all():
         bad = values[~(fits & (codes == values))][0]
         raise InputError(
-            f"column {column} holds {bad:g}, which is none of its {count} categories 0 to {count - 1}: are the inputs "
-            "ordinal, one category index a column?"
+            f"column {column} contains {bad:g}, which is not one of its {count} categories 0 to {count - 1}: are the "
+            "inputs ordinal, with one category index per column?"
         )
     return codes

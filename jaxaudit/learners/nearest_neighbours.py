@@ -24,7 +24,7 @@ BLOCK = 16
 
 
 class TrainingSet(NamedTuple):
-    """A model: the records themselves; those of weight 0 are nobody's neighbours."""
+    """A model: the records themselves; those of weight 0 are never neighbours."""
 
     inputs: Float[Array, "n ..."]
     labels: Int[Array, " n"]
@@ -33,7 +33,7 @@ class TrainingSet(NamedTuple):
 
 @dataclass(frozen=True)
 class NearestNeighbours:
-    """k-nearest neighbours as a learner that knows its leave-one-out models; see `nearest_neighbours`."""
+    """k-nearest neighbours as a `LeavesOneOut` learner; made by `nearest_neighbours`."""
 
     classes: int
     neighbours: int
@@ -76,12 +76,12 @@ class NearestNeighbours:
         distances are the same integers. Time is `len(records)` times n; distances are kept for about four million
         pairs at a time.
 
-        A class that loses its last member is left with its smoothing (without any: log-probability minus infinity).
-        Of n = k records, the models without one have k - 1 neighbours.
+        A class that loses its last member keeps its smoothing (without smoothing: log-probability minus infinity).
+        With n = k records, the models without one have k - 1 neighbours.
 
         Raises:
-            InputError: where labels or records do not exist, there are fewer than k records, or an input lies
-                outside [0, 1].
+            InputError: labels or records do not exist, there are fewer than k records, or an input lies outside
+                [0, 1].
         """
         check_left_out(inputs, labels, records, self.classes)
         _check_neighbours(self.neighbours, len(inputs))
@@ -170,27 +170,27 @@ def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 0.01
         p(y|x) = (members of class y among the k nearest + smoothing) / (k + smoothing * classes)
 
     Distances are Euclidean on inputs in [0, 1], as `one_hot(table)` makes them: a category that differs adds 2 to the
-    squared distance (1 in a column of two categories, which is one input), a number the square of its difference. Of
-    records at the same distance the one that comes first in the pool is nearer.
+    squared distance (1 in a column of two categories, which is one input), a number the square of its difference. Among
+    records at the same distance, the first in the pool counts as nearer.
 
     Squared distances are sums of squares rounded to multiples of 2^-s, with s = 31 - (bits of the number of inputs),
     21 for 836 inputs: integers, so that they are the same with and without a record, and ties stay ties.
 
-    A model of fewer than k members asks all of them, of none says 1 / classes. Weights above 0 all mean one vote.
+    A model of fewer than k members uses all of them; one of none gives 1 / classes. Every weight above 0 is one vote.
 
     Args:
         classes: the number of classes.
         neighbours: k.
-        smoothing: added to the votes of every class. The paper has none (0): then probabilities may be 0 and their
-            logarithms minus infinity. Any above 0 keeps them finite.
+        smoothing: added to the votes of every class. The paper has none (0): probabilities may then be 0 and their
+            logarithms minus infinity. Any value above 0 keeps them finite.
 
-    Guarantees: a zero weight is the record's deletion, exactly. No record moves any output by more than
+    Guarantees: a zero weight deletes the record exactly. No record moves any output by more than
     log(1 + 1 / smoothing) nats: 4.6 with the default, log 2 with 1, where every model passes the DTP-1 rule by
     construction. Log-probabilities are NaN, never wrong, where an input of a query or of a member lies outside [0, 1].
 
     Raises:
-        InputError: where there are fewer than 2 classes, no neighbour, or smoothing is negative; from `fit` and
-            `leave_one_out`, where there are fewer records than neighbours.
+        InputError: there are fewer than 2 classes, there is no neighbour, or smoothing is negative; from `fit` and
+            `leave_one_out`: there are fewer records than neighbours.
 
     >>> learner = nearest_neighbours(2, neighbours=1, smoothing=1.0)
     >>> inputs, labels = np.array([[0.0], [0.1], [1.0]], np.float32), np.array([0, 0, 1])
@@ -203,9 +203,11 @@ def nearest_neighbours(classes: int, *, neighbours: int, smoothing: float = 0.01
            [0.667, 0.333]])
     """
     if classes < 2 or neighbours < 1:
-        raise InputError(f"nearest neighbours need 2 classes and 1 neighbour at least, got {classes} and {neighbours}.")
+        raise InputError(f"nearest neighbours need at least 2 classes and 1 neighbour; got {classes} and {neighbours}.")
     if not 0 <= smoothing < np.inf:
-        raise InputError(f"smoothing must be 0 or more, got {smoothing}; any above 0 keeps log-probabilities finite.")
+        raise InputError(
+            f"smoothing must be 0 or more; got {smoothing}. Any value above 0 keeps log-probabilities finite."
+        )
     return NearestNeighbours(classes, neighbours, float(smoothing))
 
 
@@ -219,9 +221,7 @@ def _in_range(rows: Float[Array, "n columns"]) -> Bool[Array, " n"]:
 
 def _check_neighbours(neighbours: int, records: int) -> None:
     if neighbours > records:
-        raise InputError(
-            f"{neighbours} neighbours are asked for but there are {records} records: ask for at most {records}."
-        )
+        raise InputError(f"{neighbours} neighbours are more than the {records} records: use at most {records}.")
 
 
 def _check_range(rows: np.ndarray) -> None:

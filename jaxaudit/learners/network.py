@@ -24,9 +24,9 @@ class NetworkParams(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkLearner:
-    """A network, an optimiser and a recipe, as the pure functions of a `SteppedLearner`.
+    """A network, an optimiser and a training recipe, as the pure functions of a `SteppedLearner`.
 
-    Training minimises the cross-entropy of minibatches; see `network`, which makes one.
+    Training minimises the cross-entropy of minibatches; made by `network`.
     """
 
     net: PureModule
@@ -106,11 +106,11 @@ def network(
         input_shape: the shape of one record.
         classes: the number of classes.
         optimizer: an Optax transformation, for example `optax.adam(1e-3, b1=0.5)`.
-        epochs: passes through the training set.
-        batch_size: records a step; the last step of an epoch takes what is left.
+        epochs: training epochs.
+        batch_size: records per step; the last step of an epoch has the remaining records.
 
     Raises:
-        InputError: where the module does not fit (see `pure_module`) or `epochs` or `batch_size` is below 1.
+        InputError: the module does not fit (see `pure_module`), or `epochs` or `batch_size` is below 1.
     """
     if epochs < 1 or batch_size < 1:
         raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")

@@ -1,4 +1,4 @@
-"""The splits of a random decision tree, and the leaf a record comes to. Nothing here ever sees a label."""
+"""The splits of a random decision tree, and the leaf of a record. Labels are never used here."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ GRID = 1 << 20
 
 
 class Splits(NamedTuple):
-    """What the inner nodes of a tree ask, level by level: the children of node v are 2 v + 1 (left) and 2 v + 2.
+    """The splits at the inner nodes of a tree, level by level: the children of node v are 2 v + 1 (left) and 2 v + 2.
 
     Attributes:
-        column: the column a node looks at.
-        cut: a number goes right where it is at least this.
+        column: the column of a node.
+        cut: a number goes right if it is at least this.
         right: whether a category goes right.
     """
 
@@ -28,14 +28,13 @@ class Splits(NamedTuple):
 def draw_splits(key: Key[Array, ""], category_counts: tuple[int, ...], depth: int) -> Splits:
     """A complete binary tree of this depth, drawn from the key alone.
 
-    Every node looks at a column that can still differ among the records it may see, each with the same probability.
-    A number is cut uniformly within the range the path has left of [0, 1]. Of the categories the path has left, two
-    at random part; every other goes right with probability 1/2. Below a path that leaves one value of every column,
-    splits are idle.
+    Every node uses a random column that can still vary on its path, all with the same probability. A number is cut
+    uniformly within the remaining range of [0, 1]. Of the remaining categories, two random ones are separated; every
+    other goes right with probability 1/2. If one value of every column remains, splits have no effect.
 
     Args:
         key: random key.
-        category_counts: how many categories each column has; 0 for a number in [0, 1].
+        category_counts: the number of categories of each column; 0 for a number in [0, 1].
         depth: splits from root to leaf.
 
     >>> tree = draw_splits(jax.random.key(2), (0, 3), 4)
@@ -93,7 +92,7 @@ def _argmax(words: UInt32[Array, "nodes n"], among: Bool[Array, "nodes n"]) -> I
 
 
 def leaf_of(splits: Splits, inputs: Float[Array, "n columns"], category_counts: tuple[int, ...]) -> Int[Array, " n"]:
-    """The leaf, counted from the left, that every record comes to in one tree."""
+    """The leaf of every record in one tree, counted from the left."""
     numeric = jnp.asarray(np.asarray(category_counts) == 0)
     inner = splits.column.shape[0]
 

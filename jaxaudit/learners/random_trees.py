@@ -1,4 +1,4 @@
-"""Random decision trees: their splits come from the key alone, only the counts in their leaves from the records.
+"""Random decision trees: splits depend on the key only; the counts in the leaves depend on the records.
 
 Fan, Wang, Yu & Ma (2003), "Is random model better? On its accuracy and efficiency", aggregated as in proposition 6.8 of
 Long, Bindschaedler & Gunter (2017), "Towards measuring membership privacy".
@@ -42,7 +42,7 @@ def unnormalised_geometric_mean(log_probs: TreeLogProbs) -> LogProbs:
 def geometric_mean(log_probs: TreeLogProbs) -> LogProbs:
     """The geometric mean of proposition 6.8, scaled to sum to 1.
 
-    Where it is 0 for every class (without smoothing, each may be unknown to some tree), all classes are equally likely.
+    If it is 0 for every class (possible without smoothing), all classes are equally likely.
 
     >>> np.exp(geometric_mean(np.log([[[0.5, 0.5]], [[0.9, 0.1]]]))).round(3)
     array([[0.75, 0.25]])
@@ -66,7 +66,7 @@ def arithmetic_mean(log_probs: TreeLogProbs) -> LogProbs:
 
 
 class Forest(NamedTuple):
-    """A model: the splits of its trees, and how many records of each class every leaf holds."""
+    """A model: the splits of its trees, and the number of records of each class in every leaf."""
 
     splits: Splits
     counts: Float[Array, "trees leaves classes"]
@@ -74,7 +74,7 @@ class Forest(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomTrees:
-    """Random decision trees as a learner that knows its leave-one-out models; see `random_trees`, which makes one."""
+    """Random decision trees as a `LeavesOneOut` learner; made by `random_trees`."""
 
     category_counts: tuple[int, ...]
     classes: int
@@ -116,10 +116,10 @@ class RandomTrees:
         Counts are whole and logarithms float64, so the result equals refits up to their rounding (1e-5 nats, as they
         are float32). Time is linear in the records; memory is 8 bytes a record and tree.
 
-        A class that loses its last member is left with its smoothing (without any: log-probability minus infinity).
+        A class that loses its last member keeps its smoothing (without smoothing: log-probability minus infinity).
 
         Raises:
-            InputError: where labels, records, columns or categories do not exist.
+            InputError: labels, records, columns or categories do not exist.
         """
         check_left_out(inputs, labels, records, self.classes)
         _check_ordinal(inputs, self.category_counts)
@@ -184,22 +184,21 @@ def random_trees(
     """The learner of random decision trees.
 
     A tree is complete, `depth` splits deep, and drawn from the key alone; see `draw_splits`.
-    A leaf that holds n
-    records, n_y of them of class y, says
+    A leaf with n records, n_y of them of class y, gives
 
         p_j(y|x) = (n_y + smoothing) / (n + smoothing * classes),    an empty leaf 1 / classes,
 
-    and the forest is their aggregate, by default the normalised geometric mean. As the splits know nothing of the
-    records, removing one changes a single count in each tree: a zero weight is the record's deletion, exactly.
+    and the forest is their aggregate, by default the normalised geometric mean. The splits do not depend on the
+    records, so removing one changes a single count in each tree: a zero weight deletes the record exactly.
 
     Proposition 6.8 of Long et al. (2017) is about `smoothing=0` and `aggregate=unnormalised_geometric_mean`, and holds
     with 3/2 in place of 4/3: of a leaf with two records of one class and one of another, removing one of the two takes
     the other's probability from 1/3 to 1/2. See `jaxaudit.metrics.stability`.
 
     Args:
-        category_counts: how many categories each column of the `ordinal` inputs has; 0 for a number in [0, 1].
+        category_counts: the number of categories of each column of the `ordinal` inputs; 0 for a number in [0, 1].
         classes: the number of classes.
-        trees: how many trees; Fan et al. find 10 to 30 enough.
+        trees: the number of trees; Fan et al. find 10 to 30 enough.
         depth: splits from root to leaf; Fan et al. advise half the number of columns. Memory is
             trees * 2^depth * (classes + largest category count).
         smoothing: added to every count of a leaf (1 is Laplace's). With 0, probabilities may be 0.
@@ -210,7 +209,7 @@ def random_trees(
     Counts are exact up to 16,777,216 records a leaf and class.
 
     Raises:
-        InputError: where there is no column, a class too few, no tree, a depth outside 1 to 16, or a negative number.
+        InputError: there is no column, fewer than two classes, no tree, a depth outside 1 to 16, or a negative number.
 
     >>> learner = random_trees((0, 3), 2, trees=10, depth=2)
     >>> inputs = np.array([[0.1, 0], [0.2, 1], [0.8, 2], [0.9, 2]], np.float32)
@@ -221,12 +220,12 @@ def random_trees(
     """
     if not category_counts or min(category_counts) < 0:
         raise InputError(
-            f"category counts must be 0 (a number) or more, one a column, got {category_counts}: pass "
+            f"category counts must be 0 (a number) or more, one per column; got {category_counts}: pass "
             "category_counts(table)."
         )
     if classes < 2 or trees < 1 or not 1 <= depth <= DEEPEST:
         raise InputError(
-            f"random trees need 2 classes, 1 tree and a depth from 1 to {DEEPEST}, got {classes}, {trees} and {depth}."
+            f"random trees need 2 classes, 1 tree and a depth from 1 to {DEEPEST}; got {classes}, {trees} and {depth}."
         )
     if not 0 <= smoothing < np.inf:
         raise InputError(f"smoothing must be 0 or more, got {smoothing}; 1 is Laplace's.")
@@ -245,6 +244,6 @@ def _check_ordinal(inputs: np.ndarray, category_counts: tuple[int, ...]) -> None
         if not allowed.all():
             expected = f"a category from 0 to {count - 1}" if count else "a number in [0, 1]"
             raise InputError(
-                f"column {column} holds {values[~allowed][0]:g}, which is not {expected}: pass ordinal(table), which "
-                "numbers categories and scales numbers."
+                f"column {column} contains {values[~allowed][0]:g}, which is not {expected}: pass ordinal(table), "
+                "which numbers categories and scales numbers."
             )

@@ -1,4 +1,4 @@
-"""Networks: those of the papers, and the bridge from any Flax NNX module to pure functions."""
+"""Networks of the papers, and the conversion of any Flax module to pure functions."""
 
 from jaxaudit.models.bridge import RUN_ONCE, ModuleFactory, PureModule, pure_module
 from jaxaudit.models.liu_cnn import LiuCNN

@@ -1,4 +1,4 @@
-"""From a Flax module to two pure functions, with everything that is not a parameter carried in the open."""
+"""From a Flax module to two pure functions; everything that is not a parameter is explicit state."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from jaxaudit.models.linen import evaluation_draws, linen_functions
 
 ModuleFactory = Callable[..., nnx.Module | linen.Module]
 """`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`; or one
-with other parameters, given what their names say: see `plan_call`."""
+with other parameters, matched by their names: see `plan_call`."""
 
 
 RUN_ONCE = {"xla_backend_optimization_level": 1}
@@ -26,22 +26,22 @@ UNFIT = (
     *(TypeError, ValueError, LookupError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError),
 )
-"""What a network raises that was written for other records, or not for being called as one."""
+"""Exceptions of a network that was written for other records, or that cannot be called like one."""
 
 
 class PureModule(NamedTuple):
     """A network as two pure functions.
 
     Attributes:
-        init: `key -> (params, state)`. `params` are the trained arrays; `state` is all the rest the module keeps
-            (running statistics of batch normalisation, counters and keys of random layers). Both are pytrees.
+        init: `key -> (params, state)`. `params` are the trained arrays; `state` is everything else in the
+            module (running statistics of batch normalisation, counters and keys of random layers). Both are pytrees.
         apply: `(params, state, inputs, training) -> (logits, new_state)`. With `training=False` the module is in
             evaluation mode, and neither draws random numbers nor changes its state.
         batch_coupled: whether in training one record's output depends on the other records of its batch, as with
-            batch normalisation: then a record of weight zero must not be in the batch at all.
+            batch normalisation; a record of weight zero must then not be in the batch.
         draws: whether it draws random numbers in training.
-        seeded: whether the key decides the parameters: not those of an NNX module whose factory takes no `rngs`, so
-            that every model begins from the same weights.
+        seeded: whether the parameters depend on the key. They do not for an NNX module whose factory takes no `rngs`:
+            every model then starts from the same weights.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -52,15 +52,15 @@ class PureModule(NamedTuple):
 
 
 def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
-    """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds, or as its names ask.
+    """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
 
     An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
-    can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be what the factory
-    builds, or stand in its place; see `linen_functions`.
+    can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be built by the
+    factory, or given in its place; see `linen_functions`.
 
     Raises:
-        InputError: where the factory cannot be called so, builds something else, draws random numbers in evaluation,
-            or its outputs are not `[n, classes]` logits.
+        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, or its
+            outputs are not `[n, classes]` logits.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.models import MLP
@@ -74,8 +74,8 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
     if isinstance(factory, nnx.Module):
         raise InputError(
-            f"the model {type(factory).__name__} is built already, so that every model would begin from its weights; "
-            "name its class, or a function that builds it."
+            f"the model {type(factory).__name__} is already built, so every model would start from its weights; name "
+            "its class, or a function that builds it."
         )
     call = None if whole else plan_call(factory, name, input_shape, classes)
 
@@ -89,7 +89,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     except UNFIT as error:
         raise InputError(
             f"the model factory {name} could not build a network: {_first_line(error)}. It was called as "
-            f"{call.text if call else name}; does it suit records of shape {input_shape}? ({FORMS})"
+            f"{call.text if call else name}; does it fit records of shape {input_shape}? ({FORMS})"
         ) from error
     try:
         net = (
@@ -156,7 +156,7 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
         found = f"a {type(outputs).__name__}" if shape is None else f"outputs of shape {shape}"
         raise InputError(
             f"the model {name} maps 2 records to {found}; it must return logits of shape "
-            f"(2, {classes}), one column a class."
+            f"(2, {classes}), one column per class."
         )
     if net.draws and isinstance(state, nnx.State):
         program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])

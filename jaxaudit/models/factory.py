@@ -1,4 +1,4 @@
-"""How a network's factory is called: by what its parameters are named."""
+"""Calls a network's factory by the names of its parameters."""
 
 import inspect
 import math
@@ -16,17 +16,17 @@ OUTPUTS = ("out_features",)
 SIZE = ("in_features", "input_dim", "features_in", "num_features")
 CHANNELS = ("in_channels",)
 GIVEN = (RNGS, *SHAPE, *CLASSES)
-"""Names that mean one thing. The others may mean another where they have a default, which then stands."""
+"""Names with a single meaning. Other names keep their default, if they have one."""
 
 FORMS = (
     "understood are factory(input_shape, classes, rngs=...), factory(rngs) and factory(), and a function or class with "
-    f"parameters named {', '.join((*CLASSES[1:], *OUTPUTS))} (how many outputs), {', '.join(SIZE)} (how many numbers a "
-    f"record has) or {', '.join(CHANNELS)}"
+    f"parameters named {', '.join((*CLASSES[1:], *OUTPUTS))} (number of outputs), {', '.join(SIZE)} (numbers per "
+    f"record) or {', '.join(CHANNELS)}"
 )
 
 
 class Call(NamedTuple):
-    """A call of a factory but for its random numbers, in whose place `RNGS` stands.
+    """A call of a factory, with `RNGS` in place of random numbers.
 
     Attributes:
         positional: values for parameters that have no name to give them by.
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
     @property
     def seeded(self) -> bool:
-        """Whether the factory is given random numbers, so that models may begin from different weights."""
+        """Whether the factory takes random numbers, so that models may start from different weights."""
         return any(value is RNGS for value in (*self.positional, *self.named.values()))
 
     def made(self, factory: Any, rngs: Any) -> Any:
@@ -53,14 +53,14 @@ class Call(NamedTuple):
 
 
 def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: int) -> Call:
-    """How to call `factory` for records of this shape and so many classes.
+    """The call of `factory` for records of this shape and this number of classes.
 
-    A factory whose parameters cannot be seen, and one that takes any, is called as
+    A factory with unknown or arbitrary parameters is called as
     `factory(input_shape, classes, rngs=...)`.
 
     Args:
         factory: a function, a class of modules, or a `functools.partial` of one.
-        name: what messages call it.
+        name: its name in messages.
 
     Raises:
         InputError: a parameter without a default has a name that says nothing, with all of its parameters and what is
@@ -89,7 +89,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     if unknown:
         raise InputError(
             f"the model factory {name} has the parameters ({', '.join(each.name for each in own)}), of which "
-            f"{', '.join(unknown)} cannot be given: {FORMS}. Give the others defaults, or write a function that does."
+            f"{', '.join(unknown)} are unknown: {FORMS}. Give the others defaults, or write a function that does."
         )
     wanted = [each for each in own if each.default is each.empty or each.name in GIVEN]
     positional = tuple(known[each.name] for each in wanted if each.kind is each.POSITIONAL_ONLY)

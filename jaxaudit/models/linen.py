@@ -14,15 +14,15 @@ from jaxaudit.errors import InputError
 
 PARAMS = "params"
 TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "use_running_average")
-"""What modules call the argument that says whether they are in training, or in evaluation."""
+"""Names of the argument that selects training or evaluation."""
 
 
 class LinenState(NamedTuple):
-    """What a Linen module keeps beside its parameters.
+    """The state of a Linen module beside its parameters.
 
     Attributes:
         collections: variables by collection, such as `batch_stats`.
-        key: what its random layers draw from in training; None where it has none.
+        key: random key of its random layers in training; None if it has none.
     """
 
     collections: dict[str, Any]
@@ -45,7 +45,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions
     is given what its name says. In training every stream of random numbers is drawn from the state's key.
 
     Raises:
-        InputError: where it takes another argument without a default, or draws random numbers in evaluation.
+        InputError: it has another argument without a default, or draws random numbers in evaluation.
     """
     name = type(module).__name__
     modes = _modes(module, name)
@@ -94,8 +94,8 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> LinenFunctions
 def evaluation_draws(name: str) -> str:
     """Why a model that is random even in evaluation is refused."""
     return (
-        f"the model {name} draws random numbers in evaluation, so that it has no answer of its own; switch them off "
-        "there, as flax.nnx.Dropout and flax.linen.Dropout are by deterministic=True."
+        f"the model {name} draws random numbers in evaluation, so its outputs are not determined; switch them off "
+        "there, such as by deterministic=True for flax.nnx.Dropout and flax.linen.Dropout."
     )
 
 
@@ -106,8 +106,8 @@ def _modes(module: Any, name: str) -> Callable[[bool], dict[str, Any]]:
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if named and parameter.default is parameter.empty and parameter.name not in TRAINING + EVALUATION:
             raise InputError(
-                f"the model {name} wants {parameter.name!r} beside its inputs, which nobody gives it; only "
-                f"{', '.join(TRAINING + EVALUATION)} are known."
+                f"the model {name} needs an unknown argument {parameter.name!r}; known ones are "
+                f"{', '.join(TRAINING + EVALUATION)}. Give it a default."
             )
 
     def modes(training: bool) -> dict[str, Any]:

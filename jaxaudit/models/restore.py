@@ -1,4 +1,4 @@
-"""Weights by name into a module, and out of one: every array has its place, or is named."""
+"""Loads weights by name into a module, and names those of a module; every array must fit."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,9 +22,9 @@ class Restored(NamedTuple):
     """A module with weights.
 
     Attributes:
-        params: as `PureModule.init` makes them.
-        state: the same; keys and counters of its random layers are zeros: evaluation draws nothing.
-        notes: what a reader of the result should know of the weights.
+        params: as returned by `PureModule.init`.
+        state: likewise; keys and counters of random layers are zeros, because evaluation does not use them.
+        notes: remarks on the weights for the result.
     """
 
     params: Any
@@ -48,7 +48,7 @@ def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
 
 
 def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
-    """The module `net` with these weights in place of its own.
+    """The module `net` with these weights.
 
     Names may be those of `name_weights`, with `.` for `/`, with or without an outer `params` on those below it, and
     with the `value` that NNX puts at the end of each; nothing else is guessed. Arrays of another float type than the
@@ -57,8 +57,8 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Args:
         net: the module.
         weights: arrays by name; see `jaxaudit.data.weights.weights.read_weights`.
-        source: what the weights are called in messages, and
-        model: what the module is.
+        source: the name of the weights in messages.
+        model: the name of the module in messages.
 
     Raises:
         InputError: with the first of the arrays that are missing, have no place, are of another shape or type, or are
@@ -74,8 +74,8 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     missing_state = [name for name in of_state if name not in found]
     if missing_state and found.keys() == of_params.keys():
         raise InputError(
-            f"{source} holds the parameters of {model} but not its state ({_some(missing_state)}), by which it answers "
-            "in evaluation, too, such as the running statistics of batch normalisation; save the whole model: "
+            f"{source} has the parameters of {model} but not its state ({_some(missing_state)}), which evaluation "
+            "needs, such as the running statistics of batch normalisation; save the whole model: "
             "nnx.state(model), or all variables of a Linen module."
         )
     faults = _faults(found, both)
@@ -83,7 +83,7 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     if foreign:
         wanted = [f"{name} {leaf.shape}" for name, leaf in (of_params | of_state).items()]
         raise InputError(
-            f"{source} holds weights as PyTorch names them ({_some(foreign)}), and {model} wants {_some(wanted)}. "
+            f"{source} has weights with PyTorch's names ({_some(foreign)}), but {model} needs {_some(wanted)}. "
             f"{FROM_PYTORCH}."
         )
     if faults:
@@ -148,18 +148,18 @@ def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[
     missing = [name for name in wanted if name not in found]
     spare = [name for name in found if name not in wanted]
     shapes = [
-        f"{name} is {found[name].shape} where {leaf.shape} is wanted"
+        f"{name} has shape {found[name].shape}, not {leaf.shape}"
         for name, leaf in wanted.items()
         if name in found and found[name].shape != leaf.shape
     ]
     kinds = [
-        f"{name} holds {found[name].dtype} where {leaf.dtype} is wanted"
+        f"{name} has type {found[name].dtype}, not {leaf.dtype}"
         for name, leaf in wanted.items()
         if name in found and _kind(found[name].dtype) != _kind(leaf.dtype)
     ]
     said: list[tuple[list[str], Callable[[str], str]]] = [
-        (missing, lambda names: f"it has no {names}"),
-        (spare, lambda names: f"there is no place for its {names}"),
+        (missing, lambda names: f"missing: {names}"),
+        (spare, lambda names: f"unexpected: {names}"),
         (shapes, str),
         (kinds, str),
     ]
@@ -183,7 +183,7 @@ def _cast(values: np.ndarray, leaf: Any, name: str, source: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         cast = values.astype(leaf.dtype)
     if jnp.issubdtype(cast.dtype, jnp.floating) and not np.isfinite(cast).all():
-        raise InputError(f"{source}: {name} holds numbers too large for {leaf.dtype}; did training diverge?")
+        raise InputError(f"{source}: {name} has numbers too large for {leaf.dtype}; did training diverge?")
     return cast
 
 

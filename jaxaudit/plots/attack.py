@@ -1,4 +1,4 @@
-"""How well membership attacks do: by target against its PDTP, and as operating characteristics."""
+"""Charts of membership attacks: accuracy against PDTP by target, and ROC curves."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,7 +37,7 @@ def operating_curve(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, ".
 def draw_accuracies(
     axes: Axes, pdtp: Float[np.ndarray, " targets"], attacks: Sequence[tuple[str, Float[np.ndarray, " targets"]]]
 ) -> None:
-    """How often each attack was right about each target, against the target's PDTP."""
+    """Accuracy of each attack on each target against the target's PDTP."""
     finite = pdtp[np.isfinite(pdtp)]
     most = max([*finite.tolist(), 0.01]) * 1.3
     for place, (name, accuracies) in enumerate(attacks):
@@ -51,7 +51,7 @@ def draw_accuracies(
             markeredgewidth=0,
             label=name,
         )
-    dress(axes, "PDTP of the target (nats)", "share of attacks that were right")
+    dress(axes, "PDTP of the target (nats)", "attack accuracy")
     axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
     ticks = [0.0, *(tick for tick in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if tick < most)]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -65,7 +65,7 @@ def draw_accuracies(
 
 
 def draw_curves(axes: Axes, curves: Sequence[tuple[str, Curve]], *, logarithmic: bool) -> None:
-    """True against false positive rates; on logarithmic axes the left end shows whom an attacker can be sure of."""
+    """True against false positive rates; on logarithmic axes the left end shows members found with high confidence."""
     least = min([1.0, *(float(c.false_positive[c.false_positive > 0].min(initial=1.0)) for _, c in curves)])
     least = 10.0 ** np.floor(np.log10(least)) if logarithmic else 0.0
     for place, (name, curve) in enumerate(curves):
@@ -107,7 +107,7 @@ class Row(NamedTuple):
 
 
 def draw_estimates(axes: Axes, rows: Sequence[Row], across: str, chance: float) -> None:
-    """Numbers with their intervals, a row each, against what guessing gives."""
+    """Numbers with their intervals, one row each, against guessing."""
     for place, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
             axes.plot([row.low, row.high], [place, place], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")

@@ -1,4 +1,4 @@
-"""What the `ks` audit compared: confidences, rho of every replicate, and what seeds alone do."""
+"""Charts of the `ks` audit: confidences, rho of every replicate, and distances of seeds alone."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -111,13 +111,13 @@ def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: 
         color=GREEN,
         fontweight="bold",
     )
-    dress(axes, "confidence in the right class" + (", log-odds (nats)" if stretched else ""), "share of query records")
+    dress(axes, "confidence in the true class" + (", log-odds (nats)" if stretched else ""), "share of query records")
     axes.set_xlim(low, high) if stretched else axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     if stretched:
         ticks = ("0.00001", "0.001", "0.05", "0.5", "0.95", "0.999", "0.99999")
         axes.set_xticks(log_odds(np.array(ticks, float)).tolist(), ticks)
-        axes.set_xlabel("confidence in the right class (log-odds axis)")
+        axes.set_xlabel("confidence in the true class (log-odds axis)")
     legend(axes, 3)
 
 
@@ -152,7 +152,7 @@ def draw_rho(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def draw_distances(axes: Axes, groups: Sequence[tuple[str, Float[np.ndarray, "..."]]]) -> None:
-    """Kolmogorov-Smirnov distances a row a kind: what a seed does, what other data do, and the targets'."""
+    """Kolmogorov-Smirnov distances, one row per kind: of other seeds, of other data, and of targets."""
     for place, (_, values) in enumerate(groups):
         axes.plot(values, np.full(len(values), place), "o", color=BLUE, markersize=5, alpha=0.75, markeredgewidth=0)
         if np.isfinite(values).any():

@@ -1,4 +1,4 @@
-"""What the `pdtp` audit measured of each record, and what removing the riskiest did."""
+"""Charts of the `pdtp` audit: the distribution, the riskiest records, and their removal."""
 
 import math
 from collections.abc import Sequence
@@ -47,9 +47,9 @@ class Bar(NamedTuple):
 
 
 def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
-    """How many records have a PDTP of which size, beside the seed floor of the same records where there is one.
+    """The number of records by PDTP, and by their seed floor if there is one.
 
-    Those that break the DTP-1 rule stand last.
+    Those that break the DTP-1 rule are last.
     """
     counts, floors = (np.array(each) for each in zip(*((bar.records, bar.by_seed_floor) for bar in bars), strict=True))
     places = np.arange(len(bars))
@@ -86,7 +86,7 @@ def draw_distribution(axes: Axes, bars: Sequence[Bar], *, seeded: bool) -> None:
 
 
 def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
-    """The riskiest records, each against what a seed alone moves it by, where the learner has one."""
+    """The riskiest records, each with its seed floor if the learner has a seed."""
     finite = [value for risk in risks for value in risk[1:] if math.isfinite(value)]
     most = max([*finite, DTP_1]) * 1.12
     for place, risk in enumerate(risks):
@@ -115,7 +115,7 @@ def draw_risks(axes: Axes, risks: Sequence[Risk], *, seeded: bool) -> None:
 
 
 def draw_reduction(axes: Axes, largest: Float[np.ndarray, " steps_and_start"]) -> None:
-    """The largest PDTP of the records that remain, as the riskiest is removed again and again: a sawtooth."""
+    """The largest PDTP of the remaining records as the riskiest is removed repeatedly."""
     steps = np.arange(len(largest))
     finite = largest[np.isfinite(largest)]
     most = max([*finite.tolist(), DTP_1]) * 1.15

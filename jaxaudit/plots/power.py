@@ -1,4 +1,4 @@
-"""How likely use of part of a query set is detected."""
+"""The chart of detection probabilities."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What is left after unlearning: scores of many models a method, beside those of retrained ones."""
+"""Charts of unlearning: scores of each method's models, and of retrained models."""
 
 import math
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:
 
 
 def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> None:
-    """How sure a membership attack is of the forgotten records, against efficacy, a mark a model."""
+    """Membership probability of the forgotten records against efficacy, one mark per model."""
     attacked = [method for method in methods if method.attack is not None]
     low, high = _limits([method.efficacy for method in attacked])
     for place, method in enumerate(methods):

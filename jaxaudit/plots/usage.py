@@ -1,4 +1,4 @@
-"""How much of a query set the tests of use say was used."""
+"""The chart of used fractions of a query set."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from jaxaudit.plots.style import BLUE, INK, dress, legend, name_rows
 
 
 class Row(NamedTuple):
-    """A test of one target: the share that looks used, its interval, and the least that would have shown.
+    """A test of one target: the used fraction, its interval, and the minimum detectable fraction.
 
     Shares are from 0 to 1, NaN where there is none.
     """
@@ -24,14 +24,14 @@ class Row(NamedTuple):
 
 
 def draw_shares(axes: Axes, rows: Sequence[Row]) -> None:
-    """The used share with its interval, a row a test, beside the least share whose use would have shown."""
+    """The used fraction with its interval, one row per test, and the minimum detectable fraction."""
     for place, row in enumerate(rows):
         bar = {"color": BLUE, "linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
         axes.plot([row.low, row.high], [place, place], **bar)
         axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label="looks used" if not place else None)
         tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8, "linestyle": "none"}
         axes.plot([row.least], [place], "|", label="least seen" if not place else None, **tick)
-    dress(axes, "share of the query set")
+    dress(axes, "fraction of the query set")
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks(np.linspace(0, 1, 5))

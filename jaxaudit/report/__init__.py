@@ -1,1 +1,1 @@
-"""Results for people and for programs."""
+"""Results as text, pages and JSON."""

@@ -1,4 +1,4 @@
-"""Runs to a page: each on its own, and all of them side by side."""
+"""A page from runs: each run, and all of them side by side."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def part_of(run: Run[Record], top: int = 10) -> Part:
 
 
 def _apart(runs: Sequence[Run[Record]]) -> list[Run[Record]]:
-    """The runs with names of their own."""
+    """The runs with distinct names."""
     counts = Counter(run.name for run in runs)
     seen: Counter[str] = Counter()
     found = []

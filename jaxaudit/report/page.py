@@ -1,6 +1,6 @@
-"""What is said of a run, before it is a terminal's text or HTML: plain text, tables, and charts.
+"""The content of a report, before it becomes terminal text or HTML: plain text, tables and charts.
 
-Both are made of the same `Part`. They lay out; they decide nothing.
+Both are made from the same `Part`. They only lay it out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Said = TypeVar("Said")
 FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
-"""What a file begins with that a report may be written over."""
+"""The first lines of a report; only such a file may be overwritten."""
 
 Where = Literal["both", "page", "terminal"]
 
@@ -27,12 +27,12 @@ class Cells:
     """A table.
 
     Attributes:
-        title: what it is of.
-        columns: their names; those of numbers are in `numbers` too, and set to the right.
-        rows: texts, as many as there are columns. A cell may have several lines.
+        title: its title.
+        columns: their names; numeric columns are also in `numbers`, and aligned to the right.
+        rows: texts, one per column. A cell may have several lines.
         numbers: see `columns`.
-        folded: whether the page closes it until asked for.
-        tones: which cell texts are good, bad or open news.
+        folded: whether the page shows it collapsed.
+        tones: which cell texts are good, bad or open.
         on: where it is shown.
     """
 
@@ -51,7 +51,7 @@ class Picture(NamedTuple):
     Attributes:
         name: letters, digits and hyphens; of its file.
         title: what it shows.
-        seen: what there is to see, for who cannot see it.
+        seen: a description for readers who cannot see it.
         caption: how to read it.
         draw: makes the figure.
         numbers: every number in it.
@@ -69,13 +69,13 @@ class Answer(NamedTuple):
     """One answer.
 
     Attributes:
-        about: whom or what it is about; empty where the question says so.
-        finding: what was decided.
-        measure: what its main number is called.
+        about: its subject; empty if the question names it.
+        finding: the finding.
+        measure: the name of its main number.
         number: as shown.
-        interval: as shown, with its level; empty where there is none.
-        facts: name and value of what else belongs beside it.
-        alone: the verdict where nothing else of this stands beside it; empty where it is the same.
+        interval: as shown, with its level; empty if not available.
+        facts: names and values shown with it.
+        alone: the verdict if it is shown alone; empty if it is the same.
     """
 
     about: str
@@ -88,7 +88,7 @@ class Answer(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """What makes the run again; the command in pieces that stay on a line."""
+    """How to repeat the run; the command in pieces that stay on a line."""
 
     command: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
@@ -98,19 +98,19 @@ class Repeat(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What is said of one run.
+    """The content of one run.
 
     Attributes:
         name: the run's.
         kind: the command.
         question: what was asked.
-        intro: what was done, for who has not read the papers.
-        answers: one a target, classifier or method.
+        intro: what was done, for readers who have not read the papers.
+        answers: one per target, classifier or method.
         tables: its tables; each says where it is shown.
-        pictures: makes its charts, which a terminal does not ask for.
+        pictures: makes its charts; not used by a terminal.
         legend: how to read the terminal's tables.
-        repeat: how the run is made again.
-        terms: of the glossary.
+        repeat: how to repeat the run.
+        terms: terms of the glossary.
     """
 
     name: str

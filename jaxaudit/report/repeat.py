@@ -1,4 +1,4 @@
-"""How a run is repeated: the same words for every kind of run."""
+"""How to repeat a run, the same for every kind of run."""
 
 import shlex
 from collections.abc import Sequence

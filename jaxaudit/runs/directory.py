@@ -1,10 +1,10 @@
-"""A run on disk: a result that is whole or not there, never over another run.
+"""A run on disk: written completely or not at all, and never over another run.
 
-result.json and others    the finished run; who sees the first sees a whole run
-table.txt                 what the command printed of it, for `report --text`
-unfinished/               the work so far of one that was not finished
+result.json and others    the finished run; result.json is written last
+table.txt                 the output of the command, for `report --text`
+unfinished/               the work of a run that is not finished
 
-A run says whose records are at risk, so its owner alone may read what is made here, whatever the umask.
+A run shows which records are at risk, so only its owner may read its files, whatever the umask is.
 """
 
 import json
@@ -34,12 +34,12 @@ Writer = Callable[[IO[bytes]], None]
 
 
 def claim(directory: Path) -> None:
-    """Refuses, before any work is done, a directory that could not be written in the end.
+    """Refuses a directory that could not be written, before any work is done.
 
-    One with a run that was stopped is taken: whether it is this run, `open_unfinished` finds out.
+    A directory with an unfinished run is accepted; `open_unfinished` checks whether it is the same run.
 
     Raises:
-        InputError: where it holds something else already, another process is at it, or it cannot be written.
+        InputError: it contains something else, another process uses it, or it cannot be written.
     """
     refuse_taken(directory)
     refuse_in_use(directory / NAME)
@@ -91,8 +91,8 @@ def write(
         _write(Path(os.path.realpath(directory)), saves)
     except OSError as error:
         raise InputError(
-            f"--out {directory} cannot be written ({error.strerror or error}); make room there and repeat the command, "
-            "which goes on from what it kept."
+            f"--out {directory} cannot be written ({error.strerror or error}); free space there and repeat the "
+            "command, which continues from kept work."
         ) from error
 
 
@@ -129,12 +129,12 @@ def _refuse_taken(directory: Path) -> None:
         raise InputError(f"--out {directory} is a file; name a directory that does not exist yet.")
     if taken and not _is_free(directory):
         what = "another run" if (directory / RESULT).exists() else "other files"
-        raise InputError(f"--out {directory} already holds {what}; name a new directory (nothing was changed).")
+        raise InputError(f"--out {directory} already contains {what}; name a new directory (nothing was changed).")
     place = _existing(directory)
     if not place.is_dir():
-        raise InputError(f"--out {directory} cannot be written: {place} is a file; name a directory elsewhere.")
+        raise InputError(f"--out {directory} cannot be written: {place} is a file; name another directory.")
     if not os.access(place, os.W_OK | os.X_OK) or not os.stat(place).st_mode & 0o222:
-        raise InputError(f"--out {directory} cannot be written: {place} is not writable; name a directory elsewhere.")
+        raise InputError(f"--out {directory} cannot be written: {place} is not writable; name another directory.")
 
 
 def _is_free(directory: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The files of a run that may be a stranger's: each of a known kind, and bounded before anything is made of it."""
+"""Reads the files of a run, which may be untrusted: kinds are known, and sizes are checked first."""
 
 import json
 import math
@@ -38,13 +38,13 @@ def read_result(path: Path) -> Mapping[str, Any]:
     if len(text) > LARGEST_RESULT:
         raise ValueError(f"it is larger than {LARGEST_RESULT >> 20} MiB")
     if text.count(b"[") + text.count(b"{") > MOST_GROUPS or text.count(b",") > MOST_VALUES:
-        raise ValueError("it holds more values than jaxaudit ever writes")
+        raise ValueError("it has more values than jaxaudit writes")
     try:
         result = json.loads(text.decode(), parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
     except RecursionError:
         result = None
     if not isinstance(result, dict) or not _is_shallow(result):
-        raise ValueError("it is not one object of JSON, or a nest too deep")
+        raise ValueError("it is not a JSON object, or nested too deeply")
     return result
 
 

@@ -1,4 +1,4 @@
-"""What a run is: work left by a stopped one is taken up only where all of this is the same."""
+"""The identity of a run: kept work is used only if all of it is the same."""
 
 import hashlib
 import json
@@ -28,13 +28,13 @@ LONGEST = 60
 def run_identity(
     command: str, options: Mapping[str, Any], data: Mapping[str, str], code: Mapping[str, str | None]
 ) -> Identity:
-    """Everything that decides a run's numbers.
+    """Everything that affects a run's numbers.
 
     Args:
         command: the sub-command.
-        options: its options, as far as they matter.
-        data: what was read, as content hashes.
-        code: hashes of code that is not this package's.
+        options: its options that affect a number.
+        data: content hashes of the data.
+        code: hashes of code outside this package.
     """
     identity = {
         "command": {"command": command},

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock that the kernel lets go of when its process dies.
+"""One process at a time in a folder: a lock that the kernel releases when its process ends.
 
 lock     locked while a process works in the folder; always empty
 owner    the number of the process that worked there last, for the message; the lock itself cannot be read everywhere

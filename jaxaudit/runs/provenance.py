@@ -1,4 +1,4 @@
-"""What must be known to repeat a run."""
+"""The facts needed to repeat a run."""
 
 import os
 import platform

@@ -1,6 +1,6 @@
-"""The report's place on disk: whole or not there, and never over anything but a report.
+"""Writes the report: completely or not at all, and never over another kind of file.
 
-A page is made to be handed on, so whom the umask lets may read it; a run directory is its owner's alone.
+A page is made to be shared, so the umask decides who may read it; a run directory is readable by its owner only.
 """
 
 import os
@@ -35,16 +35,16 @@ def claim_report(path: Path, out: Path | None = None) -> None:
             refuse_irregular(os.lstat(path), path)
             if not _is_report(path):
                 raise InputError(
-                    f"the report {path} would overwrite a file that is no report of jaxaudit; name another."
+                    f"the report {path} would overwrite a file that is not a report of jaxaudit; name another file."
                 )
         place = Path(os.path.realpath(path.parent))
         if out is not None and _is_in_run(place / path.name, Path(os.path.realpath(out))):
             return
         if not place.is_dir():
-            raise InputError(f"the report {path} cannot be written: there is no directory {place}; make it first.")
+            raise InputError(f"the report {path} cannot be written: there is no directory {place}; create it first.")
         writable = path if there else place
         if not os.access(writable, os.W_OK) or not os.stat(writable).st_mode & 0o222:
-            raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another place.")
+            raise InputError(f"the report {path} cannot be written: {writable} is not writable; name another file.")
     except OSError as error:
         raise _cannot(path, error) from error
 
@@ -85,7 +85,7 @@ def _is_in_run(path: Path, out: Path) -> bool:
         or (path.parent == out and is_of_a_run(path.name))
     ):
         raise InputError(
-            f"the report {path.name} and the run of --out {out.name} would take one place; name another file."
+            f"the report {path.name} and the run of --out {out.name} would have the same path; name another file."
         )
     return path.parent == out
 

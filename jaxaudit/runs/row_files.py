@@ -1,8 +1,8 @@
-"""A row a record, as files for other programs: CSV, which people open in spreadsheets, and Parquet.
+"""Tables of records for other programs, one row per record: CSV, for spreadsheets, and Parquet.
 
-Class names come from strangers' data. In the CSV control characters are spelled out, and a name that a spreadsheet
-would take for a formula (it begins with `=`, `+`, `-` or `@`, and is no number) has an apostrophe before it, by which
-spreadsheets know text. The Parquet file and `result.json` hold names as they are.
+Class names may come from untrusted data. In the CSV file control characters are escaped, and a name that a spreadsheet
+could treat as a formula (it begins with `=`, `+`, `-` or `@`, and is not a number) gets a leading apostrophe, which
+marks text. The Parquet file and `result.json` have unchanged names.
 """
 
 import re

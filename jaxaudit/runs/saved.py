@@ -1,4 +1,4 @@
-"""A run read back from disk. Whoever sent it may have written anything there: it is checked before it is used."""
+"""Reads a run from disk. It may be untrusted, so it is checked before it is used."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from jaxaudit.runs.unfinished import NAME as UNFINISHED
 
 
 def read_run(path: Path) -> Run[Record]:
-    """The run in a directory that `--out` wrote, or in a file of what `--json` printed.
+    """The run in a directory written by `--out`, or in a file with the output of `--json`.
 
     Raises:
         InputError: it is not there, not a run, not finished, of a command this version does not know, damaged, or too
@@ -43,8 +43,7 @@ def read_run(path: Path) -> Run[Record]:
         raise InputError(f"{shown}: {error}") from error
     except (ValueError, OSError, KeyError) as error:
         raise InputError(
-            f"{shown}: its files do not belong together or are damaged ({visible(str(error))[:200]}); make the run "
-            "again."
+            f"{shown}: its files do not match or are damaged ({visible(str(error))[:200]}); make the run again."
         ) from error
     return Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
 
@@ -58,12 +57,14 @@ def read_printed(path: Path) -> str:
     _result_file(path)
     shown = _short(path)
     if not path.is_dir():
-        raise InputError(f"{shown} is a file, and only a directory that --out wrote keeps the table; give that.")
+        raise InputError(
+            f"{shown} is a file, but the table is only in a directory written by --out; give the directory."
+        )
     try:
         text = read_table(path / TABLE)
     except FileNotFoundError as error:
         raise InputError(
-            f"{shown} holds no {TABLE}, which older versions did not write; leave out --text for a page of it."
+            f"{shown} has no {TABLE}, which older versions did not write; leave out --text for a page of the run."
         ) from error
     except OSError as error:
         raise InputError(f"{shown}: {TABLE} cannot be read ({error.strerror}).") from error
@@ -80,16 +81,18 @@ def _result_file(path: Path) -> Path:
     """
     shown = _short(path)
     if not exists(path):
-        raise InputError(f"{shown} does not exist; give a directory that --out wrote.")
+        raise InputError(f"{shown} does not exist; give a directory written by --out.")
     if not path.is_dir():
         return path
     if os.path.lexists(path / RESULT):
         if path.joinpath(RESULT).is_symlink():
-            raise InputError(f"{shown}: its {RESULT} is a link, which --out never writes; is this run someone's trick?")
+            raise InputError(
+                f"{shown}: its {RESULT} is a link, which --out never writes; the run may have been tampered with."
+            )
         return path / RESULT
     if (path / UNFINISHED).is_dir():
-        raise InputError(f"{shown} holds a run that is not finished; repeat its command to finish it.")
-    raise InputError(f"{shown} holds no {RESULT}, so it is not a run; give a directory that --out wrote.")
+        raise InputError(f"{shown} contains an unfinished run; repeat its command to finish it.")
+    raise InputError(f"{shown} has no {RESULT}, so it is not a run; give a directory written by --out.")
 
 
 def _short(name: object) -> str:
@@ -101,17 +104,17 @@ def _short(name: object) -> str:
 def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
     schema = result.get("schema")
     if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
-        raise InputError(f"{path}: its result does not say that jaxaudit wrote it; give a directory that --out wrote.")
+        raise InputError(f"{path}: its result was not written by jaxaudit; give a directory written by --out.")
     name, _, version = schema.removeprefix("jaxaudit.").partition("/")
     known = {kind.name: kind for kind in KINDS}
     if version == "1":
         raise InputError(
-            f"{path}: an older version of jaxaudit wrote it (schema {visible(schema[:60])}); make the run again, or "
-            "show it with that version."
+            f"{path}: it was written by an older version of jaxaudit (schema {visible(schema[:60])}); make the run "
+            "again, or show it with that version."
         )
     if name not in known or version != str(VERSION):
         raise InputError(
-            f"{path}: this version cannot show a {visible(schema[:60])!r} result; it knows {', '.join(known)}, "
+            f"{path}: this version cannot show a {visible(schema[:60])!r} result; it shows {', '.join(known)}, "
             f"version {VERSION}. Is a newer jaxaudit needed?"
         )
     return known[name]
@@ -122,7 +125,8 @@ def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> Record:
         return from_json(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
         raise InputError(
-            f"{path}: its result is not as jaxaudit writes it ({visible(str(error))[:200]}); make the run again."
+            f"{path}: its result does not have the format of jaxaudit ({visible(str(error))[:200]}); make the run "
+            "again."
         ) from error
 
 

@@ -1,10 +1,10 @@
-"""The work of a run that is not finished: whose it is, what it has so far, and who is at it.
+"""The work of an unfinished run: its identity, its finished chunks, and its lock.
 
-unfinished/identity.json    what the run is (see `identity`)
+unfinished/identity.json    the identity of the run (see `identity`)
 unfinished/chunks/          finished chunks (see `fit_many`)
 unfinished/lock, owner      locked while a process works here (see `lock`)
 
-All of it is its owner's alone: it says whose records are at risk. No link in it is followed.
+Only its owner may read it, because it shows which records are at risk. No link in it is followed.
 """
 
 import json
@@ -36,7 +36,7 @@ class Unfinished:
     Attributes:
         directory: the folder.
         made: the folders that were made for it, innermost first.
-        lock: what keeps other processes out; None on a file system without locks, where nothing does.
+        lock: the lock of the folder; None on a file system without locks.
         checkpoints: where `fit_many` keeps its chunks.
     """
 
@@ -157,14 +157,14 @@ def _take(work: Unfinished, identity: Identity) -> None:
         there = None
     if not isinstance(there, dict):
         raise InputError(
-            f"--out {work.directory.parent} holds an unfinished run whose {IDENTITY} is damaged; delete the directory "
-            "to start anew."
+            f"--out {work.directory.parent} contains an unfinished run with a damaged {IDENTITY}; delete the directory "
+            "to start again."
         )
     found = differences(there, identity)
     if found is not None:
         raise InputError(
-            f"--out {work.directory.parent} holds an unfinished run made with {found}; repeat its own command to go "
-            "on, name another directory, or delete it to start anew (nothing was changed)."
+            f"--out {work.directory.parent} contains an unfinished run with {found}; repeat its own command to "
+            "continue it, name another directory, or delete it to start again (nothing was changed)."
         )
     if work.lock is not None:
         sign(work.directory)

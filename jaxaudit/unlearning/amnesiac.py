@@ -1,10 +1,10 @@
-"""Amnesiac unlearning: every update whose minibatch held a record to forget is taken back.
+"""Amnesiac unlearning: undoes every update whose minibatch contained a record to forget.
 
 Becker & Liebig (2022), equation 2, after Graves, Nagisetty & Ganesh (2021).
 
-Storing all updates takes the model's size times the number of steps. Where the sets that may have to be forgotten are
-known beforehand, one sum a set is enough, and the sum needs no updates: with b(t) = 1 where the minibatch of step t
-holds a record of the set, and b(-1) = 0, summation by parts gives
+Storing all updates takes the model's size times the number of steps. If the sets to forget are known before training,
+one sum per set is enough, and it needs no stored updates: with b(t) = 1 if the minibatch of step t contains a record of
+the set, and b(-1) = 0, summation by parts gives
 
     sum over t < T of b(t) (theta(t+1) - theta(t))  =  b(T-1) theta(T) + sum over t < T of (b(t-1) - b(t)) theta(t)
 """
@@ -26,7 +26,7 @@ from jaxaudit.learners.stepped import train_by_steps
 
 
 class Recorded(NamedTuple):
-    """Models, and what is left of them without the updates that the records to forget had a part in.
+    """Models, and the same models without the updates that involved the records to forget.
 
     Attributes:
         original: the trained models' parameters; leading axis: models.
@@ -38,15 +38,15 @@ class Recorded(NamedTuple):
 
 
 def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " steps"]) -> Any:
-    """theta less the sum of all stored updates whose minibatch held a record to forget (equation 2).
+    """theta minus the sum of all stored updates whose minibatch contained a record to forget (equation 2).
 
-    With none touched the parameters are unchanged, with all touched they are the initial ones up to rounding, and sets
-    that were forgotten one after another are forgotten as at once, as long as no update is taken back twice.
+    If no step is touched, the parameters are unchanged; if all are, they are the initial ones up to rounding.
+    Forgetting sets one after another equals forgetting them at once, if no update is undone twice.
 
     Args:
         params: the trained parameters, a pytree of arrays.
         updates: theta(t+1) - theta(t) of every step; the same pytree with a leading `steps` axis.
-        touched: whether the step's minibatch held a record to forget.
+        touched: whether the step's minibatch contained a record to forget.
 
     >>> take_back(jnp.array([5.0]), jnp.array([[1.0], [2.0]]), np.array([False, True]))
     Array([3.], dtype=float32)
@@ -65,17 +65,17 @@ def train_and_record(
     execution: Execution = DEFAULT_EXECUTION,
     summarize: Summarize | None = None,
 ) -> Any:
-    """Trains models on all records, and for each set the same models less every update a record of it had a part in.
+    """Trains models on all records, and undoes for each set every update that involved one of its records.
 
-    The originals are those that `fit_many` trains with these keys, up to rounding. Memory is that of `fit_many` with
-    a training state larger by one copy of the parameters a set.
+    The originals are those that `fit_many` trains with these keys, up to rounding. Memory is that of `fit_many`, with
+    one more copy of the parameters per set in the training state.
 
     Args:
-        keys: one random key a model.
-        forget: the sets that are to be forgotten, the same for every model.
-        inputs: the training set, `labels` their classes, from 0.
-        learner: trains step by step. Parameters are taken back; what else it keeps (running statistics) is not.
-        execution: as for `fit_many`, and so is `summarize`, which is given a `Recorded`.
+        keys: one random key per model.
+        forget: the sets to forget, the same for every model.
+        inputs: the training set; `labels`: their classes, from 0.
+        learner: trains step by step. Updates of parameters are undone; other state (running statistics) is not.
+        execution: as for `fit_many`; so is `summarize`, which gets a `Recorded`.
 
     Raises:
         InputError: the learner keeps running statistics of minibatches, there are more sets than bits to mark them
@@ -84,8 +84,8 @@ def train_and_record(
     sets, largest = len(forget), int(np.max(labels, initial=0))
     if learner.batch_coupled:
         raise InputError(
-            "amnesiac unlearning takes back updates of parameters, but this network also keeps running statistics "
-            "(batch normalisation), in which forgotten records would stay; use a network without, or another method."
+            "amnesiac unlearning undoes updates of parameters, but this network also has running statistics (batch "
+            "normalisation), which would keep the forgotten records; use a network without them, or another method."
         )
     if sets + largest.bit_length() > 31:
         raise InputError(

@@ -1,14 +1,14 @@
-"""Fisher forgetting: noise on every parameter, the less the more the remaining records need it.
+"""Fisher forgetting: noise on every parameter, less on parameters that matter more for the remaining records.
 
 Golatkar, Achille & Soatto (2020); Becker & Liebig (2022), equation 4. Three variants are in use, which differ by orders
-of magnitude. Each is a function of the model and the remaining records to the noise's standard deviation:
+of magnitude. Each gives the noise's standard deviation as a function of the model and the remaining records:
 
 - `paper`: (alpha / F)^(1/4), where F is the mean over records of the squared gradient of log p(label);
 - `golatkar`: sqrt(alpha min(1 / (F + 1e-8), 1000)), F the same in expectation over labels drawn from the model;
 - `becker_code`: min(sqrt(alpha / F), 0.001), and ten times that for a vector of one number a class, where F is the sum
   over records of (gradient of log p(class 0) + 1e-7)^2.
 
-The last reproduces a defect of the code behind the paper's tables, whose gradients are of class 0 always. `golatkar` is
+The last reproduces a defect of the code behind the paper's tables: its gradients are always of class 0. `golatkar` is
 the rule without what its authors' code adds for their networks: means over a kernel's rows, factors for last layers.
 """
 
@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
 
 LogProbs = Callable[[Any, Any], Any]
-"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, one record apart from the rest."""
+"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others."""
 
 ALPHA = 3e-6
 """Golatkar's, and that of Becker & Liebig's code."""
@@ -56,7 +56,7 @@ def forget_by_noise(
     noise: Noise,
     alpha: float | Float[Array, ""] = ALPHA,
 ) -> Any:
-    """theta + sigma n with n ~ N(0, I), where sigma is the variant's and follows from the remaining records.
+    """theta + sigma n with n ~ N(0, I), where sigma is computed by the variant from the remaining records.
 
     Pure; can be jitted, and vmapped over keys, models and sets. With `alpha` 0 nothing changes.
 
@@ -92,8 +92,8 @@ def paper(
 ) -> Any:
     """Equation 4 of Becker & Liebig (2022): (alpha / F)^(1/4), F of equation 6 on the remaining records.
 
-    The paper does not say what becomes of a parameter with F = 0, whose noise would be infinite (the weights of a
-    pixel that is always black): F is taken to be at least `smallest`, the constant that Golatkar's code adds.
+    The paper does not define the noise for F = 0, which would be infinite (the weights of a pixel that is always
+    black): F is taken as at least `smallest`, the constant in Golatkar's code.
     """
     fisher = fisher_diagonal(_of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)

@@ -1,4 +1,4 @@
-"""What an unlearning method is that needs nothing but the trained model and the data."""
+"""The interface of an unlearning method that needs only the trained model and the data."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,7 +9,7 @@ from jaxaudit.unlearning.fisher import LogProbs
 
 @runtime_checkable
 class Unlearn(Protocol):
-    """A pure function from a trained model to one that is meant to have forgotten some of its records.
+    """A pure function from a trained model to one that should have forgotten some of its records.
 
     It is jitted, and on an accelerator vmapped over models: no printing, no arrays of sizes that depend on `forget`.
     """

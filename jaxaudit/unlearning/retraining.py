@@ -1,4 +1,4 @@
-"""Retraining: what a model would be that never saw the records to forget."""
+"""Retraining: models that never saw the records to forget."""
 
 from typing import Any
 
@@ -23,29 +23,29 @@ def retrain(
 ) -> Any:
     """Models trained from scratch on everything but the records to forget (Becker & Liebig 2022, section 2.1).
 
-    A model starts from the very weights that its original started from, which follow from its key. Where at most a
-    tenth of the records are forgotten it also takes the original's minibatches, less the forgotten records: what is
-    left of a minibatch is averaged, and there are as many steps. (The authors draw new, full minibatches of the
-    remaining records.) Otherwise it takes minibatches of its own.
+    A model starts from the same initial weights as its original, which follow from its key. If at most a tenth of the
+    records are forgotten, it also has the original's minibatches without the forgotten records: the rest of a minibatch
+    is averaged, and the number of steps is the same. (The authors draw new, full minibatches of the remaining records.)
+    Otherwise it has its own minibatches.
 
-    A row that forgets nothing gives the original again, bit for bit where both are rows of one call.
+    A row that forgets nothing gives the original again, bit for bit if both are rows of one call.
 
     Args:
-        keys: one a model: the key its original was trained with.
-        forget: the records each model must never have seen.
-        inputs: the whole training set, `labels` their classes.
-        learner: what the originals were trained with: same network, optimiser, epochs, batch size.
-        execution: as for `fit_many`, and so is `summarize`.
+        keys: one per model: the key of its original.
+        forget: the records that each model must not see.
+        inputs: the whole training set; `labels`: their classes.
+        learner: that of the originals: same network, optimiser, epochs, batch size.
+        execution: as for `fit_many`; so is `summarize`.
 
     Returns:
-        What `summarize` makes of the parameters, by default the parameters, with a leading `models` axis.
+        The arrays of `summarize`, by default the parameters, with a leading `models` axis.
 
     Raises:
-        InputError: where a row forgets everything, and what `fit_many` raises.
+        InputError: a row forgets everything, and what `fit_many` raises.
     """
     if forget.all(axis=1).any():
         raise InputError(
-            f"row {int(forget.all(axis=1).argmax())} forgets all {forget.shape[1]} records: nothing is left to train "
-            "on. Does it name what to keep instead?"
+            f"row {int(forget.all(axis=1).argmax())} forgets all {forget.shape[1]} records: none remains to train "
+            "on. Does it mark the records to keep instead?"
         )
     return fit_many(keys, ~forget, inputs, labels, learner, execution=execution, summarize=summarize)

@@ -146,7 +146,7 @@ def test_shadows_that_do_not_match_are_refused(attack, monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
     two = ONE.repeat(2, axis=0)
     for of_in, of_out in ((ONE[None], two[None]), (two[None], two[None]), (ONE[:0, None], ONE[:0, None]), (ONE, ONE)):
-        with pytest.raises(InputError, match=r"^an attack on outputs of shape \(1, 2\) takes as many shadow models"):
+        with pytest.raises(InputError, match=r"attack on outputs of shape \(1, 2\)"):
             attack(ONE, of_in, of_out)
 
 
@@ -165,10 +165,10 @@ def test_outputs_that_are_no_log_probabilities_are_refused(attack, which, name):
 
 def test_bins_and_smoothing_that_count_nothing_are_refused():
     for bins in (0, -1):
-        with pytest.raises(InputError, match=rf"^probabilities cannot be put into {bins} bins"):
+        with pytest.raises(InputError, match=rf"^probabilities .* {bins} bins"):
             frequency_scores(ONE, ONE[None], ONE[None], bins=bins)
-    with pytest.raises(InputError, match=r"^probabilities cannot be put into -1 bins"):
+    with pytest.raises(InputError, match=r"^probabilities .* -1 bins"):
         distance_scores(ONE, ONE[None], ONE[None], bins=-1)
     for smoothing in (-1.0, np.nan, np.inf):
-        with pytest.raises(InputError, match=r"^smoothing is added to counts and must be a number of at least 0, got"):
+        with pytest.raises(InputError, match=r"^smoothing must be a number of at least 0; got"):
             frequency_scores(ONE, ONE[None], ONE[None], smoothing=smoothing)

@@ -296,17 +296,17 @@ def test_progress_ends_at_its_total(candidates: Examples):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"attacks": []}, r"^give at least one attack, and each once; got none\.$"),
-        ({"attacks": [Distance(), Distance()]}, r"^give at least one attack, and each once; got distance, distance\.$"),
-        ({"iterations": 0}, r"^there must be from 1 to 1,000,000 of iterations, got 0\.$"),
-        ({"shadow_pairs": 0}, r"^there must be from 1 to 1,000,000 of shadow pairs, got 0\.$"),
-        ({"pooled_shadows": 0}, r"^there must be from 1 to 1,000,000 of pooled shadow models, got 0\.$"),
-        ({"measured": 0}, r"^there must be from 1 to 1,000,000 of measured iterations, got 0\.$"),
-        ({"bins": -1}, r"^outputs cannot be put into -1 bins"),
-        ({"bins": 0}, r"^outputs cannot be put into 0 bins: .* but the frequency attack needs them\.$"),
-        ({"level": 1.0}, r"^the level of an interval lies between 0 and 1, got 1\.$"),
-        ({"targets": 0}, r"^0 targets cannot be drawn from the 60 candidates of candidates: ask for at least 1"),
-        ({"targets": 61}, r"^61 targets cannot be drawn from the 60 candidates of candidates"),
+        ({"attacks": []}, r"attack.*none"),
+        ({"attacks": [Distance(), Distance()]}, r"attack.*distance, distance"),
+        ({"iterations": 0}, r"iterations.* 0\.$"),
+        ({"shadow_pairs": 0}, r"shadow pairs.* 0\.$"),
+        ({"pooled_shadows": 0}, r"pooled shadow models.* 0\.$"),
+        ({"measured": 0}, r"measured iterations.* 0\.$"),
+        ({"bins": -1}, r"-1 bins"),
+        ({"bins": 0}, r" 0 bins.*frequency attack"),
+        ({"level": 1.0}, r"level.* 1\.$"),
+        ({"targets": 0}, r"0 targets.*60 candidates"),
+        ({"targets": 61}, r"61 targets.*60 candidates"),
     ],
 )
 def test_options_out_of_range(candidates: Examples, options, words):
@@ -315,12 +315,12 @@ def test_options_out_of_range(candidates: Examples, options, words):
 
 
 def test_candidates_that_cannot_be_split_or_classified(candidates: Examples):
-    with pytest.raises(InputError, match=r"^candidates: 59 candidates cannot be split into equal halves"):
+    with pytest.raises(InputError, match="59 candidates"):
         audit_attack(KEY, candidates.take(slice(59)), learner(), **SMALL)
-    with pytest.raises(InputError, match=r"^candidates: 2 candidates cannot be split into equal halves"):
+    with pytest.raises(InputError, match="2 candidates"):
         audit_attack(KEY, candidates.take(slice(2)), learner(), **{**SMALL, "targets": 1})
     alone = Examples(candidates.inputs, np.zeros(60, int), candidates.class_names, "alone")
-    with pytest.raises(InputError, match=r"^alone: all candidates are of one class \(class 0\): there is nothing to"):
+    with pytest.raises(InputError, match=r"^alone: .*\(class 0\)"):
         audit_attack(KEY, alone, learner(), **SMALL)
 
 

@@ -185,7 +185,7 @@ def test_overlap_is_refused(query, calibration, learner):
 
 
 def test_no_target(query, calibration, learner):
-    with pytest.raises(InputError, match="no target to judge"):
+    with pytest.raises(InputError, match="no target"):
         audit_ks(KEY, query, calibration, learner, [])
 
 
@@ -196,7 +196,7 @@ def test_no_target(query, calibration, learner):
         ({"tests": [RhoTest(controls=-1)]}, r"\(got -1\)"),
         ({"tests": [RhoTest(subsample=0.0)]}, r"\(got 0\)"),
         ({"tests": [RhoTest(subsample=1.5)]}, r"\(got 1.5\)"),
-        ({"tests": [RhoTest(), RhoTest(replicates=2)]}, r"named twice"),
+        ({"tests": [RhoTest(), RhoTest(replicates=2)]}, r"\(rho, rho\)"),
         ({"level": 1.0}, r"level .* got 1"),
     ],
 )

@@ -19,9 +19,9 @@ def state(finding: Finding, name: str) -> str:
     ("audit", "confidence"),
     [
         (efficacy_audit(MINE), "none"),
-        (efficacy_audit(MINE, OTHER), "fair"),
+        (efficacy_audit(MINE, OTHER), "weak"),
         (efficacy_audit(MINE, OTHER, PERFECT), "weak"),
-        (efficacy_audit(MINE, SHORT), "weak"),
+        (efficacy_audit(MINE, SHORT), "none"),
     ],
 )
 def test_it_judges_nothing(audit: EfficacyAudit, confidence: str):

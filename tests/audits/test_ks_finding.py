@@ -69,9 +69,9 @@ def test_a_used_fraction_that_is_unknown_is_not_in_the_sentence():
 @pytest.mark.parametrize(
     ("rho", "verdict", "words"),
     [
-        (APART, "forgotten", "1.10 to 1.30"),
-        (NEAR, "not forgotten", "0.20 to 0.40"),
-        (BOTH, "inconclusive", "0.90 to 1.10"),
+        (APART, "forgotten", "1.1 to 1.3"),
+        (NEAR, "not forgotten", "0.2 to 0.4"),
+        (BOTH, "inconclusive", "0.9 to 1.1"),
         (NONE, "inconclusive", "no interval"),
     ],
 )
@@ -168,6 +168,7 @@ def test_a_missed_control_guards_forgotten_alone():
         target = judged(rho=rho, checks=missed)
         assert target.verdict == verdict
         assert "control" not in target.because
+        assert target.finding.confidence.word == ("weak" if verdict == "not forgotten" else "none")
         assert state(target, preflight.POSITIVE_CONTROL).state == "warning"
     # Where another test decides, it is rho's all the same.
     assert state(judged(rho=NEAR, usage=(USED,), checks=missed), preflight.POSITIVE_CONTROL).affects == "rho"
@@ -185,3 +186,33 @@ def test_checks_of_rho_take_nothing_from_a_test_of_use(method: str):
 def test_failed_checks_stand_first():
     checks = (check("fine"), failed("odd", decisive=False), failed(preflight.TARGET_OUTPUTS))
     assert [each.state for each in judged(checks=checks).finding.checks] == ["failed", "warning", "passed"]
+
+
+# Tests that disagree.
+
+
+SHADOW_SAYS = {verdict: usage._replace(method="shadow") for verdict, usage in (("used", USED), ("unused", UNUSED))}
+
+
+@pytest.mark.parametrize(("first", "second"), [(USED, SHADOW_SAYS["unused"]), (UNUSED, SHADOW_SAYS["used"])])
+def test_an_opposite_verdict_of_another_test_of_use_is_told(first: Usage, second: Usage):
+    target = judged(usage=(first, second))
+    alone, other = judged(usage=(first,)), judged(usage=(second,))
+    assert (target.verdict, target.method) == (alone.verdict, "holdout")
+    assert target.finding.confidence.word == "weak"
+    assert "shadow test" in target.finding.confidence.why
+    assert any(f"{other.verdict} by" in caveat for caveat in target.finding.caveats)
+    # What each test takes for granted is said, too.
+    assert set(alone.finding.caveats) | set(other.finding.caveats) <= set(target.finding.caveats)
+
+
+@pytest.mark.parametrize("second", [SHADOW_SAYS["used"], UNSURE])
+def test_tests_that_agree_or_do_not_tell_change_no_confidence(second: Usage):
+    assert judged(usage=(USED, second)).finding.confidence.word == "strong"
+
+
+def test_what_a_check_took_away_contradicts_nothing():
+    checks = (failed(preflight.CALIBRATION_LIKE_QUERY),)
+    target = judged(usage=(USED, SHADOW_SAYS["unused"]), checks=checks)
+    assert target.judgements[1].finding.verdict == "inconclusive"
+    assert (target.verdict, target.finding.confidence.word) == ("not forgotten", "strong")

@@ -11,23 +11,11 @@ import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
 
-from jaxaudit.audits.ks.tests import TESTS as AUDITED
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
-from jaxaudit.cli.ks.command import TESTS
 from jaxaudit.report.kinds import schema_of
 
-RECIPE = (
-    "--hidden",
-    "32",
-    "--learning-rate",
-    "0.02",
-    "--batch-size",
-    "50",
-    "--replicates",
-    "2",
-    "--models-per-batch",
-    "16",
-)
+RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
+RECIPE += ("--models-per-batch", "16")
 HELD = (*SETS, *RECIPE, "--holdout", "holdout.npz")
 
 
@@ -112,10 +100,6 @@ def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
     assert result["provenance"]["options"]["tests"] == "rho,ema"
 
 
-def test_the_tests_that_can_be_named_are_those_there_are():
-    assert tuple(test.name for test in AUDITED) == TESTS
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -167,8 +151,8 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     assert "calibration.npz" in refused.err
     done = jaxaudit("ks", *SETS, *RECIPE, *files, "--drop-overlap")
     query, own, both = done.err.splitlines()[:3]
-    assert query.startswith("1 query record")
-    assert own.startswith("1 holdout record")
+    assert {"1", "calibration", "query"} <= set(query.split())
+    assert {"1", "calibration", "holdout"} <= set(own.split())
     assert [both.split()[0], *re.findall(r"\d+ of the \w+", both)] == ["2", "4 of the query", "2 of the holdout"]
     left = np.delete(np.arange(RECORDS), [0, 2, 4, 9])
     np.testing.assert_array_equal(asked["query"].inputs, mine[left])

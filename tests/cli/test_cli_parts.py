@@ -232,7 +232,7 @@ def test_matching_leaves_the_calibration_set_without_query_records(capsys: pytes
     with pytest.raises(InputError, match=r"^2 of the 8 .*--drop-overlap"):
         match(query, both, drop_shared=False, drop_classes=False)
     assert len(match(query, both, drop_shared=True, drop_classes=False)) == 6
-    assert capsys.readouterr().err.startswith("2 query records")
+    assert {"2", "calibration", "query"} <= set(capsys.readouterr().err.split())
     assert len(match(query, calibration, drop_shared=True, drop_classes=False)) == 6
     assert capsys.readouterr().err == ""
 

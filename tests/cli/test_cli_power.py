@@ -14,19 +14,8 @@ from jaxaudit.audits.power.audit import audit_power
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
-WORDS = (
-    *SETS,
-    "--hidden",
-    "32",
-    "--learning-rate",
-    "0.01",
-    "--batch-size",
-    "50",
-    "--epochs",
-    "40",
-    "--models-per-batch",
-    "9",
-)
+RECIPE = ("--hidden", "32", "--learning-rate", "0.01", "--batch-size", "50", "--epochs", "40")
+WORDS = (*SETS, *RECIPE, "--models-per-batch", "9")
 
 
 def test_json_follows_the_schema(sets: Path):

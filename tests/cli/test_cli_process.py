@@ -48,7 +48,7 @@ def training(sets: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_before_anything_is_finished_is_one_line_and_leaves_nothing(
+def test_a_stop_is_one_line_and_leaves_nothing_but_what_it_says(
     sets: Path, training: tuple[subprocess.Popen[str], dict[str, bytes | None]], number: signal.Signals
 ):
     run, before = training
@@ -58,7 +58,12 @@ def test_a_stop_before_anything_is_finished_is_one_line_and_leaves_nothing(
     assert (run.returncode, out) == (130, "")
     assert err.startswith("Interrupted: ")
     assert err.count("\n") == 1
-    assert content(sets) == before
+    after = content(sets)
+    left = after.keys() - before.keys()
+    assert {name: after[name] for name in before} == before
+    # On a busy machine it has trained for so long by then that it is worth keeping, and is said to be kept.
+    assert bool(left) is bool(re.search(r"\d of 10 models", err))
+    assert all(name == "run" or name.startswith("run/unfinished") for name in left)
 
 
 @pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json")])

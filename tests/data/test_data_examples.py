@@ -20,9 +20,9 @@ def make(inputs, labels=None, class_names=("a", "b"), name="set"):
         (np.zeros((0, 2)), [], ("a",), "set: there are no records"),
         (np.zeros((2, 2)), [0], ("a",), r"2 inputs but labels of shape \(1,\)"),
         (np.zeros((2, 2)), [0.0, 0.0], ("a",), "labels must be integers, got float64"),
-        (np.zeros((2, 2)), [0, 2], ("a", "b"), r"1 labels lie outside the 2 classes \(first: record 1 has label 2\)"),
+        (np.zeros((2, 2)), [0, 2], ("a", "b"), r"outside the 2 classes \(first: record 1 has label 2\)"),
         (np.zeros((2, 2)), [-1, 0], ("a", "b"), "record 0 has label -1"),
-        (np.array([[1.0], [np.nan]]), [0, 0], ("a",), "1 records hold NaN or infinite"),
+        (np.array([[1.0], [np.nan]]), [0, 0], ("a",), "NaN or infinite"),
         (np.zeros((2, 2)), [0, 1], ("a", "a"), "the class name 'a' occurs twice"),
     ],
 )
@@ -80,7 +80,7 @@ def test_concatenate_keeps_order():
     ("other", "message"),
     [
         (make([[1, 2]], name="other"), r"other has records of shape \(2,\) but set of shape \(1,\)"),
-        (make([[1.0]], name="other"), "other holds float64 records but set int64"),
+        (make([[1.0]], name="other"), "float64 records but set int64"),
         (make([[1]], class_names=("b", "a"), name="other"), "other and set differ in their classes"),
     ],
 )

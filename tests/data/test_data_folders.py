@@ -125,7 +125,7 @@ def test_splits_of_differing_sizes_are_joined(tmp_path):
 def test_black_and_white_images_of_differing_sizes_are_refused_as_those_of_one_size_are(tmp_path):
     write(tmp_path, "a/1.png", np.eye(3, dtype=np.uint8))
     write(tmp_path, "a/2.png", np.eye(4, dtype=np.uint8))
-    with pytest.raises(InputError, match="uint8 images whose largest value is 1"):
+    with pytest.raises(InputError, match="largest value"):
         load_path(tmp_path, size=(3, 3))
     write(tmp_path, "a/3.png", gray(9))
     assert len(load_path(tmp_path, size=(3, 3))) == 3
@@ -142,18 +142,18 @@ def test_the_command_line_brings_images_to_its_size(tmp_path):
 
 
 def test_refused_folders(tmp_path):
-    with pytest.raises(InputError, match="this folder holds no data of a known kind"):
+    with pytest.raises(InputError, match="no data of a known kind"):
         load_path(tmp_path)
     write(tmp_path, "a/1.png", gray(1))
     (tmp_path / "b").mkdir()
-    with pytest.raises(InputError, match=r"b: holds no images .*every folder in .* is a class"):
+    with pytest.raises(InputError, match="no images"):
         load_path(tmp_path)
     write(tmp_path, "b/1.png", gray(1))
     (tmp_path / "b" / "more").mkdir()
-    with pytest.raises(InputError, match="more: is a folder within a class folder"):
+    with pytest.raises(InputError, match="more: "):
         load_path(tmp_path)
     (tmp_path / "b" / "more").rmdir()
-    with pytest.raises(InputError, match=r"2 images of 3x4 need up to 0.0 GiB, more than the 0.0 GiB"):
+    with pytest.raises(InputError, match=r"2 images of 3x4 need up to 0\.0 GiB, more than the.*0\.0 GiB"):
         load_path(tmp_path, max_bytes=50)
 
 
@@ -167,7 +167,7 @@ def test_refused_images(tmp_path, monkeypatch):
     path.write_bytes(whole)
     for limit in (600, 100):  # Pillow warns from the limit on and refuses from twice the limit on
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        with pytest.raises(InputError, match=r"1.png: has more pixels than is safe to unpack"):
+        with pytest.raises(InputError, match=r"1\.png: has more pixels than"):
             load_path(tmp_path)
     monkeypatch.undo()
     path.unlink()

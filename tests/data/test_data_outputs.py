@@ -106,7 +106,7 @@ def test_binary_classifiers_may_give_one_column(write, shape):
     assert outputs.decimals == 3
     outputs = load_outputs(write(csv(P[:, 0], "id,score", index=lambda row: row)), 2, 20)
     np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
-    with pytest.raises(InputError, match=r"row 1 holds .* which is no probability"):
+    with pytest.raises(InputError, match="which is no"):
         load_outputs(write(z), 2, 20, kind="probabilities")
 
 
@@ -140,27 +140,27 @@ def changed(values, place, value):
     return values
 
 
-HARD = "these are predicted labels, but the method needs confidences"
+HARD = "these are predicted labels, but"
 BAD = [
-    (P[:19], r"out.npy: has 19 rows but the query set 20 records; .*in the order of the query set"),
-    (csv(P[:19]), "out.csv: has 19 rows but the query set 20 records"),
-    (csv(P[:18], ",".join(NAMES)), "out.csv: has 18 rows but the query set 20 records"),
+    (P[:19], r"out\.npy: has 19 rows but the query set"),
+    (csv(P[:19]), r"out\.csv: has 19 rows but the query set"),
+    (csv(P[:18], ",".join(NAMES)), r"out\.csv: has 18 rows but the query set"),
     (table(P[:19]), "out.parquet: has 19 rows"),
-    (P.T, r"has shape \(4, 20\), one row a class; transpose it to 20 rows"),
-    (P[:, :3], "has 3 columns but the query set 4 classes; give one column a class, in label order"),
+    (P.T, "class; transpose it to 20 rows"),
+    (P[:, :3], "has 3 columns but the query set"),
     (csv(P[:, :3]), "has 3 columns"),
     (csv(np.concatenate([P[:, :1], P], axis=1)), "has 5 columns"),
-    (P[None], r"has shape \(1, 20, 4\); outputs are"),
+    (P[None], r"has shape \(1, 20, 4\); outputs"),
     (P[:0], "is empty; did the model write its outputs"),
     (np.zeros((20, 0)), "is empty"),
     ("", "out.csv: is empty"),
-    (changed(P, (3, 1), np.nan), r"1 rows hold NaN or infinite values \(first: row 4\)"),
-    (changed(changed(P, (7, 0), np.inf), (5, 2), np.nan), r"2 rows hold NaN or infinite values \(first: row 6\)"),
-    (csv(P).replace("\n", "\nnan,0,0,0\n", 1).rsplit("\n", 2)[0] + "\n", r"1 rows hold NaN .*\(first: row 2\)"),
+    (changed(P, (3, 1), np.nan), r"NaN or infinite values \(first: row 4\)"),
+    (changed(changed(P, (7, 0), np.inf), (5, 2), np.nan), r"NaN or infinite values \(first: row 6\)"),
+    (csv(P).replace("\n", "\nnan,0,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "1 rows"),
     (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds text"),
     (csv(P, "a,b,c,d").replace("\n", "\n0.1,,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 1, column 'b' is empty"),
-    (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no class; name all columns"),
-    (csv(P, "ant,bee,cat,cat"), "some columns are named after classes, but 'ant' is there twice|'cat' is there twice"),
+    (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no"),
+    (csv(P, "ant,bee,cat,cat"), "some columns are named after classes, but 'ant'"),
     (csv(P, "id,a,b,c,d", index=lambda row: 19 - row), "its first column numbers the rows out of order"),
     (P.argmax(axis=1), HARD),
     (P.argmax(axis=1).astype(float)[:, None], HARD),
@@ -168,21 +168,21 @@ BAD = [
     ("\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD + "|has 19 rows"),
     ("prediction\n" + "\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD),
     (pa.table({"prediction": np.array(NAMES)[P.argmax(axis=1)]}), HARD),
-    (np.eye(4)[P.argmax(axis=1)], "holds only 0 and 1: " + HARD),
-    (np.array([["a"] * 4] * 20), "holds values of type <U1: save numbers"),
-    (np.array([None] * 20, dtype=object), "holds pickled objects"),
-    ({"a": P, "b": P}, "holds the arrays 'a', 'b'; call the outputs 'probabilities' or 'logits'"),
-    ({}, r"holds the arrays \(none\)"),
+    (np.eye(4)[P.argmax(axis=1)], "only 0 and 1: " + HARD),
+    (np.array([["a"] * 4] * 20), "values of type <U1: save numbers"),
+    (np.array([None] * 20, dtype=object), "pickled objects"),
+    ({"a": P, "b": P}, "the outputs 'probabilities' or 'logits'"),
+    ({}, r"the arrays \(none\)"),
     (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*--target-kind logits.*renormalise"),
     (changed(P, 4, P[4] * 0.9), "neither probabilities nor logits: .* row 5 sums to 0.9"),
     (1 / (1 + np.exp(-LOGITS)), "neither probabilities nor logits"),
     (P * 100, "every row sums to about 100: these look like percentages; divide them by 100"),
     (np.round(P * 255).astype(np.uint8), "these look like 8-bit probabilities; divide them by 255"),
-    (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists are not all of one length"),
+    (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists"),
     (pa.table({"a": [[0.1, 0.9], [None, 1.0]] * 10}), "has empty cells"),
-    (pa.table({"a": [None, *P[1:]]}), "its lists are not all of one length"),
-    (pa.table({"a": [[0.25] * 5] * 20}), "holds 100 values in 20 lists, more than one for each of 4 classes"),
-    (pa.table({"a": [[["x"]]] * 20}), "its lists are not all of one length, or not numbers"),
+    (pa.table({"a": [None, *P[1:]]}), "its lists"),
+    (pa.table({"a": [[0.25] * 5] * 20}), "100 values in 20 lists, more than one for each of 4 classes"),
+    (pa.table({"a": [[["x"]]] * 20}), "not numbers"),
     (pa.table({}), "has no columns"),
     ("\n" + csv(P), "out.csv: its first line is blank; delete it"),
     ("\r\n" + csv(P, "a,b,c,d"), "out.csv: its first line is blank; delete it"),
@@ -204,9 +204,9 @@ def test_binary_hard_labels(write):
 
 
 def test_forced_probabilities_that_are_none(write):
-    with pytest.raises(InputError, match=r"row 1 leaves \[0, 1\], so these are no probabilities"):
+    with pytest.raises(InputError, match=r"\[0, 1\], so these are no"):
         load_outputs(write(LOGITS), 4, 20, kind="probabilities")
-    with pytest.raises(InputError, match=r"row 1 sums to 0.5, so these are no probabilities"):
+    with pytest.raises(InputError, match=r"row 1 sums to 0\.5, so these are no"):
         load_outputs(write(P / 2), 4, 20, kind="probabilities")
 
 
@@ -237,7 +237,7 @@ def test_lists_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
     parquet.write_table(pa.table({"a": long}), tmp_path / "out.parquet")
     assert (tmp_path / "out.parquet").stat().st_size < 3000
     monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
-    with pytest.raises(InputError, match="holds 2000000 values in 20 lists"):
+    with pytest.raises(InputError, match="2000000 values in 20 lists"):
         load_outputs(tmp_path / "out.parquet", 4, 20)
 
 

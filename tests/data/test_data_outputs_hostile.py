@@ -45,7 +45,7 @@ def test_changed_bytes_of_a_parquet_footer(tmp_path):
 def test_a_wide_table_is_refused_before_it_is_parsed(tmp_path, monkeypatch, line):
     path = write_outputs(tmp_path, (line + "\n") * 3)
     monkeypatch.setattr(arrow_csv, "read_csv", lambda *_: pytest.fail("parsed"))
-    with pytest.raises(InputError, match="columns but the query set 4 classes"):
+    with pytest.raises(InputError, match="columns but the query set"):
         load_outputs(path, NAMES, 20)
 
 
@@ -94,7 +94,7 @@ def test_names_of_records_in_parquet_are_not_read(tmp_path):
 def test_parquet_of_many_columns_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     parquet.write_table(table(np.tile(P, 3), [f"c{k}" for k in range(12)]), tmp_path / "out.parquet")
     monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
-    with pytest.raises(InputError, match="has 12 columns but the query set 4 classes"):
+    with pytest.raises(InputError, match="has 12 columns but the query set"):
         load_outputs(tmp_path / "out.parquet", NAMES, 20)
 
 

@@ -78,7 +78,7 @@ def test_whatever_a_parser_raises_is_an_input_error(error: Exception):
     with pytest.raises(InputError, match=r"^a\.bin: is damaged \(.+\); save it again\.$"):  # noqa: SIM117
         with parsing("a.bin: is damaged", "save it again."):
             raise error
-    with pytest.raises(InputError, match="takes more memory than there is"), parsing("a.bin: is damaged", "."):
+    with pytest.raises(InputError, match="memory"), parsing("a.bin: is damaged", "."):
         raise MemoryError
     with pytest.raises(KeyboardInterrupt), parsing("a.bin: is damaged", "."):
         raise KeyboardInterrupt

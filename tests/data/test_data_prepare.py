@@ -182,7 +182,7 @@ def test_a_set_without_images_is_refused_before_it_is_downloaded(tmp_path, tenso
         HTTP_PROXY=f"http://{closed}",
     )
     assert done.returncode == 2, done.stderr
-    assert "imdb_reviews is no image-classification set" in done.stdout
+    assert "imdb_reviews is not an image-classification set" in done.stdout
 
 
 def test_no_writable_folder(tmp_path, monkeypatch):

@@ -364,9 +364,7 @@ def test_colour_images_keep_their_channels(tmp_path, channels):
 def test_images_of_differing_sizes_are_refused(tmp_path):
     records = [{"image": encode_png(np.zeros(size, np.uint8)), "label": 0} for size in [(8, 8), (8, 8), (8, 9)]]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, 1)))
-    with pytest.raises(
-        InputError, match=r"images differ in size \(8x8 and, at record 2, 8x9\); an audit needs one size"
-    ):
+    with pytest.raises(InputError, match=r"images differ in size \(8x8 and, at record 2, 8x9\)"):
         read_prepared(folder, None, "mixed")
 
 
@@ -409,7 +407,7 @@ def test_supervised_keys_choose_among_several(tmp_path):
     open_choice = write_prepared(
         tmp_path, "other", examples={"train": records}, features=features, supervised_keys=None
     )
-    with pytest.raises(InputError, match=r"is no image-classification set: .* this one has coarse .*image .*label"):
+    with pytest.raises(InputError, match="image-classification set"):
         read_prepared(open_choice, None, "two labels")
 
 
@@ -419,5 +417,5 @@ def test_a_set_without_labels_is_refused(tmp_path):
     features = tfds.features.FeaturesDict({"image": tfds.features.Image(shape=(8, 8, 1)), "id": np.int64})
     records = [{"image": encode_png(np.zeros((8, 8), np.uint8)), "id": 0}]
     folder = write_prepared(tmp_path, examples={"train": records}, features=features, supervised_keys=None)
-    with pytest.raises(InputError, match=r"needs one image and one class label, this one has id .*image"):
+    with pytest.raises(InputError, match="one image and one class"):
         read_prepared(folder, None, "unlabelled")

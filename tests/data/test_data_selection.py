@@ -25,7 +25,7 @@ def test_the_last_at_sign_ends_the_name(text, expected):
 
 @pytest.mark.parametrize("text", ["@train", "", "  @x"])
 def test_a_name_is_needed(text):
-    with pytest.raises(InputError, match="names no data set; write NAME or NAME@SPLIT"):
+    with pytest.raises(InputError, match="data set; write NAME or NAME@SPLIT"):
         split_name(text)
 
 
@@ -87,7 +87,7 @@ def test_what_is_no_split_is_refused(text):
 
 
 def test_a_percentage_over_100_is_refused():
-    with pytest.raises(InputError, match="asks for 101%; a percentage lies within -100% and 100%"):
+    with pytest.raises(InputError, match="101%; a percentage"):
         parse_split("train[:101%]")
 
 

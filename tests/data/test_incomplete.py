@@ -62,7 +62,7 @@ def test_mean_and_category(path):
     assert mean.values[0, 0] == pytest.approx(np.mean(there), rel=1e-15)
     assert mean.values[[i for i in range(40) if i % 4], 0].tolist() == there
     assert mean.columns[1].categories == ("a", "b", MISSING)
-    assert mean.notes == ("column 'age': 10 of 40 values are missing and are the mean of the others",)
+    assert mean.notes == ("column 'age': 10 of 40 values are missing and set to the mean of the others",)
     category = read_people(path, missing="category")
     assert [column.name for column in category.columns] == ["age", "age is missing", "work"]
     assert category.values[:, 0].tolist() == mean.values[:, 0].tolist()

@@ -111,5 +111,5 @@ def test_parts_may_report_at_the_same_time():
 @pytest.mark.parametrize("progress", [None, lambda done, total: None])
 @pytest.mark.parametrize("weights", [(1, -1), (0, 0), (0,), (1, float("nan")), (1, float("inf"))])
 def test_weights_that_are_none_are_refused(weights: tuple[float, ...], progress):
-    with pytest.raises(InputError, match=r"^the parts of some work weigh .*: give finite numbers of at least 0"):
+    with pytest.raises(InputError, match="give finite numbers of at least 0"):
         Execution(progress=progress).split(*weights)

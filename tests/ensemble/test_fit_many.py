@@ -256,10 +256,10 @@ def test_log_probs_of_many_models_are_each_ones_own(monkeypatch):
             None,
             r"membership has shape \(2, 41\) but there are 40 inputs and 41 labels",
         ),
-        (KEYS[:3], ROWS[:2], INPUTS, None, r"2 models are asked for with keys of shape \(3,\): give one key a model"),
-        (KEYS[:0], ROWS[:0], INPUTS, None, r"0 models are asked for .*at least one model"),
-        (KEYS[:2], ROWS[:2], INPUTS, 0, "models_per_batch must be at least 1, got 0; leave it out"),
-        (KEYS[:2], ROWS[:2], INPUTS, -1, "models_per_batch must be at least 1, got -1"),
+        (KEYS[:3], ROWS[:2], INPUTS, None, r"keys of shape \(3,\): give one key"),
+        (KEYS[:0], ROWS[:0], INPUTS, None, "least one model"),
+        (KEYS[:2], ROWS[:2], INPUTS, 0, "models_per_batch must be at least"),
+        (KEYS[:2], ROWS[:2], INPUTS, -1, "models_per_batch must be at least"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(keys, rows, inputs, width, message, monkeypatch):

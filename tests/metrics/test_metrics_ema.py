@@ -126,16 +126,16 @@ FAIR = {
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"labels": np.array([0])}, "a label for each query record: 1 for 2 outputs"),
-        ({"probabilities": np.zeros((0, 2)), "labels": np.zeros(0, int)}, "0 for 0 outputs"),
+        ({"labels": np.array([0])}, "1 labels for 2 outputs"),
+        ({"probabilities": np.zeros((0, 2)), "labels": np.zeros(0, int)}, "0 labels for 0 outputs"),
         ({"calibration": np.full((2, 3), 0.5)}, r"outputs of 2 classes, .* got outputs of shape \(2, 3\)"),
         ({"calibration_labels": np.array([0])}, "1 labels and 2 memberships"),
         ({"members": np.array([True])}, "2 labels and 1 memberships"),
         ({"probabilities": np.array([[np.nan, 0.5], [0.5, 0.5]])}, "1 outputs of the target model are NaN"),
         ({"calibration": np.array([[0.5, 0.5], [np.inf, 0.5]])}, "1 outputs of the calibration model are NaN"),
-        ({"labels": np.array([0, 2])}, "EMA found label 2 with 2 classes"),
-        ({"calibration_labels": np.array([-1, 0])}, "EMA found label -1 with 2 classes"),
-        ({"members": np.array([True, True])}, "2 of 2 calibration records are members: .*--subsample below 1"),
+        ({"labels": np.array([0, 2])}, "label 2, but there are 2 classes"),
+        ({"calibration_labels": np.array([-1, 0])}, "label -1, but there are 2 classes"),
+        ({"members": np.array([True, True])}, "2 of 2 calibration records are members.*--subsample"),
         ({"members": np.array([False, False])}, "0 of 2 calibration records are members"),
     ],
 )

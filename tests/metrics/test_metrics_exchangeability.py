@@ -80,5 +80,5 @@ def test_wide_many_constant_and_missing_inputs() -> None:
 def test_both_sets_need_records() -> None:
     inputs, labels, difficulty, copies = pile(5)
     for size in (0, 200):
-        with pytest.raises(InputError, match="of 200 records are the query set's: both sets need some"):
+        with pytest.raises(InputError, match="of 200 records are query records"):
             alike(jax.random.key(1), inputs, labels, difficulty, copies, size)

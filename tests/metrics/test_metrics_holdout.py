@@ -144,7 +144,7 @@ def test_outputs_that_are_one_value_hide_use() -> None:
     usage = settled(13, lambda outputs: np.where(outputs > -5, 15.0, outputs), (True, False))
     assert usage.p_never > 0.05
     assert usage.verdict == "inconclusive"
-    assert any("one and the same value" in reason for reason in usage.reasons)
+    assert any(reason.startswith("100%") for reason in usage.reasons)
 
 
 def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
@@ -161,13 +161,13 @@ def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
 def test_refusals() -> None:
     generator = np.random.default_rng(11)
     membership = halves(generator, 6, 20, 9)
-    with pytest.raises(InputError, match="as many of the 20 query and holdout records"):
+    with pytest.raises(InputError, match="of the 20 query and holdout records"):
         holdout_test(jax.random.key(1), np.zeros(10), np.zeros(10), np.zeros((6, 20)), membership)
-    with pytest.raises(InputError, match="finite numbers on both sides"):
+    with pytest.raises(InputError, match="finite numbers in both samples"):
         permutation_test(jax.random.key(1), np.zeros(0), np.zeros(3))
-    with pytest.raises(InputError, match="finite numbers on both sides"):
+    with pytest.raises(InputError, match="finite numbers in both samples"):
         permutation_test(jax.random.key(1), np.array([np.inf]), np.zeros(3))
-    with pytest.raises(InputError, match="permutations give no p-value"):
+    with pytest.raises(InputError, match="10 permutations"):
         permutation_test(jax.random.key(1), np.zeros(2), np.zeros(3), permutations=10)
 
 
@@ -175,4 +175,4 @@ def test_only_the_owner_of_rounded_probabilities_is_asked_for_logits() -> None:
     target, shadows = np.full(20, 14.5), np.tile(np.arange(20.0), (2, 1))
     (said,), (asked,) = _one_value(target, shadows, False), _one_value(target, shadows, True)
     assert "logits" not in said
-    assert "ask for logits or more decimals" in asked
+    assert "logits or more decimals" in asked

@@ -240,7 +240,9 @@ def test_the_noise_floor_is_every_pair_of_query_models():
 def test_confidences_of_other_shapes_are_refused(query, calibration, target, monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
     shape = r"\(\d, \d\d\)"
-    message = rf"^confidences must be of one shape .*query {shape}, calibration {shape} and target {shape} \(a target"
+    message = (
+        rf"^confidences must have the same shape.*query {shape}, calibration {shape} and target {shape} \(a target"
+    )
     with pytest.raises(InputError, match=message):
         rho(KEY, query, calibration, target)
 

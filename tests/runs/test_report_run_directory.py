@@ -63,7 +63,7 @@ def test_a_link_leads_to_what_it_points_to(tmp_path: Path, made: bool):
 
 def test_the_longest_name_there_can_be(tmp_path: Path):
     write(tmp_path / ("x" * 255), {}, FILES)
-    with pytest.raises(InputError, match=r"^--out .*xxx cannot be a directory: File name too long; name another\.$"):
+    with pytest.raises(InputError, match=r"^--out .*xxx .*File name too long"):
         claim(tmp_path / ("x" * 256))
 
 
@@ -92,34 +92,34 @@ def test_numbers_json_cannot_hold_are_refused(tmp_path: Path):
 def test_another_run_is_left_alone(tmp_path: Path):
     write(tmp_path / "run", {"answer": 1}, FILES)
     for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):
-        with pytest.raises(InputError, match=r"--out .*run already holds another run; name a new directory"):
+        with pytest.raises(InputError, match=r"^--out .*run .*another run"):
             attempt(tmp_path / "run")
     assert json.loads((tmp_path / "run/result.json").read_text()) == {"answer": 1}
 
 
 def test_other_files_are_left_alone(tmp_path: Path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(InputError, match=r"already holds other files; name a new directory \(nothing was changed\)\.$"):
+    with pytest.raises(InputError, match=r"^--out .*other files"):
         claim(tmp_path)
 
 
 def test_a_file_in_the_way(tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"--out .*file is a file; name a directory that does not exist yet\.$"):
+    with pytest.raises(InputError, match=r"^--out .*file is a file"):
         claim(tmp_path / "file")
-    with pytest.raises(InputError, match=r"cannot be written: .*file is a file; name a directory elsewhere\.$"):
+    with pytest.raises(InputError, match=r"^--out .*deeper/run .*file is a file"):
         claim(tmp_path / "file/deeper/run")
 
 
 def test_a_directory_without_write_bits_even_for_root(tmp_path: Path):
     (tmp_path / "run").mkdir(mode=0o555)
-    with pytest.raises(InputError, match=r"cannot be written: .*run is not writable; name a directory elsewhere\.$"):
+    with pytest.raises(InputError, match=r"^--out .*run is not writable"):
         claim(tmp_path / "run")
 
 
 def test_a_parent_without_write_bits_even_for_root(tmp_path: Path):
     (tmp_path / "fixed").mkdir(mode=0o555)
-    with pytest.raises(InputError, match=r"cannot be written: .*fixed is not writable; name a directory elsewhere\.$"):
+    with pytest.raises(InputError, match=r"^--out .*fixed is not writable"):
         claim(tmp_path / "fixed/a/run")
 
 
@@ -165,7 +165,7 @@ def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest
         move(*paths)
 
     monkeypatch.setattr(run_directory.os, "replace", full)
-    with pytest.raises(InputError, match=r"cannot be written \(disk full\)"):
+    with pytest.raises(InputError, match=r"^--out .*disk full"):
         write(tmp_path / "run", {}, FILES)
     assert sorted(tmp_path.rglob("*")) == before
     monkeypatch.undo()
@@ -177,7 +177,7 @@ def test_a_run_killed_while_its_result_was_moved_may_be_taken_up(tmp_path: Path)
     (tmp_path / "confidences.npz").touch()
     claim(tmp_path)
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(InputError, match=r"already holds other files"):
+    with pytest.raises(InputError, match=r"^--out .*other files"):
         claim(tmp_path)
 
 
@@ -188,7 +188,7 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
     place = tmp_path / "run/unfinished"
     place.mkdir(parents=True)
     (place / name).symlink_to(mine)
-    with pytest.raises(InputError, match=r"already holds other files"):
+    with pytest.raises(InputError, match=r"^--out .*other files"):
         claim(tmp_path / "run")
     if name == "chunks":
         return
@@ -202,20 +202,20 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
 def test_a_channel_in_unfinished_work_is_not_waited_for(tmp_path: Path):
     (tmp_path / "unfinished").mkdir()
     os.mkfifo(tmp_path / "unfinished/identity.json")
-    with pytest.raises(InputError, match=r"already holds other files"):
+    with pytest.raises(InputError, match=r"^--out .*other files"):
         claim(tmp_path)
-    with pytest.raises(OSError, match="it is no file"):
+    with pytest.raises(OSError, match="pipe"):
         open_unfinished(tmp_path / "unfinished", IDENTITY)
 
 
 def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(InputError, match="cannot be"):
+    with pytest.raises(InputError, match=r"^--out "):
         write(tmp_path / "loop/run", {}, FILES)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(InputError, match="cannot be"):
+    with pytest.raises(InputError, match=r"^--out "):
         claim(Path("run"))
 
 
@@ -230,14 +230,14 @@ def test_a_folder_of_that_name_that_is_none_of_ours(tmp_path: Path, made: str):
     else:
         place.mkdir()
         (place / "symphony.ly").touch()
-    with pytest.raises(InputError, match=r"already holds other files"):
+    with pytest.raises(InputError, match=r"^--out .*other files"):
         claim(tmp_path / "run")
 
 
 def test_a_run_in_use_is_refused(tmp_path: Path):
     work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
     try:
-        with pytest.raises(InputError, match=rf"^--out .*run is in use by another process \(pid {os.getpid()}\); wait"):
+        with pytest.raises(InputError, match=rf"^--out .*run .*\(pid {os.getpid()}\)"):
             claim(tmp_path / "run")
     finally:
         work.keep()

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,45 +60,30 @@ def test_behind_a_link(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("there", "words"),
+    ("there", "facts"),
     [
-        (changed("command", command="pdtp"), r"another command \(command: pdtp there, ks here\)"),
-        (
-            changed("options", epochs=20, width=8),
-            r"other options \(epochs: 20 there, 15 here; width: 8 there, none here\)",
-        ),
-        (changed("options", target=["a.npy", "b.npy"]), r"other options \(target: a.npy, b.npy there, a.npy here\)"),
-        (changed("options", extra="x" * 99), rf"other options \(extra: {'x' * 57}\.\.\. there, none here\)"),
-        (
-            changed("options", epochs=1, a=1, b=2, c=3, d=4),
-            r"other options \(epochs: 1 there, 15 here; a: 1 there, none here; b: 2 there, none here; 2 more\)",
-        ),
+        (changed("command", command="pdtp"), ["command: pdtp", "ks"]),
+        (changed("options", epochs=20, width=8), ["epochs: 20", "15", "width: 8", "none"]),
+        (changed("options", target=["a.npy", "b.npy"]), ["target: a.npy, b.npy", "a.npy"]),
+        (changed("options", extra="x" * 99), [f"extra: {'x' * 57}...", "none"]),
+        (changed("options", epochs=1, a=1, b=2, c=3, d=4), ["epochs: 1", "a: 1", "b: 2", "2 more"]),
         (
             changed("data", query="blake2b:0", **{"target 0": "blake2b:2"}),
-            r"other data \(query: blake2b:0 there, blake2b:1 here; target 0: blake2b:2 there, none here\)",
+            ["query: blake2b:0", "blake2b:1", "target 0: blake2b:2", "none"],
         ),
-        (changed("code", jaxaudit="0.0"), r"another version of the code \(jaxaudit: 0\.0 there, .* here\)"),
-        (changed("code", model="blake2b:3"), r"another version of the code \(model: blake2b:3 there, none here\)"),
-        (changed("machine", devices=9), r"another machine or other libraries \(devices: 9 there, \d+ here\)"),
-        (
-            {**changed("options", epochs=20), "data": SELF["data"] | {"query": "0"}},
-            r"other options \(epochs: 20 there, 15 here\) and other data \(query: 0 there, blake2b:1 here\)",
-        ),
-        (
-            {},
-            r"another command .* and other options .* and other data .* and another version .* and another machine .*",
-        ),
-        ({**SELF, "options": 3}, r"other options \(epochs: none there, 15 here; target: none there, a\.npy here\)"),
+        (changed("code", jaxaudit="0.0"), ["jaxaudit: 0.0"]),
+        (changed("code", model="blake2b:3"), ["model: blake2b:3", "none"]),
+        (changed("machine", devices=9), ["devices: 9"]),
+        ({**changed("options", epochs=20), "data": SELF["data"] | {"query": "0"}}, ["epochs: 20", "query: 0"]),
+        ({}, ["command: none", "epochs: none", "query: none", "jaxaudit: none", "devices: none"]),
+        ({**SELF, "options": 3}, ["epochs: none", "15", "target: none", "a.npy"]),
     ],
 )
-def test_another_run_is_refused_and_named(tmp_path: Path, there: dict[str, Any], words: str):
+def test_another_run_is_refused_and_named(tmp_path: Path, there: dict[str, Any], facts: list[str]):
     open_unfinished(tmp_path / "run/unfinished", SELF).keep()
     (tmp_path / "run/unfinished/identity.json").write_text(json.dumps(there))
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-    advice = (
-        r"; repeat its own command to go on, name another directory, or delete it to start anew \(nothing was changed\)"
-    )
-    with pytest.raises(InputError, match=rf"^--out .*run holds an unfinished run made with {words}{advice}\.$"):
+    with pytest.raises(InputError, match=f"^--out .*run .*{'.*'.join(map(re.escape, facts))}"):
         open_unfinished(tmp_path / "run/unfinished", SELF)
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
 
@@ -106,7 +92,7 @@ def test_another_run_is_refused_and_named(tmp_path: Path, there: dict[str, Any],
 def test_a_damaged_identity_is_refused(tmp_path: Path, text: str):
     open_unfinished(tmp_path / "run/unfinished", SELF).keep()
     (tmp_path / "run/unfinished/identity.json").write_text(text, encoding="latin-1")
-    with pytest.raises(InputError, match=r"run holds an unfinished run whose identity.json is damaged; delete"):
+    with pytest.raises(InputError, match=r"^--out .*run .*identity\.json"):
         open_unfinished(tmp_path / "run/unfinished", SELF)
 
 
@@ -121,12 +107,10 @@ def test_work_without_an_identity_is_begun_anew(tmp_path: Path):
 def test_only_one_at_a_time(tmp_path: Path):
     work = open_unfinished(tmp_path / "run/unfinished", SELF)
     for attempt in (lambda: open_unfinished(work.directory, SELF), lambda: refuse_in_use(work.directory)):
-        with pytest.raises(
-            InUseError, match=rf"run is in use by another process \(pid {os.getpid()}\); wait for it to end"
-        ):
+        with pytest.raises(InUseError, match=rf"run .*\(pid {os.getpid()}\)"):
             attempt()
     (work.directory / "owner").write_text("")
-    with pytest.raises(InUseError, match=r"run is in use by another process; wait for it to end, or name another"):
+    with pytest.raises(InUseError, match=r"run .*in use"):
         refuse_in_use(work.directory)
     work.keep()
     refuse_in_use(work.directory)
@@ -144,7 +128,7 @@ def test_a_process_that_is_killed_lets_go(tmp_path: Path):
         try:
             assert process.stdout
             assert process.stdout.readline() == b"\n"
-            with pytest.raises(InUseError, match=rf"in use by another process \(pid {process.pid}\)"):
+            with pytest.raises(InUseError, match=rf"\(pid {process.pid}\)"):
                 open_unfinished(work.directory, SELF)
         finally:
             process.send_signal(signal.SIGKILL)
@@ -185,7 +169,7 @@ def test_a_file_system_without_locks_is_no_failure(tmp_path: Path, monkeypatch: 
 def test_a_channel_in_place_of_the_lock_is_not_waited_for(tmp_path: Path):
     (tmp_path / "unfinished").mkdir()
     os.mkfifo(tmp_path / "unfinished/lock")
-    with pytest.raises(OSError, match="it is no file"):
+    with pytest.raises(OSError, match="pipe"):
         open_unfinished(tmp_path / "unfinished", SELF)
     refuse_in_use(tmp_path / "unfinished")
     assert not is_unfinished(tmp_path / "unfinished")

@@ -66,7 +66,7 @@ def test_the_first_schema_is_refused_in_words(tmp_path, kind: str):
     """Runs of the version before have other fields, and say less than is shown."""
     run = RUNS[kind]()
     folder = save(run, tmp_path / "run", {**as_json(run), "schema": f"jaxaudit.{kind}/1"})
-    with pytest.raises(InputError, match=r"an older version of jaxaudit wrote it .* make the run again") as caught:
+    with pytest.raises(InputError, match="older version") as caught:
         read_run(folder)
     assert f"jaxaudit.{kind}/1" in str(caught.value)
 
@@ -80,13 +80,13 @@ def test_the_first_schema_is_refused_in_words(tmp_path, kind: str):
         ('{"schema": ' + "[" * 60 + "]" * 60 + "}", "result.json is damaged"),
         ('{"schema": NaN}', "result.json is damaged"),
         ('{"a": 1' + "0" * 5000 + "}", "result.json is damaged"),
-        ("{}", "does not say that jaxaudit wrote it"),
-        ('{"schema": "jaxaudit.nonsense/2"}', "cannot show a 'jaxaudit.nonsense/2' result; it knows ks, power, pdtp"),
-        ('{"schema": "jaxaudit.ks/3"}', "cannot show a 'jaxaudit.ks/3' result"),
-        ('{"schema": "jaxaudit.ks/22"}', "cannot show a 'jaxaudit.ks/22' result"),
-        ('{"schema": "jaxaudit.ks"}', "cannot show a 'jaxaudit.ks' result"),
-        ('{"schema": 2}', "does not say that jaxaudit wrote it"),
-        ('{"schema": "jaxaudit.ks/2"}', "its result is not as jaxaudit writes it"),
+        ("{}", "--out"),
+        ('{"schema": "jaxaudit.nonsense/2"}', "'jaxaudit.nonsense/2'"),
+        ('{"schema": "jaxaudit.ks/3"}', "'jaxaudit.ks/3'"),
+        ('{"schema": "jaxaudit.ks/22"}', "'jaxaudit.ks/22'"),
+        ('{"schema": "jaxaudit.ks"}', "'jaxaudit.ks'"),
+        ('{"schema": 2}', "--out"),
+        ('{"schema": "jaxaudit.ks/2"}', "missing required field"),
     ],
 )
 def test_what_is_no_result(tmp_path, text: str, said: str):
@@ -98,12 +98,12 @@ def test_what_is_no_result(tmp_path, text: str, said: str):
 
 
 def test_what_is_no_run(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InputError, match="does not exist; give a directory that --out wrote"):
+    with pytest.raises(InputError, match="none does not exist"):
         read_run(tmp_path / "none")
-    with pytest.raises(InputError, match=r"holds no result\.json, so it is not a run"):
+    with pytest.raises(InputError, match=r"result\.json"):
         read_run(tmp_path)
     (tmp_path / "unfinished").mkdir()
-    with pytest.raises(InputError, match="holds a run that is not finished; repeat its command"):
+    with pytest.raises(InputError, match="repeat its command"):
         read_run(tmp_path)
     folder = save(ks_run(), tmp_path / "run")
     monkeypatch.setattr(run_files, "LARGEST_RESULT", 100)
@@ -206,7 +206,7 @@ def test_the_printed_table_of_a_run(tmp_path):
     write(folder, {}, {}, "a table\nof \x1b[31mtwo lines\n")
     assert read_printed(folder) == "a table\nof \\x1b[31mtwo lines\n"
     (folder / "table.txt").unlink()
-    with pytest.raises(InputError, match=r"holds no table\.txt"):
+    with pytest.raises(InputError, match=r"no table\.txt"):
         read_printed(folder)
     (folder / "table.txt").write_bytes(b"\xff")
     with pytest.raises(InputError, match=r"table\.txt is damaged"):
@@ -216,9 +216,9 @@ def test_the_printed_table_of_a_run(tmp_path):
         read_printed(folder)
     (folder / "table.txt").unlink()
     (folder / "table.txt").symlink_to("result.json")
-    with pytest.raises(InputError, match="it is a link"):
+    with pytest.raises(InputError, match="link"):
         read_printed(folder)
-    with pytest.raises(InputError, match="only a directory"):
+    with pytest.raises(InputError, match=r"result\.json is a file"):
         read_printed(folder / "result.json")
     with pytest.raises(InputError, match="does not exist"):
         read_printed(tmp_path / "none")
@@ -303,5 +303,5 @@ def test_a_finding_has_its_own_words_alone(tmp_path, kind: str):
         result = as_json(run)
         place = result["targets"][0] if kind == "ks" else result
         place["finding"].update(wrong)
-        with pytest.raises(InputError, match="its result is not as jaxaudit writes it"):
+        with pytest.raises(InputError, match=r"finding"):
             read_run(save(run, tmp_path / str(number), result))

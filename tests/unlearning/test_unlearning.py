@@ -137,9 +137,9 @@ def test_a_retrained_model_has_never_seen_the_forgotten_records():
 
 def test_what_cannot_be_forgotten():
     mlp = learner(small_mlp, (4,), "sgd")
-    with pytest.raises(InputError, match="row 1 forgets all 23 records: nothing is left to train on"):
+    with pytest.raises(InputError, match="row 1 forgets all 23 records"):
         retrain(KEYS, SETS[[1, 3]], INPUTS, LABELS, mlp)
-    with pytest.raises(InputError, match=r"keeps running statistics \(batch normalisation\)"):
+    with pytest.raises(InputError, match=r"running statistics \(batch normalisation\)"):
         train_and_record(KEYS, SETS, INPUTS, LABELS, learner(Normed, (4,), "sgd"))
     with pytest.raises(
         InputError, match="30 sets to forget cannot be recorded at once with labels up to 2: at most 29"

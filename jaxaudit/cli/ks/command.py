@@ -14,7 +14,6 @@ from jaxaudit.errors import InputError
 
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 31
-"""Those of `jaxaudit.audits.ks.tests`, whose import takes a second; a test holds the two lists together."""
 ALL = "all"
 
 

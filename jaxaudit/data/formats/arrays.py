@@ -1,4 +1,4 @@
-"""Reading .npy and .npz files from strangers: no pickles, nothing larger than the file says and we allow."""
+"""Reads untrusted .npy and .npz files: no pickles, and sizes are bounded."""
 
 import io
 import math
@@ -46,14 +46,14 @@ class NpzArrays:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
         for member in members:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise InputError(f"{path}: is packed in a way that NumPy does not; save it with np.savez.")
+                raise InputError(f"{path}: is compressed in a way that NumPy does not use; save it with np.savez.")
             if member.file_size > MOST_DEFLATED * (member.compress_size + 1):
-                raise InputError(f"{path}: is damaged (it claims more than its bytes can hold); save it again.")
+                raise InputError(f"{path}: is damaged (its stated sizes exceed its bytes); save it again.")
         total = sum(member.file_size for member in members)
         if total > max_bytes:
             raise InputError(
-                f"{path}: unpacks to {total / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that "
-                "are allowed; split it into smaller files."
+                f"{path}: unpacks to {total / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; "
+                "split it into smaller files."
             )
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
 
@@ -88,22 +88,22 @@ class _Header(NamedTuple):
 
 
 def _read_array(stream: Readable, length: int, source: str, max_bytes: int) -> np.ndarray:
-    """As NumPy reads it, but the header is held against the file's length before anything is allocated."""
+    """As NumPy reads it, but the header is checked against the file's length before anything is allocated."""
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)
     dtype = header.dtype
     if dtype.hasobject:
         raise InputError(
-            f"{source}: holds pickled objects, which could run code when read; re-save with np.save or np.savez "
-            "without object arrays (text as dtype str, ragged lists padded)."
+            f"{source}: contains pickled objects, which could run code when read; save it again with np.save or "
+            "np.savez without object arrays (text as dtype str, ragged lists padded)."
         )
     if dtype.names is not None or dtype.itemsize == 0 or dtype.kind not in "biufSU":
-        raise InputError(f"{source}: holds values of type {dtype}; save plain numbers or text.")
+        raise InputError(f"{source}: has values of type {dtype}; save plain numbers or text.")
     size = math.prod(header.shape) * dtype.itemsize
     if size > max_bytes:
         raise InputError(
-            f"{source}: holds {size / 2**30:.1f} GiB, more than the {max_bytes / 2**30:.1f} GiB that are allowed; "
-            "split it into smaller files."
+            f"{source}: has {size / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; split it into "
+            "smaller files."
         )
     whole = header.length + size
     if whole > length:

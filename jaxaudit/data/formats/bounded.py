@@ -1,4 +1,4 @@
-"""Files from strangers as streams of bytes: unpacked when gzipped, and never more than is allowed."""
+"""Untrusted files as streams of bytes: unpacked if gzipped, and never more than a limit."""
 
 import io
 import zlib
@@ -15,7 +15,7 @@ from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 MOST_DEFLATED = 1032
-"""Deflate (gzip, zip, MATLAB) never makes a byte out of fewer than one in so many."""
+"""The largest compression ratio of deflate (gzip, zip, MATLAB)."""
 _BLOCK = 2**22
 _LONGEST_HEADER = 2**20
 _MOST_COLUMNS = 10_000
@@ -67,10 +67,10 @@ def read_exactly(stream: Readable, size: int) -> np.ndarray:
 
 
 def header_line(stream: io.BufferedIOBase, path: Path) -> bytes:
-    """The first line of a table, for parsers of CSV take seconds, or end the process, where columns are too many.
+    """The first line of a table. Parsers of CSV take seconds, or end the process, if there are too many columns.
 
     Raises:
-        InputError: where it has more than 10,000 columns or 1 MiB.
+        InputError: it has more than 10,000 columns or 1 MiB.
     """
     line = stream.readline(_LONGEST_HEADER)
     if len(line) == _LONGEST_HEADER or line.count(b",") >= _MOST_COLUMNS:
@@ -92,8 +92,7 @@ class _Bounded(io.RawIOBase):
         self.place += len(data)
         if self.max_bytes is not None and self.place > self.max_bytes:
             raise InputError(
-                f"{self.path}: holds more than the {self.max_bytes / 2**30:.1f} GiB that are allowed; split it "
-                "into smaller files."
+                f"{self.path}: has more than the allowed {self.max_bytes / 2**30:.1f} GiB; split it into smaller files."
             )
         buffer[: len(data)] = data
         return len(data)

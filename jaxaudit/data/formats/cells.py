@@ -1,6 +1,6 @@
-"""The cells of one column of a person's own table: numbers, categories or classes, and which are missing.
+"""The cells of one column of your own table: numbers, categories or classes, and which are missing.
 
-No message says what stands in a cell.
+No message contains the content of a cell.
 """
 
 from contextlib import suppress
@@ -91,7 +91,7 @@ def as_numbers(cells: Cells, name: str, source: str) -> np.ndarray:
     text = ~cells.missing & ~cells.is_number
     if text.any():
         raise InputError(
-            f"{source}: row {cells.row(text)}, column {name!r} holds text, not a number; correct it, or make the "
+            f"{source}: row {cells.row(text)}, column {name!r} contains text, not a number; correct it, or make the "
             "column categorical (--categorical) or leave it out (--drop)."
         )
     _refuse_infinite(cells, name, source)
@@ -108,11 +108,11 @@ def as_categories(cells: Cells, name: str, source: str, most: int) -> tuple[tupl
     if int(there.sum()) > most:
         text = there & ~cells.is_number
         if text.any() and text.sum() < 0.1 * there.sum():
-            advice = f"row {cells.row(text)} holds text, most others hold numbers: correct it if the column is numeric"
+            advice = f"row {cells.row(text)} is text, but most others are numbers: correct it if the column is numeric"
         else:
             advice = "is it an identifier? Leave it out (--drop)"
         raise InputError(
-            f"{source}: column {name!r} holds {int(there.sum())} different categories, more than {most}; {advice}."
+            f"{source}: column {name!r} has {int(there.sum())} different categories, more than {most}; {advice}."
         )
     order = _order(cells)
     rank = np.full(len(there), len(order))
@@ -141,17 +141,17 @@ def as_classes(cells: Cells, name: str, source: str, most: int) -> tuple[np.ndar
     if classes == 1:
         raise InputError(
             f"{source}: every row has the same label (column {name!r}); a classifier needs at least two classes. Is it "
-            "the right column?"
+            "the right column (--label)?"
         )
     if cells.is_number.all() and classes > 50:
         raise InputError(
-            f"{source}: the label column {name!r} holds {classes} different numbers; a classifier needs a few classes. "
-            "Replace the numbers by ranges (such as <=50K and >50K) or name another column."
+            f"{source}: the label column {name!r} has {classes} different numbers; a classifier needs a few classes. "
+            "Replace the numbers by ranges (such as <=50K and >50K), or name another column (--label)."
         )
     if classes > most:
         raise InputError(
-            f"{source}: the label column {name!r} holds {classes} different texts, more than {most} classes; is it an "
-            "identifier? Name another column."
+            f"{source}: the label column {name!r} has {classes} different texts, more than {most} classes; is it an "
+            "identifier? Name another column (--label)."
         )
     order = _order(cells)
     rank = np.empty(classes, np.int32)

@@ -1,4 +1,4 @@
-"""How a CSV file is written: its encoding, what stands between its cells, and its decimal sign; given, or found."""
+"""The format of a CSV file: encoding, delimiter and decimal sign, given or detected."""
 
 import codecs
 import csv
@@ -14,7 +14,7 @@ from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
 FIRST_LINE = 2**20
-"""Characters of the first line, at most: it alone decides how many columns a reader makes room for."""
+"""Largest number of characters of the first line, which determines the number of columns."""
 
 MOST_COLUMNS = 32_768
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -25,7 +25,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UT
 
 
 class Asked(NamedTuple):
-    """What a person said of how a file is written; None is to be found."""
+    """The given format of a file; None is detected."""
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 class CsvFormat(NamedTuple):
-    """How a file is written.
+    """The format of a file.
 
     >>> str(CsvFormat("utf-8", ";", ","))
     'semicolons between cells, decimal commas'
@@ -44,7 +44,7 @@ class CsvFormat(NamedTuple):
     decimal: str = "."
 
     def __str__(self) -> str:
-        """What is not the usual; empty for UTF-8, commas and decimal points."""
+        """Deviations from the default; empty for UTF-8, commas and decimal points."""
         delimiter = DELIMITERS.get(self.delimiter, repr(self.delimiter))
         said = {
             self.encoding: self.encoding != "utf-8",
@@ -58,14 +58,14 @@ USUAL = CsvFormat()
 
 
 def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat, int]:
-    """How the file is written, and how many cells its first line has.
+    """The format of the file, and the number of cells of its first line.
 
-    The encoding is what the first bytes say (UTF-8 or UTF-16), else UTF-8 where all of the file is, else Windows-1252,
-    which holds all letters of Latin-1. What stands between cells is the one of `DELIMITERS` that cuts (nearly) all
-    lines into as many cells as the first, and most of them into numbers; commas where it is open. Decimal commas are
-    taken for such where cells are not separated by commas, some cell has one and none a decimal point.
+    The encoding is that of the byte-order mark (UTF-8 or UTF-16), else UTF-8 if the whole file is valid, else
+    Windows-1252, which contains all letters of Latin-1. The delimiter is the one of `DELIMITERS` that splits (nearly)
+    all lines into as many cells as the first, and most of them into numbers; commas if this is unclear. The decimal
+    sign is a comma if cells are not separated by commas, some cell has one and none has a decimal point.
 
-    Looks at the first `2**18` characters. Nothing is made room for before the first line is found short enough.
+    Uses the first `2**18` characters. Nothing is allocated before the first line is known to be short enough.
 
     Raises:
         InputError: when the file is empty, begins with a blank line or one that is too long, or what was asked for is
@@ -77,7 +77,7 @@ def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat,
     text = _beginning(path, encoding)
     first = text.partition("\n")[0].partition("\r")[0]
     if not text:
-        raise InputError(f"{path}: is empty; was it written to the end?")
+        raise InputError(f"{path}: is empty; was it written completely?")
     if not first:
         raise InputError(f"{path}: its first line is blank; delete it.")
     if len(first) > FIRST_LINE:
@@ -91,14 +91,14 @@ def find_format(path: Path, asked: Asked, most_columns: int) -> tuple[CsvFormat,
     for candidate in candidates:
         if first.count(candidate) >= most_columns:
             raise InputError(
-                f"{path}: its first line has {first.count(candidate) + 1:,} columns or more, but at most "
+                f"{path}: its first line has {first.count(candidate) + 1:,} columns or more; at most "
                 f"{most_columns:,} are allowed."
             )
     lines = {candidate: _cells(sample, candidate) for candidate in candidates}
     delimiter = max(candidates, key=lambda candidate: _fit(lines[candidate]))
     decimal = asked.decimal or ("," if delimiter != "," and _has_decimal_commas(lines[delimiter]) else ".")
     if not lines[delimiter]:
-        raise InputError(f"{path}: its first line cannot be cut into cells; is a quotation mark not closed?")
+        raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
     return CsvFormat(encoding, delimiter, decimal), len(lines[delimiter][0])
 
 
@@ -117,14 +117,14 @@ def looks_like_record(header: Sequence[str]) -> int | None:
 def _check_asked(asked: Asked) -> None:
     delimiter, encoding, decimal = asked
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
-        raise InputError(f"what stands between cells (--delimiter) is one character, such as ';', not {delimiter!r}.")
+        raise InputError(f"the delimiter (--delimiter) must be one character, such as ';', not {delimiter!r}.")
     if decimal not in (None, ".", ","):
-        raise InputError(f"the decimal sign (--decimal) is '.' or ',', not {decimal!r}.")
+        raise InputError(f"the decimal sign (--decimal) must be '.' or ',', not {decimal!r}.")
     try:
         " ".encode(encoding or "utf-8")
     except (LookupError, UnicodeError, ValueError) as error:
         raise InputError(
-            f"no encoding of text is called {encoding!r} (--encoding); try utf-8, utf-16, latin-1 or cp1252."
+            f"{encoding!r} is not a text encoding (--encoding); try utf-8, utf-16, latin-1 or cp1252."
         ) from error
 
 
@@ -137,8 +137,8 @@ def _encoding(path: Path) -> str:
                 return marked
             if b"\0" in block:
                 raise InputError(
-                    f"{path}: cannot be read as CSV: it holds zero bytes, as no text in UTF-8 does; if it is UTF-16, "
-                    "say so (--encoding utf-16-le)."
+                    f"{path}: cannot be read as CSV: it contains zero bytes, so it is not UTF-8 text; for UTF-16, give "
+                    "--encoding utf-16-le."
                 )
             decoder.decode(block)
         decoder.decode(b"", final=True)
@@ -169,7 +169,7 @@ def _cells(text: str, delimiter: str) -> list[list[str]]:
 
 
 def _fit(lines: list[list[str]]) -> tuple[float, float]:
-    """How well a file is cut: the share of lines of the first one's width, and of cells that are numbers."""
+    """How well a delimiter fits: the share of lines as wide as the first one, and of cells that are numbers."""
     width = len(lines[0]) if lines else 0
     share = sum(len(line) == width for line in lines) / max(len(lines), 1)
     if width < 2 or share <= 0.5:

@@ -43,7 +43,7 @@ def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], sourc
 
 
 def _too_many(source: str) -> InputError:
-    return InputError(f"{source}: has more pixels than is safe to unpack; make it smaller first.")
+    return InputError(f"{source}: has more pixels than can be decoded safely; make it smaller first.")
 
 
 @contextmanager

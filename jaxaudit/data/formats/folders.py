@@ -40,8 +40,8 @@ def load_image_folders(
 
     def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
         return InputError(
-            f"{files[row]}: is {shape[0]}x{shape[1]} pixels but {files[0].name} is {first[0]}x{first[1]}; bring all "
-            "images to one size (--image-size 28x28)."
+            f"{files[row]}: is {shape[0]}x{shape[1]} pixels but {files[0].name} is {first[0]}x{first[1]}; convert "
+            "all images to one size (--image-size 28x28)."
         )
 
     with quietly():
@@ -57,12 +57,14 @@ def _list_images(root: Path) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
         held = [path for path in inside if path.suffix.lower() in SUFFIXES and path.is_file()]
         if not held:
             raise InputError(
-                f"{folder}: holds no images ({', '.join(sorted(SUFFIXES))}); every folder in {root.name} is "
-                "a class and holds its images directly."
+                f"{folder}: contains no images ({', '.join(sorted(SUFFIXES))}); every folder in {root.name} must "
+                "be a class and contain its images directly."
             )
         nested = [path for path in inside if path.is_dir()]
         if nested:
-            raise InputError(f"{nested[0]}: is a folder within a class folder; put the images of a class into one.")
+            raise InputError(
+                f"{nested[0]}: is a folder inside a class folder; put all images of a class into one folder."
+            )
         files += held
         labels += [label] * len(held)
     return files, np.array(labels, np.int32), tuple(folder.name for folder in folders)

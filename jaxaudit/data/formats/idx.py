@@ -42,8 +42,8 @@ def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
         size = math.prod(shape) * dtype.itemsize
         if size > max_bytes:
             raise InputError(
-                f"{path}: its header announces {size / 2**30:.1f} GiB, more than the "
-                f"{max_bytes / 2**30:.1f} GiB that are allowed; is it an IDX file?"
+                f"{path}: its header states {size / 2**30:.1f} GiB, more than the "
+                f"allowed {max_bytes / 2**30:.1f} GiB; is it an IDX file?"
             )
         cut = InputError(
             f"{path}: is cut short (its header states {size} bytes of data); was the download interrupted?"
@@ -77,7 +77,7 @@ def idx_files(folder: Path) -> dict[tuple[str, str], Path]:
         other = found.setdefault(place, path)
         if other is not path and other.name.removesuffix(".gz") != path.name.removesuffix(".gz"):
             raise InputError(
-                f"{folder}: {other.name} and {path.name} are both {place[0]} {place[1]}; keep one set in a folder."
+                f"{folder}: {other.name} and {path.name} are both {place[0]} {place[1]}; keep one set per folder."
             )
     return found
 
@@ -91,7 +91,7 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     files = idx_files(folder)
     splits = [split for split in ("train", "test") if (split, "images") in files]
     if not splits:
-        raise InputError(f"{folder}: there are IDX labels but no images (train-images-idx3-ubyte.gz or alike).")
+        raise InputError(f"{folder}: there are IDX labels but no images (such as train-images-idx3-ubyte.gz).")
     for split in splits:
         if (split, "labels") not in files:
             images = files[split, "images"].name
@@ -102,9 +102,7 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     labels = [read_idx(files[split, "labels"]) for split in splits]
     for split, part in zip(splits, labels, strict=True):
         if part.ndim != 1:
-            raise InputError(
-                f"{files[split, 'labels']}: holds labels of shape {part.shape}; give one label for each record."
-            )
+            raise InputError(f"{files[split, 'labels']}: has labels of shape {part.shape}; give one label per record.")
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
     return {split: (files[split, "images"], part) for split, part in zip(splits, parts, strict=True)}, names

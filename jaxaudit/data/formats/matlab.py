@@ -74,8 +74,8 @@ def _check(variables: dict[str, _Variable], path: Path, max_bytes: int) -> None:
     for name in ("X", "y"):
         if name not in variables:
             raise InputError(
-                f"{path}: has no variable {name}; SVHN's files hold X [32, 32, 3, n] and y [n, 1], this "
-                f"one {', '.join(list(variables)[:10]) or 'nothing'}."
+                f"{path}: has no variable {name}; SVHN's files have X [32, 32, 3, n] and y [n, 1], this "
+                f"one has {', '.join(list(variables)[:10]) or 'nothing'}."
             )
     kind, shape, _ = variables["X"]
     if len(shape) != 4 or 0 in shape or kind != "uint8":
@@ -85,7 +85,7 @@ def _check(variables: dict[str, _Variable], path: Path, max_bytes: int) -> None:
     kind, marks, _ = variables["y"]
     if math.prod(marks) != shape[3] or kind not in _NUMERIC:
         raise InputError(
-            f"{path}: y is {kind} of shape {marks}, but X holds {shape[3]} images; give one label for each."
+            f"{path}: y is {kind} of shape {marks}, but X has {shape[3]} images; give one label per image."
         )
 
 

@@ -75,7 +75,7 @@ def choose_splits(available: Iterable[str | None], split: str | None, source: st
 
     Raises:
         MissingSplit: when the wanted split is not there.
-        InputError: when none is wanted and the choice is open.
+        InputError: none is wanted, and the choice is unclear.
     """
     available = list(available)
     if split == "all":

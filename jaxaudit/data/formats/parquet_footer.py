@@ -1,7 +1,7 @@
-"""How many values a Parquet file says that each of its columns holds, read from its footer here.
+"""The number of values in each column of a Parquet file, read from its footer.
 
-pyarrow tells that by the column chunk, and of a damaged one the question ends the whole process (version 26: an
-exception of C++ that nothing catches). The footer is a Thrift struct in the compact protocol:
+pyarrow gives this number per column chunk, but for a damaged file the call ends the process (version 26: an uncaught
+C++ exception). The footer is a Thrift struct in the compact protocol:
 https://github.com/apache/parquet-format and thrift-compact-protocol.md of Apache Thrift.
 """
 
@@ -16,10 +16,10 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 
 
 class Declared(NamedTuple):
-    """What the footer says of one column, over all row groups.
+    """The footer's facts of one column, over all row groups.
 
     Attributes:
-        values: how many it holds, empty ones included; in lists, of all lists together.
+        values: the number of values, empty ones included; for lists, of all lists together.
         unpacked_bytes: of its pages, encoded.
     """
 

@@ -1,4 +1,4 @@
-"""A person's own Parquet file -> the same table of text that a CSV file gives."""
+"""Your own Parquet file -> the same table of text that a CSV file gives."""
 
 import json
 from collections.abc import Collection
@@ -50,7 +50,7 @@ def read_parquet(
             schema, rows = file.schema_arrow, file.metadata.num_rows
             _check_size(path, file.metadata, most_columns, max_bytes)
             if len(set(schema.names)) < len(schema.names):
-                raise InputError(f"{path}: two columns have one name; give every column its own.")
+                raise InputError(f"{path}: two columns have the same name; give each its own.")
             index = [name for name in _index_columns(schema.metadata) if name in schema.names]
             index = [name for name in index if name not in keep and name not in drop]
             names = [name for name in schema.names if name not in index]
@@ -65,7 +65,7 @@ def read_parquet(
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path}: is not a readable Parquet file; was it copied in full?") from error
     listed = ", ".join(map(repr, index))
-    notes = (f"the index that pandas kept in the file ({listed}) is left out",) if index else ()
+    notes = (f"the pandas index in the file ({listed}) is left out",) if index else ()
     return TextTable(names, columns, path.name), notes
 
 
@@ -80,19 +80,19 @@ def _read(path: Path, file: parquet.ParquetFile, columns: list[str], rows: int) 
             break
     cells = pa.Table.from_batches(batches, batches[0].schema) if batches else file.schema_arrow.empty_table()
     if found != rows or cells.column_names != columns:
-        raise InputError(f"{path}: is damaged: it holds other columns or rows than it says.")
+        raise InputError(f"{path}: is damaged: its columns or rows differ from those it states.")
     return cells
 
 
 def _check_size(path: Path, metadata: Any, most_columns: int, max_bytes: int) -> None:
     rows, count = metadata.num_rows, metadata.num_columns
     if count > most_columns:
-        raise InputError(f"{path}: has {count:,} columns, but at most {most_columns:,} are allowed.")
+        raise InputError(f"{path}: has {count:,} columns; at most {most_columns:,} are allowed.")
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     size = max(sum(group.total_byte_size for group in groups), 8 * rows * count)
     if rows < 0 or size > max_bytes:
         raise InputError(
-            f"{path}: {rows:,} rows of {count:,} columns unpack to {size / 2**30:.2f} GiB or more, but at most "
+            f"{path}: {rows:,} rows of {count:,} columns unpack to {size / 2**30:.2f} GiB or more; at most "
             f"{max_bytes / 2**30:.2f} GiB are allowed; keep fewer rows or columns."
         )
 
@@ -117,8 +117,8 @@ def _flat(path: Path, field: pa.Field, drop: Collection[str]) -> bool:
     if field.name in drop:
         return False
     raise InputError(
-        f"{path}: column {field.name!r} holds values of type {str(kind)[:60]}, of which a classifier makes nothing; "
-        "leave it out (--drop) or write it as numbers or text."
+        f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
+        "it out (--drop), or write it as numbers or text."
     )
 
 
@@ -144,6 +144,6 @@ def _check_texts(cells: pa.ChunkedArray, name: str, path: Path, max_bytes: int) 
             size += pc.call_function("sum", [lengths.take(chunk.indices)]).as_py() or 0
     if size > max_bytes:
         raise InputError(
-            f"{path}: the texts of column {name!r} take {size / 2**30:.2f} GiB, more than the "
-            f"{max_bytes / 2**30:.2f} GiB that are allowed; leave it out (--drop) or keep fewer rows."
+            f"{path}: the texts of column {name!r} need {size / 2**30:.2f} GiB, more than the "
+            f"allowed {max_bytes / 2**30:.2f} GiB; leave it out (--drop), or keep fewer rows."
         )

@@ -1,4 +1,4 @@
-"""Third parties' parsers on strangers' bytes: quiet, and whatever they raise is one kind of error."""
+"""Runs third-party parsers on untrusted bytes: without output, and every exception becomes an `InputError`."""
 
 import logging
 import re
@@ -22,7 +22,7 @@ _CELLS = re.compile(r"(invalid value|Failed to parse string|Integer value)\b.*",
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Within it nothing is said by warnings or by logging; to be entered around a loop of many `parsing`."""
+    """Suppresses warnings and logging; for a loop of many `parsing`."""
     disabled = logging.root.manager.disable
     if disabled >= logging.CRITICAL:  # as it is within another: to change it is slow
         with warnings.catch_warnings():
@@ -39,10 +39,10 @@ def quietly() -> Iterator[None]:
 
 @contextmanager
 def parsing(what: str, advice: str) -> Iterator[None]:
-    """Within it a parser reads what a stranger wrote; it says nothing on stderr, by warnings or by logging.
+    """The context in which a parser reads untrusted data; suppresses stderr, warnings and logging.
 
-    No list of exceptions holds: damaged bytes make parsers raise whatever their parts raise. So only calls of parsers
-    belong in here, and none of this package's own work.
+    Damaged bytes can make parsers raise any exception. So only calls of parsers belong in this context, and none of
+    this package's own work.
 
     Args:
         what: "PATH: is not a readable ... file".
@@ -57,7 +57,7 @@ def parsing(what: str, advice: str) -> Iterator[None]:
     except InputError:
         raise
     except MemoryError as error:
-        raise InputError(f"{what} (it takes more memory than there is); split it into smaller files.") from error
+        raise InputError(f"{what} (not enough memory); split it into smaller files.") from error
     except Exception as error:
         raise InputError(f"{what} ({reason_of(error)}); {advice}") from error
 

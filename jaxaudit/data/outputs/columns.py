@@ -1,4 +1,4 @@
-"""Which columns of a table of outputs hold the classes, and whether its first line names them."""
+"""The class columns of a table of outputs, and whether its first line names them."""
 
 from collections.abc import Sequence
 
@@ -59,8 +59,8 @@ def class_columns(
         return [columns[titles.index(name)] for name in class_names]
     if len(unknown) < len(titles):
         raise InputError(
-            f"{source}: some columns are named after classes, but {unknown[0] if unknown else titles[0]!r} is "
-            f"{'no class' if unknown else 'there twice'}; name all columns after the classes "
+            f"{source}: some columns are named after classes, but {unknown[0] if unknown else titles[0]!r} "
+            f"{'is not a class' if unknown else 'occurs twice'}; name all columns after the classes "
             f"({', '.join(map(str, list(class_names)[:5]))}, ...) or none."
         )
     return columns

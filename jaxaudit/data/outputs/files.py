@@ -1,4 +1,4 @@
-"""The numbers in a file of model outputs, before anyone has judged what they are."""
+"""Reads the numbers in a file of model outputs."""
 
 import csv
 from collections.abc import Sequence
@@ -17,9 +17,7 @@ from jaxaudit.errors import InputError
 # In the order of preference where a .npz holds several.
 ARRAY_NAMES = ("probabilities", "probs", "logits", "outputs", "predictions", "y_pred", "arr_0")
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
-HARD_LABELS = (
-    "these are predicted labels, but the method needs confidences; save the probabilities or logits of every class"
-)
+HARD_LABELS = "these are predicted labels, but confidences are needed; save the probabilities or logits of every class"
 
 
 LONGEST_LINE = 1 << 20
@@ -65,14 +63,15 @@ def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str]
 
 
 def check_rows(found: int, rows: int, source: str, of: str) -> None:
-    """Nothing when the file has as many rows as the set it is of.
+    """Checks that the file has one row per record of its set.
 
     Raises:
         InputError: otherwise, with both numbers.
     """
     if found != rows:
         raise InputError(
-            f"{source}: has {found} rows but the {of} {rows} records; give one row for each, in the order of the {of}."
+            f"{source}: has {found} rows but the {of} has {rows} records; give one row per record, in the order of the "
+            f"{of}."
         )
 
 
@@ -84,17 +83,17 @@ def _choose_array(names: list[str], path: Path) -> str:
         if name in by_lower:
             return by_lower[name]
     raise InputError(
-        f"{path}: holds the arrays {', '.join(repr(name[:40]) for name in names[:10]) or '(none)'}; call the outputs "
-        "'probabilities' or 'logits'."
+        f"{path}: contains the arrays {', '.join(repr(name[:40]) for name in names[:10]) or '(none)'}; name the "
+        "outputs 'probabilities' or 'logits'."
     )
 
 
 def _from_array(array: np.ndarray, source: str) -> RawOutputs:
     if array.dtype.kind not in "uif":
         what = HARD_LABELS if array.ndim == 1 or array.shape[1:] == (1,) else "save numbers"
-        raise InputError(f"{source}: holds values of type {array.dtype}: {what}.")
+        raise InputError(f"{source}: has values of type {array.dtype}: {what}.")
     if array.ndim not in (1, 2):
-        raise InputError(f"{source}: has shape {array.shape}; outputs are [records, classes].")
+        raise InputError(f"{source}: has shape {array.shape}; outputs must be [records, classes].")
     return RawOutputs(array[:, None] if array.ndim == 1 else array, array.dtype.name)
 
 
@@ -197,13 +196,13 @@ def _from_parquet(path: Path, rows: int, classes: int, class_names: Sequence[str
     if len(names) == 1 and _is_list(types[0]):
         return _from_lists(table.column(0), path.name)
     if table.num_columns != len(names) - skipped:
-        raise InputError(f"{path.name}: has several columns of one name; give every column its own.")
+        raise InputError(f"{path.name}: has several columns of the same name; give each its own.")
     leading = None if skipped or not _is_number(types[0]) else table.column(0).to_numpy()
     chosen = class_columns(names, leading, len(names), classes, class_names, path.name)
     for column in chosen:
         if not _is_number(types[column]) or table.column(column - skipped).null_count:
             what = "has empty cells" if _is_number(types[column]) else f"is of type {str(types[column])[:40]}"
-            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs are numbers.")
+            raise InputError(f"{path.name}: column {names[column][:40]!r} {what}; outputs must be numbers.")
     values = _beside([table.column(column - skipped).to_numpy() for column in chosen])
     return RawOutputs(values, values.dtype.name)
 
@@ -231,7 +230,8 @@ def _check_before_reading(
 
 def _too_many(columns: int, classes: int, source: str, of: str) -> InputError:
     return InputError(
-        f"{source}: has {columns} columns but the {of} {classes} classes; give one column a class, in label order."
+        f"{source}: has {columns} columns but the {of} has {classes} classes; give one column per class, in label "
+        "order."
     )
 
 
@@ -260,9 +260,9 @@ def _from_lists(cells: Any, source: str) -> RawOutputs:
     # From the offsets alone: a few bytes of Parquet can hold millions of equal values.
     lengths = pc.call_function("unique", [pc.call_function("list_value_length", [cells])]).to_pylist()
     if not _is_number(kind) or len(lengths) != 1 or not lengths[0]:
-        raise InputError(f"{source}: its lists are not all of one length, or not numbers; save one column a class.")
+        raise InputError(f"{source}: its lists differ in length or are not numbers; save one column per class.")
     flat = cells.combine_chunks().flatten()
     if flat.null_count:
-        raise InputError(f"{source}: has empty cells; outputs are numbers.")
+        raise InputError(f"{source}: has empty cells; outputs must be numbers.")
     values = flat.to_numpy(zero_copy_only=False)
     return RawOutputs(values.reshape(-1, lengths.pop()), values.dtype.name)

@@ -1,4 +1,4 @@
-"""Whether a file of a model's outputs holds probabilities or logits, and what is neither."""
+"""Whether a file of a model's outputs contains probabilities or logits, or neither."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -39,7 +39,7 @@ def span_of(values: np.ndarray, source: str) -> Span:
     if not np.isfinite([low, high]).all():
         broken = np.logical_not(np.isfinite(values).all(axis=1))
         raise InputError(
-            f"{source}: {int(broken.sum())} rows hold NaN or infinite values (first: row {first(broken)}); did the "
+            f"{source}: {int(broken.sum())} rows contain NaN or infinite values (first: row {first(broken)}); did the "
             "model diverge?"
         )
     return low, high
@@ -59,7 +59,7 @@ def refuse_hard_labels(values: np.ndarray, source: str) -> None:
     if not np.isin(values[:1], (0, 1)).all() or not ((values == 0) | (values == 1)).all():
         return
     if values.shape[1] == 1 or (values.sum(axis=1) == 1).all():
-        raise InputError(f"{source}: holds only 0 and 1: {HARD_LABELS}.")
+        raise InputError(f"{source}: contains only 0 and 1: {HARD_LABELS}.")
 
 
 def rounding_of_sums(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
@@ -90,22 +90,22 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
     if kind == "probabilities":
         outside = _outside(values)
         row = first(outside | off)
-        what = "leaves [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
+        what = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
         raise InputError(
-            f"{source}: row {row} {what}, so these are no probabilities; renormalise the rows, or are they logits "
+            f"{source}: row {row} {what}, so these are not probabilities; renormalise the rows, or are they logits "
             "(--target-kind logits)?"
         )
     if inside(span):
         raise InputError(
             f"{source}: neither probabilities nor logits: all values lie in [0, 1] but row {first(off)} sums to "
-            f"{sums[first(off) - 1]:g}; if they are logits, say so (--target-kind logits); if they are independent "
+            f"{sums[first(off) - 1]:g}; if they are logits, give --target-kind logits; if they are independent "
             "scores (sigmoid), renormalise the rows."
         )
     for scale, what in ((100, "percentages"), (255, "8-bit probabilities")):
         if (np.abs(sums - scale) <= 0.02 * scale).all():
             raise InputError(
-                f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or say "
-                "that they are logits (--target-kind logits)."
+                f"{source}: every row sums to about {scale}: these look like {what}; divide them by {scale}, or give "
+                "--target-kind logits if they are logits."
             )
     return "logits"
 
@@ -113,8 +113,8 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
 def _kind_of_one_column(values: np.ndarray, kind: Literal["auto", "probabilities"], within: bool, source: str) -> Found:
     if kind == "probabilities" and not within:
         raise InputError(
-            f"{source}: row {first(_outside(values))} holds a number outside [0, 1], which is no probability; are "
-            "these logits (--target-kind logits)?"
+            f"{source}: row {first(_outside(values))} contains a number outside [0, 1], which is not a probability; "
+            "are these logits (--target-kind logits)?"
         )
     return "probabilities" if within else "logits"
 

@@ -25,7 +25,7 @@ from jaxaudit.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """A model's outputs on a data set, one row a record.
+    """A model's outputs on a data set, one row per record.
 
     Attributes:
         values: `float32` or `float64[n, classes]`, as the file holds them; for two classes there may be one column,
@@ -90,7 +90,7 @@ def load_outputs(
     | `.npy` | `[rows, classes]` |
     | `.npz` | one array, or one named probabilities, probs, logits, outputs, predictions, y_pred or arr_0 |
     | `.csv` | a line for each record, with or without a header line |
-    | `.parquet` | a column a class, or one column of lists |
+    | `.parquet` | one column per class, or one column of lists |
 
     In tables a first column that numbers the rows, or that is text, is left out, and columns named after the
     classes are brought into class order. For two classes one column is enough: the probability (or the logit) of
@@ -100,10 +100,10 @@ def load_outputs(
     outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64.
 
     Args:
-        classes: how many, or their names in label order.
-        rows: how many records the set has that they are of.
-        kind: what the file holds, where it should not be guessed.
-        of: what messages call that set.
+        classes: their number, or their names in label order.
+        rows: the number of records of the set.
+        kind: the content of the file; by default it is detected.
+        of: the name of the set in messages.
 
     Raises:
         InputError: when the file cannot be read; has another number of rows or classes; holds NaN, infinity, text
@@ -150,9 +150,9 @@ def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
 
 
 def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
-    """`float32`: `confidences` rounded as the file of `outputs` was, and to 6 decimals where it was not coarser.
+    """`float32`: `confidences` rounded like the file of `outputs`, and to at most 6 decimals.
 
-    To be applied to every confidence that is compared, those of `outputs` too. Comparing rounded with unrounded
+    Apply it to every confidence that is compared, including those of `outputs`. Comparing rounded with unrounded
     confidences would inflate the KS distance: near 1, where most of them lie, rounding alone separates the samples.
     Even a full float32 softmax is rounded there, in another way by every framework; 6 decimals are common to all.
     Nothing of this is needed where a file holds logits: compare log-odds, brought to one grid by `match_logits`.
@@ -181,14 +181,15 @@ def _check_shape(values: np.ndarray, rows: int, classes: int, source: str, of: s
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
     if values.shape == (classes, rows) and classes != rows:
-        raise InputError(f"{source}: has shape {values.shape}, one row a class; transpose it to {rows} rows.")
+        raise InputError(f"{source}: has shape {values.shape}, one row per class; transpose it to {rows} rows.")
     check_rows(len(values), rows, source, of)
     columns = values.shape[1]
     if columns == 1 and classes > 2 and (values == np.rint(values)).all():
         raise InputError(f"{source}: {HARD_LABELS}.")
     if columns != classes and not (columns == 1 and classes == 2):
         raise InputError(
-            f"{source}: has {columns} columns but the {of} {classes} classes; give one column a class, in label order."
+            f"{source}: has {columns} columns but the {of} has {classes} classes; give one column per class, in label "
+            "order."
         )
 
 

@@ -75,7 +75,7 @@ def load_acdc(
     for folder in folders:
         number = _patient_number(folder.name)
         if number is None or number not in strengths:
-            raise InputError(f"{field_strength_table}: says nothing of {folder.name}; add its field strength.")
+            raise InputError(f"{field_strength_table}: has no entry for {folder.name}; add its field strength.")
         if strengths[number] != strength:
             continue
         group = _read_group(folder)
@@ -85,7 +85,7 @@ def load_acdc(
         patients += [folder.name] * len(volume)
     if not slices:
         known = ", ".join(f"{value:g} T" for value in sorted(set(strengths.values())))
-        raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table knows {known}.")
+        raise InputError(f"{root}: no patient was scanned at {strength:g} T; the table has {known}.")
     examples = Examples(np.concatenate(slices), np.array(labels, np.int32), GROUPS, f"acdc-{strength:g}T")
     return AcdcSlices(examples, np.array(patients))
 
@@ -112,7 +112,7 @@ def _read_strengths(path: Path) -> dict[int, float]:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*[tT]?", value.strip())
         if number is None or match is None:
             raise InputError(
-                f"{path}: row {row} names no patient or no field strength; write a patient (patient001) and 1.5 or 3.0."
+                f"{path}: row {row} has no patient or no field strength; write a patient (patient001) and 1.5 or 3.0."
             )
         if strengths.setdefault(number, float(match[1])) != float(match[1]):
             raise InputError(f"{path}: row {row} gives a patient a second field strength; keep one.")
@@ -126,7 +126,7 @@ def _read_group(folder: Path) -> str:
     match = re.search(r"^\s*Group\s*:\s*(\S+)", text, re.MULTILINE)
     if match is None or match[1] not in GROUPS:
         what = "names no Group" if match is None else f"names the unknown group {match[1][:20]!r}"
-        raise InputError(f"{path}: {what}; it is one of {', '.join(GROUPS)}.")
+        raise InputError(f"{path}: {what}; it must be one of {', '.join(GROUPS)}.")
     return match[1]
 
 
@@ -149,9 +149,7 @@ def _read_volume(folder: Path, size: int, max_bytes: int) -> np.ndarray:
         begin, stored = int(header.get_data_offset()), pixels * header.get_data_dtype().itemsize
         slices = pixels // (int(shape[0]) * int(shape[1])) * size**2
         if max(_WORKING_COPIES * 4 * pixels, begin + stored, slices) > max_bytes:
-            raise InputError(
-                f"{path}: its header announces {shape}, more than the {max_bytes / 2**30:.1f} GiB allowed."
-            )
+            raise InputError(f"{path}: its header states {shape}, more than the allowed {max_bytes / 2**30:.1f} GiB.")
         with open_bounded(path, begin + stored + _SPARE_BYTES) as stream:
             image = nibabel.Nifti1Image.from_bytes(stream.read())
         volume = image.get_fdata(caching="unchanged", dtype=np.float32)

@@ -101,12 +101,12 @@ def _codes(cells: pa.ChunkedArray, known: tuple[str, ...] | list[str], name: str
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise InputError(
-            f"{path}: record {row + 1} holds a text for {name} that is unknown to adult.names; is the file changed? "
+            f"{path}: record {row + 1} has a text for {name} that is not in adult.names; was the file changed? "
             "A table of your own can be read as CSV with a header line."
         )
     return codes
 
 
 def _numbers(cells: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
-    with parsing(f"{path}: {name} holds what is no whole number", "is the file changed?"):
+    with parsing(f"{path}: {name} has a value that is not a whole number", "was the file changed?"):
         return pc.cast(pc.call_function("utf8_trim_whitespace", [cells]), pa.int32()).to_numpy()

@@ -89,12 +89,12 @@ def census(paths: Sequence[Path], name: str, *, minimum_age: int = MINIMUM_AGE, 
     notes = []
     if without:
         notes.append(
-            f"{without} of {len(values) + without + young} persons are left out: income does not apply to them"
+            f"{without} of {len(values) + without + young} persons are left out because income does not apply to them"
         )
     if young:
         notes.append(f"{young} persons with an income are left out: they are younger than {minimum_age}")
     if len(values) == 0:
-        raise InputError(f"{name}: nobody is left ({'; '.join(notes) or 'the files have no records'}).")
+        raise InputError(f"{name}: no person is left ({'; '.join(notes) or 'the files have no records'}).")
     columns = (
         Column("age", None),
         Column("marital-status", MARITAL[marital]),
@@ -154,6 +154,6 @@ def _check(cells: np.ndarray, codes: int | None, column: str, path: Path) -> Non
     bad |= cells != np.rint(cells)
     if bad.any():
         raise InputError(
-            f"{path}: {int(bad.sum())} persons with an income have a {column} that the ACS dictionary does not know; "
+            f"{path}: {int(bad.sum())} persons with an income have a {column} that is not in the ACS dictionary; "
             "is it a file of ACS person records?"
         )

@@ -1,4 +1,4 @@
-"""A person's own CSV or Parquet file -> `Table`: which columns are numbers and which categories is found, and said."""
+"""Your own CSV or Parquet file -> `Table`; the kinds of columns are detected and reported."""
 
 import shlex
 from collections import Counter
@@ -39,7 +39,7 @@ def read_people(
     most_classes: int = 1_000,
     max_bytes: int = LARGEST_FILE,
 ) -> Table:
-    """The records of a CSV file with a header line, or of a Parquet file, with numbers and categories told apart.
+    """The records of a CSV file with a header line, or of a Parquet file, with numeric and categorical columns.
 
     A column is numeric when every value that is there is a finite number and more than `few` different ones occur;
     else it is categorical. Its categories are the different texts, in ascending order (of numbers where all are
@@ -53,7 +53,7 @@ def read_people(
 
     Labels are text or numbers: the classes are their different texts, in sorted order, numbers as numbers.
 
-    | missing numbers | what becomes of them |
+    | missing numbers | what happens |
     |---|---|
     | `error` | refused |
     | `drop` | records with a missing value in any column, or label, are left out (`Table.places` says which stay) |
@@ -67,9 +67,9 @@ def read_people(
         categorical: columns that are categorical even if they hold numbers.
         numeric: columns that are numeric even if they hold few different numbers.
         drop: columns to leave out.
-        missing: what becomes of missing numbers.
-        asked: how a CSV file is written, where that is not to be found.
-        few: so many different numbers, or fewer, are categories.
+        missing: what happens to missing numbers.
+        asked: the format of a CSV file, as far as it should not be detected.
+        few: a column with at most this many different numbers is categorical.
         most_columns: refuse more columns than this.
         most_categories: refuse more categories in a column than this.
         most_classes: refuse more classes than this; of numbers, more than 50.
@@ -91,7 +91,7 @@ def read_people(
     left_out = set(drop)
     if names[0] not in {label, *named, *drop} and counts_rows(text):
         left_out.add(names[0])
-        notes += (f"the first column, {names[0]!r}, counts the rows and is left out",)
+        notes += (f"the first column, {names[0]!r}, is a row number and is left out",)
     kept = [place for place, name in enumerate(names) if name not in left_out]
     places = None
     if missing == "drop":
@@ -145,8 +145,10 @@ def _complete(text: TextTable, columns: Sequence[int]) -> tuple[TextTable, np.nd
     if not lost:
         return text, None, ()
     if not len(rows):
-        raise InputError(f"{text.source}: every record has a missing value; leave out columns (--drop), too.")
-    note = f"{lost:,} of {text.rows:,} records have a missing value and are left out; the others keep their numbers"
+        raise InputError(f"{text.source}: every record has a missing value; also leave out columns (--drop).")
+    note = (
+        f"{lost:,} of {text.rows:,} records have a missing value and are left out; the others keep their record numbers"
+    )
     return replace(text, columns=[cells.take(pa.array(rows)) for cells in text.columns]), rows, (note,)
 
 
@@ -177,7 +179,7 @@ def _suspicion(name: str, categories: tuple[str, ...] | None, values: np.ndarray
     """What to say of a column in which all records differ, or nearly all."""
     rows, drop = len(values), f"--drop {shlex.quote(name)}"
     if _all_different_whole(values) if categories is None else len(categories) == rows > few:
-        return (f"column {name!r} differs in all records: is it an identifier? {drop} leaves it out",)
+        return (f"column {name!r} has a different value in every record: is it an identifier? {drop} leaves it out",)
     if categories is None or len(categories) <= max(few, rows / 2):
         return ()
     return (
@@ -197,9 +199,7 @@ def _names(header: list[str], path: Path) -> list[str]:
     names = [name or f"column {place}" for place, name in enumerate(header, 1)]
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
-        raise InputError(
-            f"{path}: two columns are called {twice!r}; give every column its own name in the header line."
-        )
+        raise InputError(f"{path}: two columns are named {twice!r}; give each its own name in the header line.")
     return names
 
 
@@ -208,6 +208,6 @@ def _label(names: list[str], label: str | None, source: str) -> str:
         return label
     found = [name for name in names if name.lower() in LABEL_NAMES]
     if len(found) != 1:
-        what = f"columns {', '.join(map(repr, found))} could all be" if found else "no column is called"
+        what = f"columns {', '.join(map(repr, found))} could all be" if found else "no column is named"
         raise InputError(f"{source}: {what} the label; name the label column (--label).")
     return found[0]

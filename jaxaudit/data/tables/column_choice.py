@@ -1,4 +1,4 @@
-"""Which columns of a table a person means: by name, with advice where a name fits none."""
+"""Selects columns of a table by name, with near matches for unknown names."""
 
 import difflib
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from jaxaudit.errors import InputError
 
 
 def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) -> None:
-    """Holds the columns that a person named against the columns there are.
+    """Checks the named columns against the columns of a table.
 
     Args:
         names: the table's columns.
-        source: what to call the table in a message.
-        choices: what was said of columns (`label`, `categorical`, `numeric`, `drop`) and of which.
+        source: the name of the table in messages.
+        choices: the columns of each choice (`label`, `categorical`, `numeric`, `drop`).
 
     Raises:
-        InputError: when a column is unknown (with near matches), or two things are said of it.
+        InputError: a column is unknown (with near matches), or has two choices.
     """
     said: dict[str, str] = {}
     for what, chosen in choices.items():
@@ -29,7 +29,7 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
                 likely = [each for each in names if each.lower() in near]
                 listed = len(names) > 1 and likely
                 advice = f"did you mean {', '.join(map(repr, likely))}?" if listed else _listing(names)
-                raise InputError(f"{source}: there is no column called {name!r}; {advice}")
+                raise InputError(f"{source}: there is no column {name!r}; {advice}")
             if said.setdefault(name, what) != what:
                 raise InputError(f"{source}: column {name!r} cannot be both {said[name]} and {what}; name it once.")
 

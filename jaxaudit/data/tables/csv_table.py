@@ -121,7 +121,7 @@ def read_csv(
     except UnicodeError as error:
         encoding = asked.encoding or "UTF-8, UTF-16 or Windows-1252"
         raise InputError(
-            f"{path}: cannot be read as CSV: it is no text in {encoding}; name its --encoding, or save it as UTF-8."
+            f"{path}: cannot be read as CSV: it is not text in {encoding}; give its --encoding, or save it as UTF-8."
         ) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read as CSV ({error.strerror or 'damaged'}).") from error
@@ -136,18 +136,18 @@ def _check_file(path: Path, max_bytes: int) -> None:
     try:
         size = path.stat().st_size if path.is_file() else None
         if size is None:
-            kind = "it is no plain file" if path.exists() else "there is no such file; is the path right?"
+            kind = "it is not a regular file" if path.exists() else "there is no such file; is the path right?"
             raise InputError(f"{path}: cannot be read as CSV: {kind}.")
         with open_data(path) as stream:
             packed = stream.read(2) == b"\x1f\x8b"
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({getattr(error, 'strerror', None) or 'no path'}).") from error
     if packed:
-        raise InputError(f"{path}: cannot be read as CSV, because it is packed by gzip; unpack it first.")
+        raise InputError(f"{path}: cannot be read as CSV, because it is compressed with gzip; decompress it first.")
     if size > max_bytes:
         raise InputError(
-            f"{path}: holds {size / 2**30:.2f} GiB, more than the {max_bytes / 2**30:.2f} GiB that are allowed; keep "
-            "fewer rows or columns."
+            f"{path}: has {size / 2**30:.2f} GiB, more than the allowed {max_bytes / 2**30:.2f} GiB; keep fewer rows "
+            "or columns."
         )
 
 
@@ -183,9 +183,9 @@ def load_csv(
             raise InputError(f"{path}: row {empty[0] + 1} has no label (column {table.header[column]!r} is empty).")
         labels = encode_labels(cells, None, f"{path.name}, {table.title(column)}")
     if not features:
-        raise InputError(f"{path}: there is no feature column besides the label; is it comma-separated?")
+        raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")
     if len(labels[0]) != table.rows:
-        raise InputError(f"{path}: {table.rows} rows but {len(labels[0])} labels; give one label a row, in order.")
+        raise InputError(f"{path}: {table.rows} rows but {len(labels[0])} labels; give one label per row, in order.")
     inputs = np.empty((table.rows, len(features)), np.float32)
     for place, feature in enumerate(features):
         with np.errstate(over="ignore"):
@@ -247,7 +247,7 @@ def check_header(table: TextTable, path: Path) -> None:
     )
     if place is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
         return
-    why = f"column {place + 1} of it is a number" if place is not None else "its cells occur again in the lines below"
+    why = f"its cell {place + 1} is a number" if place is not None else "its cells occur again in the lines below"
     raise InputError(
         f"{path}: the first line looks like a record, not like column names, because {why}; add a header line, with a "
         "name for every column."
@@ -271,7 +271,7 @@ def _label_column(table: TextTable, wanted: str | None) -> int:
         if header.count(wanted) != 1:
             raise InputError(
                 f"{table.source}: there {'is no column' if wanted not in header else 'are several columns'} "
-                f"called {wanted!r}; the columns are {', '.join(header[:10])}."
+                f"named {wanted!r}; the columns are {', '.join(header[:10])}."
             )
         return header.index(wanted)
     found = [column for column, name in enumerate(header) if name.lower() in LABEL_NAMES]

@@ -1,4 +1,4 @@
-"""What stands in a table, column by column, for a person to check before they trust an audit of it."""
+"""A summary of a table, column by column, to check before an audit."""
 
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ _MANY = 10
 
 
 class ColumnSummary(NamedTuple):
-    """What a column holds.
+    """A summary of a column.
 
     Attributes:
         name: the column's name.
-        categories: how many categories it has; 0 for numbers.
+        categories: the number of categories; 0 for numbers.
         low, high: the smallest and the largest number; NaN for categories.
-        common: the names of up to three categories with most records, the commonest first; `MISSING` is not one. None
-            where nearly every record has a category of its own, which may be its name.
-        missing: how many values are missing.
-        constant: whether all records agree, so that the column tells nothing.
+        common: the names of up to three most common categories, the commonest first, without `MISSING`. None if nearly
+            every record has its own category, which may identify it.
+        missing: the number of missing values.
+        constant: whether all records have the same value.
     """
 
     name: str
@@ -71,7 +71,7 @@ def _summary(table: Table, place: int) -> ColumnSummary:
 
 
 def describe_record(table: Table, place: int, most: int = 20) -> str:
-    """What stands in one record, up to `most` columns of it, and its label. As private as the record itself.
+    """The values of one record, up to `most` columns, and its label. As private as the record itself.
 
     >>> from jaxaudit.data.tables.table import Column
     >>> columns = Column("sex", ("F", "M")), Column("age", None)

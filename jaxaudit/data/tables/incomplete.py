@@ -1,4 +1,4 @@
-"""Missing numbers of a person's own table: refused, or what a person says shall become of them."""
+"""Missing numbers of your own table: refused, dropped or filled."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
@@ -28,7 +28,7 @@ def check_missing(missing: str) -> None:
         InputError: with those that are.
     """
     if missing not in get_args(Missing):
-        raise InputError(f"missing values (--missing) become one of {', '.join(get_args(Missing))}, not {missing!r}.")
+        raise InputError(f"--missing must be one of {', '.join(get_args(Missing))}, not {missing!r}.")
 
 
 def complete_rows(table: TextTable, columns: Sequence[int]) -> np.ndarray:
@@ -53,14 +53,14 @@ def fill(name: str, numbers: np.ndarray, taken: Sequence[str], missing: Missing)
     largest = max(abs(there).max(initial=0.0), np.finfo(float).tiny)
     # Divided first: the sum of the largest numbers there are is infinite.
     values = np.where(gaps, (there / largest).mean() * largest if len(there) else 0.0, numbers)
-    note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and are the mean of the others"
+    note = f"column {name!r}: {gaps.sum():,} of {len(gaps):,} values are missing and set to the mean of the others"
     if missing == "mean":
         return Filled((Column(name, None),), (values,), note)
     indicator = f"{name} is missing"
     while indicator in taken:
         indicator += "'"
     columns = Column(name, None), Column(indicator, ("no", "yes"))
-    return Filled(columns, (values, gaps.astype(np.float64)), f"{note}, and column {indicator!r} says where")
+    return Filled(columns, (values, gaps.astype(np.float64)), f"{note}, and column {indicator!r} marks them")
 
 
 def refuse_gaps(gaps: dict[str, int], rows: int, source: str) -> None:
@@ -69,6 +69,6 @@ def refuse_gaps(gaps: dict[str, int], rows: int, source: str) -> None:
         listed = ", ".join(f"{name!r} ({count:,} of {rows:,})" for name, count in list(gaps.items())[:10])
         more = f" and {len(gaps) - 10} more columns" if len(gaps) > 10 else ""
         raise InputError(
-            f"{source}: numbers are missing in {listed}{more}; say what becomes of them (--missing drop, mean or "
+            f"{source}: numbers are missing in {listed}{more}; choose what to do (--missing drop, mean or "
             "category), make the column categorical (--categorical) or leave it out (--drop)."
         )

@@ -1,4 +1,4 @@
-"""What a person types -> `Table`: the one place where a string chooses a table."""
+"""A name -> `Table`: the only place where a string selects a table."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def load_table(
     decimal: str | None = None,
     data_dir: Path | None = None,
 ) -> Table:
-    """The table that a name means: `NAME_OR_PATH[@SPLIT]`, SPLIT as in `load`.
+    """The table that a name names: `NAME_OR_PATH[@SPLIT]`, SPLIT as in `load`.
 
     | name | splits | where |
     |---|---|---|
@@ -40,20 +40,20 @@ def load_table(
     | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
     | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
-    | `acs` | one a file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
+    | `acs` | one per file, by its name; `all` (also without SPLIT) | DATA_DIRECTORY/acs/*.csv, or .csv.gz |
     | a CSV or Parquet file | `train` | here, else in the data directory; see `read_people` |
 
-    The data directory is `data_dir`, else `$JAXAUDIT_DATA`. A name that is a set's means the set; write `./adult` for
-    a file called so.
+    The data directory is `data_dir`, else `$JAXAUDIT_DATA`. The name of a set means the set; write `./adult` for
+    a file of that name.
 
     Args:
         label: the label column of a file; the named sets have theirs.
         categorical: columns to be categorical.
         numeric: columns to be numeric.
         drop: columns to leave out.
-        missing: what becomes of missing numbers of a file: refused (`error`), or their records left out (`drop`), or
-            the mean of the others (`mean`), or that and a further column that says where (`category`).
-        delimiter: what stands between the cells of a CSV file; found when None, as the next two are.
+        missing: what happens to missing numbers of a file: `error` refuses them, `drop` leaves out their records,
+            `mean` uses the mean of the others, `category` does that and adds a column that marks them.
+        delimiter: the delimiter of a CSV file; detected if None, like the next two.
         encoding: of a CSV file, such as utf-8, utf-16 or cp1252.
         decimal: the decimal sign of a CSV file, a point or a comma.
 
@@ -76,7 +76,7 @@ def load_table(
         return _select({"train": read}, split, name_or_path)
     splits = {"train": _EMBEDDED[source]} if source in _EMBEDDED else _in_folder(source, data_dir)
     if label is not None:
-        raise InputError(f"{source}: has labels of its own; leave out the label column (--label).")
+        raise InputError(f"{source}: has its own labels; leave out the label column (--label).")
     if missing != "error" or not delimiter is encoding is decimal is None:
         raise InputError(f"{source}: is read as it is; --missing, --delimiter, --encoding and --decimal are for files.")
     table = _select(splits, split, name_or_path)
@@ -112,7 +112,7 @@ def _in_folder(source: str, data_dir: Path | None) -> Splits:
         where = (
             f"{directory / source}" if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR (--data-dir)"
         )
-        raise InputError(f"{source}: its files are not here; put {needs} into {where}.")
+        raise InputError(f"{source}: its files are missing; put {needs} into {where}.")
     return splits
 
 
@@ -133,7 +133,7 @@ def _file(source: str, data_dir: Path | None) -> Path:
     near = difflib.get_close_matches(source.lower(), _NAMES, n=3)
     advice = f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
     raise InputError(
-        f"`{shown}` is no file here{'' if directory is None else f' or in {directory}'} and no known table "
+        f"`{shown}` is not a file here{'' if directory is None else f' or in {directory}'} and not a known table "
         f"({', '.join(_NAMES)}). {advice}"
     )
 

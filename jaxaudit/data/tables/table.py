@@ -1,4 +1,4 @@
-"""`Table`: labelled records with named columns of numbers or categories, and the two forms that learners take."""
+"""`Table`: labelled records with named columns of numbers or categories, and the two forms for learners."""
 
 import hashlib
 import json
@@ -19,12 +19,12 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """What a column of a `Table` holds.
+    """A column of a `Table`.
 
     Attributes:
         name: the column's name.
         categories: the categories' names, in the order of their numbers; None for a column of numbers. The category
-            `MISSING` stands for values that are not there.
+            `MISSING` is that of missing values.
 
     Raises:
         InputError: when there is no category, or one occurs twice.
@@ -35,28 +35,28 @@ class Column:
 
     def __post_init__(self) -> None:
         if self.categories is not None and not 0 < len(set(self.categories)) == len(self.categories):
-            raise InputError(f"column {self.name!r}: give at least one category, and each once.")
+            raise InputError(f"column {self.name!r}: give at least one category, each once.")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Labelled records on the host, a column an attribute.
+    """Labelled records on the host, one column per attribute.
 
     Attributes:
         values: `[n, columns]`: the number, or the category's index in `Column.categories`. `float64`, `float32`, or
             `uint8` (where all are small whole numbers); other kinds of numbers become `float64`.
-        columns: what each column is.
+        columns: the name and kind of each column.
         labels: `int32[n]`, indices into `class_names`.
-        class_names: one name a class, in label order.
-        name: what a person calls this table.
-        notes: what a person should know of its making, a sentence each.
-        places: where each record stands in its file, in which others were left out; None where none was.
+        class_names: one name per class, in label order.
+        name: the name of this table.
+        notes: remarks on how it was read, one sentence each.
+        places: the index of each record in its file, if others were left out; else None.
 
     Guarantees: those of `Examples`; every category index is one of its column's; there is at least one column and no
     two have one name. The arrays are read-only.
 
     Raises:
-        InputError: where one of the guarantees would not hold.
+        InputError: one of the guarantees would not hold.
 
     >>> Table(np.array([[1, 39.0], [0, 50.0]]), (Column("sex", ("Female", "Male")), Column("age", None)),
     ...       np.array([0, 1]), ("<=50K", ">50K"), "tiny")
@@ -76,10 +76,10 @@ class Table:
         if values.ndim != 2 or values.shape[1] != len(self.columns) or values.dtype.kind not in "buif":
             raise InputError(
                 f"{self.name}: values are {values.dtype} of shape {values.shape}, but there are {len(self.columns)} "
-                "columns; give numbers, a row a record and a column an attribute."
+                "columns; give numbers, one row per record and one column per attribute."
             )
         if not self.columns:
-            raise InputError(f"{self.name}: there is no column besides the label; an audit needs at least one.")
+            raise InputError(f"{self.name}: there is no column other than the label; an audit needs at least one.")
         names = [column.name for column in self.columns]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -115,7 +115,7 @@ class Table:
     def content_hash(self) -> str:
         """`blake2b:...` over values (with their type), labels, columns and classes, in order; not name and notes.
 
-        The same data give the same hash. About a second a gigabyte.
+        The same data give the same hash. About a second per gigabyte.
         """
         values = self.values.astype(self.values.dtype.newbyteorder("<"), copy=False)
         columns = [[column.name, column.categories] for column in self.columns]
@@ -128,7 +128,7 @@ class Table:
 
 
 def category_counts(table: Table) -> tuple[int, ...]:
-    """How many categories each column has; 0 for a column of numbers."""
+    """The number of categories of each column; 0 for a column of numbers."""
     return tuple(0 if column.categories is None else len(column.categories) for column in table.columns)
 
 
@@ -138,7 +138,7 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
     | column | inputs |
     |---|---|
     | numbers | one: (number - smallest) / (largest - smallest) over *this* table; 0 where all are equal |
-    | 3 categories or more | one a category: 1 for the record's own, else 0 |
+    | 3 categories or more | one per category: 1 for the record's own, else 0 |
     | 2 categories | one: the category's index, so that 836 yes/no attributes are 836 inputs (`pair_as_one`) |
     | 1 category | one, always 0 (`pair_as_one`) |
 
@@ -146,7 +146,7 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
     record out must change the model by the record alone. Categories that no record has keep their input.
 
     Args:
-        pair_as_one: False gives one input a category in every column.
+        pair_as_one: False gives one input per category in every column.
         max_bytes: refuse to make more than this.
 
     Raises:
@@ -164,9 +164,9 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
     if 4 * inputs * len(table) > max_bytes:
         widest = table.columns[int(widths.argmax())].name
         raise InputError(
-            f"{table.name}: {len(table)} records of {inputs} inputs take {4 * inputs * len(table) / 2**30:.1f} GiB, "
-            f"more than the {max_bytes / 2**30:.1f} GiB that are allowed; drop the columns with most categories "
-            f"({widest!r} has {int(widths.max())}) or take fewer records."
+            f"{table.name}: {len(table)} records of {inputs} inputs need {4 * inputs * len(table) / 2**30:.1f} GiB, "
+            f"more than the allowed {max_bytes / 2**30:.1f} GiB; drop the columns with most categories "
+            f"({widest!r} has {int(widths.max())}) or use fewer records."
         )
     if len(single) == len(counts):
         return ordinal(table)
@@ -179,7 +179,7 @@ def one_hot(table: Table, *, pair_as_one: bool = True, max_bytes: int = MAX_BYTE
 
 
 def ordinal(table: Table) -> Examples:
-    """Every record with one input a column, for naive Bayes, trees and neighbours: `float32[n, columns]`.
+    """Every record with one input per column, for naive Bayes, trees and neighbours: `float32[n, columns]`.
 
     A category's index, or a number scaled to [0, 1] as `one_hot` does.
     """
@@ -195,7 +195,7 @@ def candidate_indices(generator: np.random.Generator, records: int, count: int =
     """
     if not 1 <= count <= records:
         raise InputError(
-            f"{count} candidate records of {records} cannot be drawn; ask for at least 1 and at most {records}."
+            f"{count} candidate records cannot be drawn from {records}; give a number from 1 to {records}."
         )
     return np.sort(generator.choice(records, count, replace=False))
 
@@ -224,10 +224,12 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
         for mine, theirs in zip(first.columns, part.columns, strict=False):
             if (mine.name, mine.categories) != (theirs.name, theirs.categories):
                 raise InputError(
-                    f"{part.name} and {first.name} differ in column {mine.name!r}; bring both to one form."
+                    f"{part.name} and {first.name} differ in column {mine.name!r}; convert both to the same form."
                 )
         if len(part.columns) != len(first.columns) or part.class_names != first.class_names:
-            raise InputError(f"{part.name} and {first.name} differ in columns or classes; bring both to one form.")
+            raise InputError(
+                f"{part.name} and {first.name} differ in columns or classes; convert both to the same form."
+            )
     places = [part.places for part in parts if part.places is not None]
     return Table(
         np.concatenate([part.values for part in parts]),
@@ -241,7 +243,7 @@ def join_tables(parts: Sequence[Table], name: str) -> Table:
 
 
 def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
-    """How many records have the same inputs (values, of a table) and label as each record: itself alone is 1.
+    """The number of records with the same inputs (or values of a table) and label as each record, including itself.
 
     Equal is exact equality; -0.0 equals 0.0. A second for 1.6 million records of 4 columns.
 
@@ -263,8 +265,8 @@ def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str
         if bad.any():
             record, place = np.argwhere(bad)[0]
             raise InputError(
-                f"{name}: column {columns[places[place]].name!r} holds {codes[record, place]:g} at record "
-                f"{start + record}, but its {sizes[place]} categories count from 0; is it a column of numbers?"
+                f"{name}: column {columns[places[place]].name!r} contains {codes[record, place]:g} at record "
+                f"{start + record}, but its {sizes[place]} categories are numbered from 0; is it numeric?"
             )
 
 

@@ -1,4 +1,4 @@
-"""What the metadata of a prepared TensorFlow Datasets set say of its features, without importing what they name.
+"""Reads the features of a prepared TensorFlow Datasets set from its metadata, without importing what they name.
 
 TFDS itself imports the module of every class that `features.json` or `dataset_info.json` names, also of those within
 strings that are JSON again. A data file must not choose which code runs: here names are compared, and nothing else.
@@ -73,7 +73,7 @@ def image_features(kinds: Mapping[str, str], supervised_keys: Any, name: str) ->
         return ImageFeatures(images[0], labels[0])
     found = ", ".join(f"{key} ({kind})" for key, kind in sorted(kinds.items())[:20])
     raise InputError(
-        f"{name} is no image-classification set: an audit needs one image and one class label, this one has {found}."
+        f"{name} is not an image-classification set: one image and one class label are needed; it has {found}."
     )
 
 
@@ -151,5 +151,5 @@ def _refuse_foreign(node: Any, source: str, depth: int = 0) -> None:
             raise InputError(f"{source} uses features of another package ({value[:80]}), which are not loaded.")
         # TFDS would parse these, and import what they name.
         if key in _TEXT_KEYS or (key == "content" and isinstance(value, str)):
-            raise InputError(f"{source} has features within a text, which are not read; prepare the set again.")
+            raise InputError(f"{source} has features inside a text, which are not read; prepare the set again.")
         _refuse_foreign(value, source, depth + 1)

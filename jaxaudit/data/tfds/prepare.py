@@ -54,7 +54,7 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
         InputError: the `prepare` extra is not installed, no download host answers within `CONNECT_SECONDS`
             (known within 15 seconds in all), no folder is writable, the set is not of image classification,
             or TFDS refuses (wrong checksum, no space, originals that must be fetched by hand).
-        RuntimeError: the child process died without a word.
+        RuntimeError: the child process ended without an answer.
     """
     if not can_prepare():
         raise InputError(
@@ -66,7 +66,7 @@ def prepare(name: str, base: str, folders: tuple[Path, ...], data_folder: Path |
         tried = ", ".join(map(str, folders)) or "no folders"
         raise InputError(
             f"{name} is not prepared here and cannot be: none of {tried} is writable; "
-            "set TFDS_DATA_DIR to a folder that is."
+            "set TFDS_DATA_DIR to a writable folder."
         )
     manual = _manual_folder(base, folders)
     job = {

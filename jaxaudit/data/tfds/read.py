@@ -83,7 +83,7 @@ def read_prepared(
 
 
 def _open(folder: Path) -> Any:
-    """TFDS's builder of a prepared set, which is told features of ours: those on disk it would import.
+    """TFDS's builder of a prepared set, with features from here, because it would import those on disk.
 
     Both files of metadata can name classes; each is read once, and what is not ours is taken out.
     """
@@ -127,7 +127,7 @@ def _decode(
     def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
         return InputError(
             f"{name}: images differ in size ({_size(first)} and, at record {span[row]}, {_size(shape)})"
-            "; an audit needs one size: bring them to it (--image-size 28x28)."
+            "; convert them to one size (--image-size 28x28)."
         )
 
     return {"images": stack_images(images(), len(span), name, size, gray, refuse, MAX_BYTES), "labels": labels}

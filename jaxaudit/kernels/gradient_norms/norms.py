@@ -139,7 +139,9 @@ def fisher_diagonal(
     leaves, tree = _leaves(params, inputs, labels, chunk)
     weights = jnp.ones(len(labels)) if weights is None else jnp.asarray(weights)
     if weights.shape != (len(labels),):
-        raise InputError(f"there are weights of shape {weights.shape} for {len(labels)} examples: give one for each.")
+        raise InputError(
+            f"there are weights of shape {weights.shape} for {len(labels)} examples: give one per example."
+        )
     with jax.default_matmul_precision("highest"):
         ready = _ready(log_prob, tree, leaves, inputs, labels)
         traced = _traced([*leaves, weights], inputs, labels) or ready.plan.under_trace
@@ -251,7 +253,7 @@ def _leaves(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[l
             f"there are {len(inputs)} inputs and {len(labels)} labels: give one label for each of at least one example."
         )
     if chunk is not None and chunk < 1:
-        raise InputError(f"a chunk must hold at least one example, got {chunk}.")
+        raise InputError(f"a chunk must have at least one example; got {chunk}.")
     named, tree = jax.tree_util.tree_flatten_with_path(params)
     if not named:
         raise InputError("the model has no parameters, so there is no gradient to measure.")

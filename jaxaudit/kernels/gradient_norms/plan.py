@@ -85,7 +85,7 @@ def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], in
         if shape != (1,) or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             found = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
             raise InputError(
-                f"log_prob maps one example to {found}; it must return one log-probability an example, float of "
+                f"log_prob maps one example to {found}; it must return one log-probability per example, float of "
                 "shape (1,) here: did it return all classes, or the mean?"
             )
         # Of the example in form, should the value not depend on it.

@@ -1,4 +1,4 @@
-"""What is said of an `attack` run, on a terminal and on a page."""
+"""The content of an `attack` run for the terminal and the page."""
 
 from jaxaudit.errors import visible
 from jaxaudit.report.attack.record import Attack, AttackRecord, Correlation, Estimate, Rate

@@ -1,4 +1,4 @@
-"""What is said of an `efficacy` run, on a terminal and on a page."""
+"""The content of an `efficacy` run for the terminal and the page."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A page as one HTML file: nothing to fetch, nothing to run, every text from data escaped."""
+"""A page as one HTML file: self-contained, without scripts, with every text from data escaped."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -21,7 +21,7 @@ LONG_TABLE = 30
 
 
 def report_html(runs: Sequence[Run[Record]]) -> str:
-    """One HTML file that says what these runs found; the same runs, the same text.
+    """One HTML file with the results of these runs; the same runs give the same text.
 
     Raises:
         InputError: there is no run, or there are more than fit a page.

@@ -1,4 +1,4 @@
-"""What is said of a `ks` run, on a terminal and on a page."""
+"""The content of a `ks` run for the terminal and the page."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What is said of a `pdtp` run, on a terminal and on a page."""
+"""The content of a `pdtp` run for the terminal and the page."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is said of a `power` run, on a terminal and on a page."""
+"""The content of a `power` run for the terminal and the page."""
 
 from jaxaudit.audits.power.finding import percent
 from jaxaudit.report.glossary import terms

@@ -1,4 +1,4 @@
-"""What is said of an `unlearn` run, on a terminal and on a page."""
+"""The content of an `unlearn` run for the terminal and the page."""
 
 import math
 

@@ -45,8 +45,8 @@ def test_a_sentence_stands_word_for_word_wherever_it_stands(command: str, sets: 
     assert (text.code, markdown.code, again.code) == (0, 0, 0), (text.err, markdown.err, again.err)
     assert text.out == done.out
     if command == "unlearn":
-        # The run's own finding joins those of its methods, which are shown one by one.
-        findings = [method["finding"] for method in result["methods"] if method["finding"]]
+        # The run's own finding sums up those of its methods, which are shown one by one, too.
+        findings += [method["finding"] for method in result["methods"] if method["finding"]]
     for finding in findings:
         assert finding["verdict"]
         assert plain(finding["sentence"]) in plain(done.out)

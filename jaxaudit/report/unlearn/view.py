@@ -43,7 +43,8 @@ def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
         f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
         f"forget {protocol.forgotten_records:,} of these ({visible(result.forgotten)}). Models retrained without those "
         "records show what forgetting should look like. A method is distinguishable from retraining if a score lies "
-        "above or below those of the retrained models: it forgot too little or changed too much.",
+        "above or below those of the retrained models: it forgot too little or changed too much. "
+        f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
         (_grid(result), _accuracies(result), _places(result)),
         pictures,
@@ -79,6 +80,7 @@ def _answer(method: Method) -> Answer:
 def _legend(result: UnlearnRecord) -> tuple[str, ...]:
     protocol = result.protocol
     found = [
+        visible(result.finding.sentence),
         f"Forgotten: {visible(result.forgotten)}.",
         f"Each cell: median over {protocol.seeds} seeds; range; position relative to retrained models "
         f"(~: not distinguishable; ?: too few seeds; {percent(protocol.level)} over all scores of a method).",

@@ -1,14 +1,14 @@
-"""How often each of four methods is wrong about targets of known truth.
+"""How often each of five methods is wrong about targets of known truth.
 
     export JAXAUDIT_DATA=DATA
     python -m experiments.error_rates_targets --split report --cache FOLDER    # trains; exit status 3: call it again
     python -m experiments.error_rates_judge --split report --cache FOLDER      # answers; exit status 3: call it again
     python -m experiments.error_rates --cache FOLDER                           # these tables
 
-The holdout test, the shadow test, the paper's rule on rho (Liu & Tsaftaris 2020) and EMA (Huang et al. 2021), on
-digits, Adult and Location. Scores and thresholds were chosen on other worlds (the split `development`). Asked of the
-holdout test beforehand: at most 5% false alarms in every cell, within its interval; at most 5% wrong "forgotten" over
-all cells; where all of a query set of 1,000 or more was used, at least 95% found. Writes
+The holdout, the reference and the shadow test, the paper's rule on rho (Liu & Tsaftaris 2020) and EMA (Huang et al.
+2021), on digits, Adult and Location. Scores and thresholds were chosen on other worlds (the split `development`). Asked
+of the holdout test beforehand: at most 5% false alarms in every cell, within its interval; at most 5% wrong "forgotten"
+over all cells; where all of a query set of 1,000 or more was used, at least 95% found. Writes
 `results/error_rates-DEVICE.json`, `.md` and `.png`.
 """
 
@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from experiments.error_rates_page import METHODS, NAMES, drawing, lines, shown
-from experiments.error_rates_targets import FRACTIONS, KINDS, RESTS, SIZES
+from experiments.error_rates_page import COMPARED, METHODS, NAMES, drawing, lines, shown
+from experiments.error_rates_recipes import RECIPES
+from experiments.error_rates_targets import FRACTIONS, RESTS, SAME, SIZES
+from experiments.error_rates_worlds import KINDS
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
 from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION
@@ -31,6 +33,7 @@ Target = dict[str, Any]
 Rate = dict[str, Any]
 Condition = Callable[[Target], bool]
 LARGE = 1000
+MAKINGS = (SAME, "another", "other recipe")
 ASKED_WRONG, ASKED_FOUND = 0.05, 0.95
 
 
@@ -40,18 +43,28 @@ def read(folder: Path) -> list[Target]:
     for path in sorted(folder.glob("answers-*.json")):
         world = json.loads(path.read_text())
         origin = {name: world[name] for name in ("kind", "size", "seed")}
-        found += [{**target, **origin, "like": _like(target)} for target in world["targets"]]
+        found += [{**target, **origin, "like": _like(target), "making": _making(target)} for target in world["targets"]]
     return found
 
 
 def _like(target: Target) -> bool:
     """Whether the target's making is what the shadow models assume."""
-    return target["design"] == "same" and target["rest"] == "calibration"
+    return target["design"] == SAME and target["rest"] == "calibration"
+
+
+def _making(target: Target) -> str:
+    return (
+        target["design"] if target["design"] == SAME else "other recipe" if target["design"] in RECIPES else "another"
+    )
 
 
 def rate(targets: Sequence[Target], condition: Condition) -> Rate:
-    """How many of them, with Clopper & Pearson's 95% interval."""
-    count, total = sum(condition(target) for target in targets), len(targets)
+    """How many of them."""
+    return share_of(sum(condition(target) for target in targets), len(targets))
+
+
+def share_of(count: int, total: int) -> Rate:
+    """A share, with Clopper & Pearson's 95% interval."""
     if not total:
         return {"count": 0, "of": 0, "share": None, "low": 0.0, "high": 1.0}
     interval = stats.binomtest(count, total).proportion_ci(0.95, "exact")
@@ -63,9 +76,9 @@ def says(method: str, verdict: str) -> Condition:
 
 
 def wrong_as_said(target: Target) -> bool:
-    """The holdout test said `forgotten`, of a target that used what would have been detected, as it said."""
+    """The holdout test said `forgotten`, of a target that used more than the upper limit that it gave."""
     answer = target["holdout"]
-    return answer["verdict"] == "forgotten" and target["fraction"] >= answer["detectable"]
+    return answer["verdict"] == "forgotten" and target["fraction"] > answer["upper"] + 1e-6
 
 
 def covers(method: str) -> Condition:
@@ -88,6 +101,8 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
     never, full = those(fraction=0.0), those(fraction=1.0)
     used = [target for target in targets if target["fraction"] > 0]
     cells = [{"kind": kind, "size": size} for kind in KINDS for size in SIZES if those(kind=kind, size=size)]
+    makings = list(dict.fromkeys((t["rest"], t["making"]) for t in targets))
+    makings.sort(key=lambda each: (RESTS.index(each[0]), MAKINGS.index(each[1])))
     plenty = [t for t in targets if t["holdout"]["detectable"] is not None]
     plenty = [t for t in plenty if t["fraction"] >= t["holdout"]["detectable"]]
 
@@ -102,13 +117,13 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
             "inconclusive": rate(targets, says(method, "inconclusive")),
         }
 
-    def by_making(method: str, rest: str, same: bool) -> dict[str, Any]:
+    def by_making(method: str, rest: str, design: str) -> dict[str, Any]:
         def of(these: list[Target]) -> list[Target]:
-            return [t for t in these if t["rest"] == rest and (t["design"] == "same") == same]
+            return [t for t in these if t["rest"] == rest and t["making"] == design]
 
         return {
             "rest": rest,
-            "same design": same,
+            "design": design,
             "false alarms": rate(of(never), says(method, "not forgotten")),
             "wrong forgotten": rate(of(used), says(method, "forgotten")),
             "found, all used": rate(of(full), says(method, "not forgotten")),
@@ -128,12 +143,12 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
         "worlds": len({(t["kind"], t["size"], t["seed"]) for t in targets}),
         "cells": [{**cell, "detectable": _median(those(**cell))} for cell in cells],
         "overall": {method: overall(method) for method in METHODS},
-        "by making": {m: [by_making(m, rest, same) for rest in RESTS for same in (True, False)] for m in METHODS},
+        "by making": {m: [by_making(m, *each) for each in makings] for m in METHODS},
         "power": {m: [power(m, cell, fraction) for cell in cells for fraction in FRACTIONS] for m in METHODS},
         "wrong forgotten as said": rate(used, wrong_as_said),
         "found where detectable": promised(plenty, says("holdout", "not forgotten")),
-        "interval covers": {m: promised(targets, covers(m)) for m in ("holdout", "shadow")},
-        "full use rejected, all used": {m: promised(full, rejects_full_use(m)) for m in ("holdout", "shadow")},
+        "interval covers": {m: promised(targets, covers(m)) for m in COMPARED},
+        "full use rejected, all used": {m: promised(full, rejects_full_use(m)) for m in COMPARED},
     }
 
 
@@ -150,34 +165,40 @@ def sentences(found: dict[str, Any]) -> list[str]:
     above = [f"{NAMES[cell['kind']]} {cell['size']:,}" for cell in alarms if cell["low"] > ALPHA]
     holdout, said = found["overall"]["holdout"], found["wrong forgotten as said"]
     large, plenty = holdout["found, all used, large"], found["found where detectable"]
-    covered = found["interval covers"]["holdout"]
-    rejected = found["full use rejected, all used"]
-    of_domain = [one for one in found["by making"]["shadow"] if one["rest"] == "calibration"]
+    covered, rejected = found["interval covers"], found["full use rejected, all used"]
+
+    def alarms_of(method: str, *rests: str) -> str:
+        cells = [each for each in found["by making"][method] if each["rest"] in rests]
+        count, total = (sum(each["false alarms"][name] for each in cells) for name in ("count", "of"))
+        return shown(share_of(count, total))
+
     return [
         f"Holdout test, at most {ALPHA:.0%} false alarms in every cell, within its interval: "
         f"{'NOT met for ' + ', '.join(above) if above else 'met'}; over all cells {shown(holdout['false alarms'])}.",
         f'Holdout test, at most {ASKED_WRONG:.0%} wrong "forgotten" over all cells: '
-        f"{'met' if said['share'] <= ASKED_WRONG else 'NOT met'}: {shown(said)} of targets that used some had used as "
-        "much as would, it says, have been detected. Counting any use at all, down to 1%, "
-        f"{shown(holdout['wrong forgotten'])}.",
+        f"{'met' if said['share'] <= ASKED_WRONG else 'NOT met'}: {shown(said)} of targets that used some had used "
+        f"more than its upper limit. Counting any use at all, down to 5%, {shown(holdout['wrong forgotten'])}.",
         f"Holdout test, at least {ASKED_FOUND:.0%} found where all of {LARGE:,} or more was used: "
-        f"{'met' if large['share'] >= ASKED_FOUND else 'NOT met'}: {shown(large)}.",
-        f"Where a target used at least the `detectable` fraction, {shown(plenty['like'])} were found of those like the "
-        f"shadow models, {shown(plenty['unlike'])} of the others; stated is 95%, for the former.",
-        f"The holdout test's 95% interval holds the used fraction for {shown(covered['like'])} of targets like the "
-        f"shadow models, and for {shown(covered['unlike'])} of the others, of which it promises nothing.",
-        "Where all was used, by targets like the shadow models but for other records of the same domain, full use is "
-        f"rejected at 5% for {shown(rejected['holdout']['like'])} by the holdout test and for "
-        f"{shown(rejected['shadow']['like'])} by the shadow test: shadow models that share one calibration set differ "
-        "less from one another than from a target with data of its own.",
-        "The shadow test does not keep its level where its assumption nearly holds: of targets that never used the "
-        'query set, with other data from the calibration domain, it called "not forgotten" '
-        + " and ".join(
-            f"{shown(one['false alarms'])} ({'the same' if one['same design'] else 'another'} design)"
-            for one in of_domain
-        )
-        + ". Prefer a holdout.",
+        f"{_met(large['share'], ASKED_FOUND)}: {shown(large)}.",
+        f"Where a target used at least the `detectable` fraction, {shown(plenty['like'])} were found of those of the "
+        f"guessed design with data of the calibration domain, {shown(plenty['unlike'])} of the others.",
+        f"The holdout test's 95% interval holds the used fraction for {shown(covered['holdout']['like'])} of targets "
+        f"of the guessed design with data of the calibration domain, and for {shown(covered['holdout']['unlike'])} of "
+        f"the others; with models of the guessed design alone for {shown(covered['guess']['like'])} and "
+        f"{shown(covered['guess']['unlike'])}. Where all was used, it rejects that at 5% for "
+        f"{shown(rejected['holdout']['like'])} and {shown(rejected['holdout']['unlike'])}; with the guessed design "
+        f"alone for {shown(rejected['guess']['like'])} and {shown(rejected['guess']['unlike'])}.",
+        'The reference test called "not forgotten", of targets that never used the query set, '
+        f"{alarms_of('reference', 'calibration')} with other data of the calibration domain, of any design; "
+        f"{alarms_of('reference', 'other')} with data of another domain; and {alarms_of('reference', 'own', 'both')} "
+        "with other data of the query's provider, which no reference shows.",
+        f"The shadow test: {alarms_of('shadow', 'calibration')}, {alarms_of('shadow', 'other')} and "
+        f"{alarms_of('shadow', 'own', 'both')} of the same targets. Prefer a holdout, or a reference.",
     ]
+
+
+def _met(share: float | None, asked: float) -> str:
+    return "not asked" if share is None else "met" if share >= asked else "NOT met"
 
 
 def main() -> None:

@@ -5,7 +5,13 @@ from typing import Any
 from experiments.error_rates_page import share
 from experiments.summary import Row
 
-METHODS = {"holdout": "holdout test", "shadow": "shadow test", "rho": "rho", "ema": "EMA"}
+METHODS = {
+    "holdout": "holdout test",
+    "reference": "reference test",
+    "shadow": "shadow test",
+    "rho": "rho",
+    "ema": "EMA",
+}
 ASKED = {
     "false alarms": 'never used, called "not forgotten"',
     "wrong forgotten, all used": 'all used, called "forgotten"',

@@ -3,15 +3,10 @@
     JAXAUDIT_DATA=DATA python -m experiments.error_rates_targets --split report --cache FOLDER
 
 A *world* is one draw of a provider's records into a query set and a holdout of the same size, and of a calibration set
-from elsewhere, with all the models an auditor would train on them and 56 targets: seven used fractions, four kinds of
-other training data, a design like the shadow models' and a different one. Worlds of the split `development` chose the
-scores and thresholds; those of `report` are the ones that `error_rates` reports.
-
-| kind | provider | calibration domain | another domain |
-|---|---|---|---|
-| digits | MNIST | USPS, Semeion, MNIST-M | CIFAR-10, labelled with its own ten classes |
-| Adult | women | men | men with every column shuffled, and the labels |
-| Location | users | other users: the same distribution | users with every column shuffled, and the labels |
+from elsewhere (`error_rates_worlds`), with all the models an auditor would train on them and up to 85 targets: several
+used fractions, kinds of other training data, and designs: like the guessed one, one of six others, and seven that are
+trained in other manners or by scikit-learn (`error_rates_recipes`). Worlds of the split `development` chose the scores
+and thresholds; those of `report` are the ones that `error_rates` reports.
 """
 
 import argparse
@@ -19,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,163 +22,69 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxaudit import load, models, network, prepare_images
-from jaxaudit.data import Column, load_table, one_hot
+from experiments.error_rates_recipes import RECIPES
+from experiments.error_rates_worlds import KINDS, World, draw_world, origins
+from jaxaudit import models, network
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.scores import log_odds
 
-SIZES = (100, 300, 1000, 3000)
-FRACTIONS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+SIZES = (100, 300, 1000, 3000, 5000)
+FRACTIONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+NEVER = 3
+"""How many targets of a kind use nothing, for one of each other fraction."""
+OTHER_FRACTIONS = (0.0, 0.25, 1.0)
+"""Of the targets that are trained by other recipes."""
 RESTS = ("calibration", "own", "both", "other")
-KINDS = ("digits", "adult", "location")
 SPLITS = {"development": range(100, 101), "report": range(3)}
-EPOCHS = {"digits": 20, "adult": 40, "location": 30}
-PRINTED = ("usps/usps16.npz@all", "semeion/semeion16.npz", "mnist_m/mnist_m_gray28_test.npz@test")
-SHADOWS = {"halves": 31, "none": 39, "half": 19, "full": 19, "query_only": 5, "calibration_only": 5, "control": 1}
-PIXELS = (14, 14)
+EPOCHS = {"digits": 20, "adult": 40, "location": 30, "copies": 20}
+SAME = "same"
+FAMILY = (SAME, "half as long", "twice as long", "momentum", "wide")
+"""The designs of the shadow models, the guessed one first."""
+GUESSED = {"halves": 31, "none": 16, "half": 8, "full": 8, "query_only": 5, "calibration_only": 5, "control": 1}
+OTHERS = {"halves": 19, "none": 8, "half": 4, "full": 4}
 MODELS_PER_BATCH = 16
 CALIBRATION_SHARE = 2 / 3
 """Of the calibration set, what each shadow model is trained on: so that they know of the choice of records too."""
 
 
-class Records(NamedTuple):
-    """Inputs and labels of one origin."""
+class Made(NamedTuple):
+    """One model: what it was trained on, its design, and for a shadow model its role, for a target its truth."""
 
-    inputs: np.ndarray
-    labels: np.ndarray
-
-
-class Origins(NamedTuple):
-    """Where a world's records are drawn from."""
-
-    provider: Records
-    calibration: Records
-    other: Records
-
-
-class World(NamedTuple):
-    """One draw: the pool, and which of its rows play which part."""
-
-    pool: Records
-    query: np.ndarray
-    holdout: np.ndarray
-    calibration: np.ndarray
-    rest: dict[str, np.ndarray]
-    size: int
-
-
-@cache
-def origins(kind: str) -> Origins:
-    """The records of a kind."""
-    return {"digits": _digits, "adult": _adult, "location": _location}[kind]()
-
-
-def _digits() -> Origins:
-    def read(*names: str) -> Records:
-        parts = [prepare_images(load(name), PIXELS) for name in names]
-        return Records(np.concatenate([p.inputs for p in parts]), np.concatenate([p.labels for p in parts]))
-
-    return Origins(read("mnist@train"), read(*PRINTED), read("cifar10/cifar10_gray28_jpeg.npz@train"))
-
-
-def _adult() -> Origins:
-    table = load_table("adult@all")
-    examples = one_hot(table)
-    place = [column.name for column in table.columns].index("sex")
-    women = np.asarray(table.values)[:, place] == _categories(table.columns[place]).index("Female")
-    inputs = np.asarray(examples.inputs, np.float32)
-    men = Records(inputs[~women], examples.labels[~women])
-    return Origins(Records(inputs[women], examples.labels[women]), men, _shuffled(men))
-
-
-def _categories(column: Column) -> tuple[str, ...]:
-    assert column.categories is not None
-    return column.categories
-
-
-def _location() -> Origins:
-    examples = one_hot(load_table("location"))
-    everyone = Records(np.asarray(examples.inputs, np.float32), np.asarray(examples.labels))
-    order = np.random.default_rng(5).permutation(len(everyone.labels))
-    provider, calibration = order[:3300], order[3300:]
-    others = Records(everyone.inputs[calibration], everyone.labels[calibration])
-    return Origins(Records(everyone.inputs[provider], everyone.labels[provider]), others, _shuffled(others))
-
-
-def _shuffled(records: Records) -> Records:
-    generator = np.random.default_rng(6)
-    return Records(generator.permuted(records.inputs, axis=0), generator.permutation(records.labels))
-
-
-def rest_size(kind: str, size: int) -> int:
-    """How many other records a target is trained on."""
-    return 680 if kind == "location" else 4000 if size > 1000 else 2000
-
-
-def draw_world(kind: str, size: int, seed: int) -> World:
-    """Disjoint draws for every part; the pool's first rows are the query set, then the holdout."""
-    generator = np.random.default_rng([KINDS.index(kind), size, seed])
-    rest = rest_size(kind, size)
-    source = origins(kind)
-    wanted = {
-        "provider": (size, size, rest),
-        "calibration": (rest * 3 // 2, rest),
-        "other": (rest,),
-    }
-    parts, rows, start = [], {}, 0
-    for name, lengths in wanted.items():
-        records = getattr(source, name)
-        chosen = generator.choice(len(records.labels), sum(lengths), replace=False)
-        parts.append(Records(records.inputs[chosen], records.labels[chosen]))
-        ends = start + np.cumsum(lengths)
-        rows[name] = [np.arange(end - length, end) for end, length in zip(ends, lengths, strict=True)]
-        start = int(ends[-1])
-    pool = Records(
-        np.concatenate([p.inputs for p in parts]), np.concatenate([p.labels for p in parts]).astype(np.int32)
-    )
-    query, holdout, own = rows["provider"]
-    calibration, fresh = rows["calibration"]
-    kinds_of_rest = {"calibration": fresh, "own": own, "both": np.concatenate([fresh[::2], own[::2]])}
-    if kind == "location":
-        kinds_of_rest = {"calibration": fresh}
-    return World(pool, query, holdout, calibration, {**kinds_of_rest, "other": rows["other"][0]}, rest)
-
-
-def shadow_rows(generator: np.random.Generator, world: World) -> tuple[np.ndarray, list[str]]:
-    """Membership and roles of the auditor's models."""
-    size, share = len(world.query), round(CALIBRATION_SHARE * len(world.calibration))
-    both = np.concatenate([world.query, world.holdout])
-    used = {
-        "halves": lambda: generator.choice(both, size, replace=False),
-        "half": lambda: generator.choice(world.query, size // 2, replace=False),
-        "full": lambda: world.query,
-        "query_only": lambda: world.query,
-        "control": lambda: world.query,
-    }
-    rows, roles = [], []
-    for role, count in SHADOWS.items():
-        for _ in range(count):
-            row = np.zeros(len(world.pool.labels), bool)
-            if role != "query_only":
-                row[generator.choice(world.calibration, share, replace=False)] = True
-            if role in used:
-                row[used[role]()] = True
-            rows.append(row)
-            roles.append(role)
-    return np.stack(rows), roles
-
-
-class Truth(NamedTuple):
-    """What is known of a target."""
-
-    fraction: float
-    rest: str
+    row: np.ndarray
     design: str
+    role: str = ""
+    fraction: float = 0.0
+    rest: str = ""
+
+
+def shadow_models(generator: np.random.Generator, world: World) -> list[Made]:
+    """The auditor's models."""
+    return [
+        Made(_shadow_row(generator, world, role), design, role)
+        for design in FAMILY
+        for role, count in (GUESSED if design == SAME else OTHERS).items()
+        for _ in range(count)
+    ]
+
+
+def _shadow_row(generator: np.random.Generator, world: World, role: str) -> np.ndarray:
+    size, share = len(world.query), round(CALIBRATION_SHARE * len(world.calibration))
+    row = np.zeros(len(world.pool.labels), bool)
+    if role != "query_only":
+        row[generator.choice(world.calibration, share, replace=False)] = True
+    if role == "halves":
+        groups = np.concatenate([world.query, world.holdout]).reshape(-1, world.group)
+        row[generator.choice(groups, size // world.group, replace=False)] = True
+    elif role == "half":
+        row[generator.choice(world.query, size // 2, replace=False)] = True
+    elif role in ("full", "query_only", "control"):
+        row[world.query] = True
+    return row
 
 
 def designs(kind: str) -> dict[str, Callable[[tuple[int, ...], int], NetworkLearner]]:
-    """The shadow models' design, and others that a target may have."""
+    """The designs that are trained many at a time: the shadow models', and others that a target may have."""
     epochs = EPOCHS[kind]
 
     def design(
@@ -203,7 +103,7 @@ def designs(kind: str) -> dict[str, Callable[[tuple[int, ...], int], NetworkLear
         )
 
     return {
-        "same": design(),
+        SAME: design(),
         "wide": design((256,)),
         "deep": design((64, 64)),
         "tanh": design(activation=jnp.tanh),
@@ -213,75 +113,92 @@ def designs(kind: str) -> dict[str, Callable[[tuple[int, ...], int], NetworkLear
     }
 
 
-def target_rows(generator: np.random.Generator, world: World, kind: str) -> tuple[np.ndarray, list[Truth]]:
-    """Membership and truth of the targets: every fraction with every kind of rest, like the shadows and unlike."""
-    rows, truths = [], []
-    unlike = [name for name in designs(kind) if name != "same"]
-    for fraction in FRACTIONS:
-        for rest, others in world.rest.items():
-            for like in (True, False):
-                row = np.zeros(len(world.pool.labels), bool)
-                row[others] = True
-                row[generator.choice(world.query, round(fraction * len(world.query)), replace=False)] = True
-                rows.append(row)
-                truths.append(Truth(fraction, rest, "same" if like else str(generator.choice(unlike))))
-    return np.stack(rows), truths
+def targets(generator: np.random.Generator, world: World, kind: str) -> list[Made]:
+    """Every fraction with every kind of rest, like the shadow models and unlike; and the other recipes' targets."""
+
+    def row(fraction: float, rest: str) -> np.ndarray:
+        row = np.zeros(len(world.pool.labels), bool)
+        row[world.rest[rest]] = True
+        groups = world.query.reshape(-1, world.group)
+        row[generator.choice(groups, round(fraction * len(groups)), replace=False)] = True
+        return row
+
+    unlike = [name for name in designs(kind) if name != SAME]
+    made = [
+        Made(row(fraction, rest), design, "", fraction, rest)
+        for rest in world.rest
+        for fraction in (*(0.0,) * NEVER, *FRACTIONS[1:])
+        for design in (SAME, str(generator.choice(unlike)))
+    ]
+    made += [
+        Made(row(fraction, "calibration"), recipe, "", fraction, "calibration")
+        for recipe in RECIPES
+        for fraction in OTHER_FRACTIONS
+    ]
+    return made
 
 
 def train_world(kind: str, size: int, seed: int) -> dict[str, np.ndarray]:
     """Everything that the statistics of one world need."""
     world = draw_world(kind, size, seed)
-    generator = np.random.default_rng([KINDS.index(kind), size, seed, 1])
-    shadows, roles = shadow_rows(generator, world)
-    targets, truths = target_rows(generator, world, kind)
+    generator = np.random.default_rng([KINDS.index(kind), size, seed, 4])
+    made = [*shadow_models(generator, world), *targets(generator, world, kind)]
     both = np.concatenate([world.query, world.holdout])
     seen = np.concatenate([both, world.calibration])
     classes = int(origins(kind).calibration.labels.max()) + 1
-    shape = world.pool.inputs.shape[1:]
-    makers = designs(kind)
-    membership = np.concatenate([shadows, targets])
-    all_designs = np.array(["same"] * len(shadows) + [truth.design for truth in truths])
-    keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), len(membership))
-    log_probs = np.zeros((len(membership), len(seen), classes), np.float32)
-    own_accuracy = np.zeros(len(membership))
-    for name in makers:
-        chosen = np.flatnonzero(all_designs == name)
-        if not len(chosen):
-            continue
-        learner = makers[name](shape, classes)
-
-        def then(
-            params: Any, rows: Any, learner: NetworkLearner = learner, members: np.ndarray = membership[chosen]
-        ) -> tuple[np.ndarray, np.ndarray]:
-            found = log_probs_many(learner, params, world.pool.inputs)
-            hits = found.argmax(axis=-1) == world.pool.labels
-            return found[:, seen], (hits * members[rows]).sum(axis=1) / members[rows].sum(axis=1)
-
-        fitted = fit_many(
-            keys[chosen],
-            membership[chosen],
-            world.pool.inputs,
-            world.pool.labels,
-            learner,
-            execution=Execution(models_per_batch=MODELS_PER_BATCH),
-            summarize=then,
+    seeds = generator.integers(2**31, size=len(made))
+    log_probs = np.zeros((len(made), len(seen), classes), np.float32)
+    own_accuracy = np.zeros(len(made))
+    for name, maker in designs(kind).items():
+        chosen = [place for place, one in enumerate(made) if one.design == name]
+        log_probs[chosen], own_accuracy[chosen] = _networks(
+            maker(world.pool.inputs.shape[1:], classes),
+            jax.vmap(jax.random.key)(seeds[chosen]),
+            np.stack([made[place].row for place in chosen]),
+            world,
+            seen,
         )
-        log_probs[chosen], own_accuracy[chosen] = fitted
-    queried = slice(None, len(world.query))
-    of_calibration = np.array([role == "calibration_only" for role in roles] + [False] * len(truths))
+    for place, one in enumerate(made):
+        if one.design in RECIPES:
+            x, y = world.pool.inputs[one.row], world.pool.labels[one.row]
+            trained = RECIPES[one.design](int(seeds[place]), x, y, classes)
+            log_probs[place] = np.maximum(trained(world.pool.inputs[seen]), -60)
+            own_accuracy[place] = (trained(x).argmax(axis=1) == y).mean()
+    shadows = [place for place, one in enumerate(made) if one.role]
+    mine = [place for place, one in enumerate(made) if not one.role]
+    watched = [place for place in shadows if made[place].role == "calibration_only"]
+    rows = np.stack([one.row for one in made])
+    labels = world.pool.labels
     return {
-        "log_odds": log_odds(log_probs[:, : len(both)], world.pool.labels[both]).astype(np.float32),
+        "log_odds": log_odds(log_probs, labels[seen]).astype(np.float32),
         "own_accuracy": own_accuracy,
-        "roles": np.array(roles),
-        "membership": shadows[:, both],
-        "target_membership": targets[:, world.query],
-        "labels": world.pool.labels[both],
-        "truth": np.array([f"{t.fraction}|{t.rest}|{t.design}" for t in truths]),
-        "target_log_probs": log_probs[len(shadows) :, queried].astype(np.float16),
-        "calibration_log_probs": log_probs[of_calibration][:, len(both) :].astype(np.float16),
-        "calibration_labels": world.pool.labels[world.calibration],
-        "calibration_members": shadows[of_calibration[: len(shadows)]][:, world.calibration],
+        "roles": np.array([made[place].role for place in shadows]),
+        "designs": np.array([made[place].design for place in shadows]),
+        "membership": rows[shadows][:, seen],
+        "labels": labels[both],
+        "truth": np.array([f"{made[place].fraction}|{made[place].rest}|{made[place].design}" for place in mine]),
+        "target_log_probs": log_probs[mine, : len(world.query)].astype(np.float16),
+        "calibration_log_probs": log_probs[watched, len(both) :].astype(np.float16),
+        "calibration_labels": labels[world.calibration],
+        "calibration_members": rows[watched][:, world.calibration],
+        "group": np.array(world.group),
     }
+
+
+def _networks(
+    learner: NetworkLearner, keys: Any, membership: np.ndarray, world: World, seen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of the records seen, and the accuracy on its own, of each model of one design."""
+
+    def then(params: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        found = log_probs_many(learner, params, world.pool.inputs)
+        hits = found.argmax(axis=-1) == world.pool.labels
+        return found[:, seen], (hits * membership[rows]).sum(axis=1) / membership[rows].sum(axis=1)
+
+    execution = Execution(models_per_batch=MODELS_PER_BATCH)
+    return fit_many(
+        keys, membership, world.pool.inputs, world.pool.labels, learner, execution=execution, summarize=then
+    )
 
 
 def main() -> None:
@@ -312,14 +229,18 @@ def main() -> None:
 def worlds(split: str) -> list[tuple[str, int, int]]:
     """Kind, size and seed of every world of a split.
 
-    Location has too few records for 3,000; the third world of a kind is drawn for the small, quick sizes only.
+    Location has too few records for more than 1,000; the largest are drawn once, the third world of a kind for the
+    small, quick sizes only; near-copies are dealt at two sizes.
     """
     return [
         (kind, size, seed)
         for seed in SPLITS[split]
         for size in SIZES
         for kind in KINDS
-        if not (kind == "location" and size > 1000) and not (seed == 2 and size > 300)
+        if not (kind == "location" and size > 1000)
+        and not (seed == 1 and size > 3000)
+        and not (seed == 2 and size > 300)
+        and not (kind == "copies" and size not in (300, 1000))
     ]
 
 

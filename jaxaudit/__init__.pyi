@@ -17,6 +17,7 @@ from .audits.ks.target import FileTarget as FileTarget
 from .audits.ks.target import SimulatedTarget as SimulatedTarget
 from .audits.ks.tests import EMATest as EMATest
 from .audits.ks.tests import HoldoutTest as HoldoutTest
+from .audits.ks.tests import ReferenceTest as ReferenceTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest
 from .audits.pdtp.audit import audit_pdtp as audit_pdtp
@@ -46,6 +47,7 @@ from .learners import naive_bayes as naive_bayes
 from .learners import nearest_neighbours as nearest_neighbours
 from .learners import network as network
 from .learners import random_trees as random_trees
+from .metrics.deal import deal as deal
 from .metrics.efficacy import measure_efficacy as measure_efficacy
 from .models.restore import load_weights as load_weights
 from .version import __version__ as __version__

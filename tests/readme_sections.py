@@ -48,10 +48,16 @@ def headline_section() -> str:
     return "\n".join(lines)
 
 
-ERROR_METHODS = {"holdout": "holdout test", "shadow": "shadow test", "rho": "the paper's rule on rho", "ema": "EMA"}
+ERROR_METHODS = {
+    "holdout": "holdout test",
+    "reference": "reference test",
+    "shadow": "shadow test",
+    "rho": "the paper's rule on rho",
+    "ema": "EMA",
+}
 ERROR_ROWS = {
     "false alarms": "never used, called `not forgotten`: wrong",
-    "wrong forgotten": "1% to all of it used, called `forgotten`: wrong",
+    "wrong forgotten": "5% to all of it used, called `forgotten`: wrong",
     "wrong forgotten, all used": "all of it used, called `forgotten`: wrong",
     "found, all used, large": "all of 1,000 or more used, called `not forgotten`: right",
     "forgotten, never used": "never used, called `forgotten`: right",
@@ -76,7 +82,7 @@ def error_rates_section() -> str:
             "locations; with 95% intervals:",
             "",
             f"| | {' | '.join(ERROR_METHODS.values())} |",
-            "|---|---|---|---|---|",
+            "|---" * (1 + len(ERROR_METHODS)) + "|",
         ]
         for name, title in ERROR_ROWS.items():
             cells = [_rate(rates["overall"][method][name]) for method in ERROR_METHODS]
@@ -117,7 +123,7 @@ def main(names: list[str]) -> None:
     """Writes the sections of these names anew, or every section."""
     text = README.read_text(encoding="utf-8")
     sections: dict[str, Callable[[], str]] = {
-        f"{command} help": partial(help_section, command) for command in (*COMMANDS, "report")
+        f"{command} help": partial(help_section, command) for command in (*COMMANDS, "deal", "report")
     }
     sections |= {f"{command} session": partial(session_section, command) for command in COMMANDS}
     sections["headline"] = headline_section

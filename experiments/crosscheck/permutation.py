@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.crosscheck.record import Check, run
-from jaxaudit.metrics.holdout import permutation_test
+from jaxaudit.metrics.permutation import permutation_test
 
 
 def difference(first: np.ndarray, second: np.ndarray, axis: int) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxaudit.data import Examples, align_target_data, concatenate
+from jaxaudit.data.groups import Groups
 from jaxaudit.data.overlap import refuse_held
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
@@ -30,21 +31,37 @@ class Trainable(Protocol):
 
 
 class Pool(NamedTuple):
-    """Query records, calibration records, the holdout, then records that only simulated targets use."""
+    """Query records, calibration records, the holdout, then records that only simulated targets use.
+
+    `groups` has the group of each query and then each holdout record, where groups were dealt whole. `reference` are
+    the calibration records, where targets say what they answer on them; else it is empty.
+    """
 
     examples: Examples
     query: slice
     calibration: slice
     holdout: slice = slice(0, 0)
+    groups: Int[np.ndarray, " asked"] | None = None
+    reference: slice = slice(0, 0)
+
+    @property
+    def asked(self) -> Int[np.ndarray, " asked"]:
+        """The records whose outputs the tests of use compare: query set, holdout, reference."""
+        return np.r_[self.query, self.holdout, self.reference]
 
 
 def make_pool(
-    query: Examples, calibration: Examples, targets: Sequence[Trainable], holdout: Examples | None = None
+    query: Examples,
+    calibration: Examples,
+    targets: Sequence[Trainable],
+    holdout: Examples | None = None,
+    groups: Groups | None = None,
 ) -> Pool:
     """The pool; a record that several sets share is in it once, matched by its hash.
 
     Raises:
-        InputError: a holdout record is in another set, or a target's parts cannot be used.
+        InputError: a holdout record is in another set, a target's parts cannot be used, or groups are not those of
+            query set and holdout.
     """
     parts = [query, calibration]
     known = set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist())
@@ -68,7 +85,13 @@ def make_pool(
                 known.update(parts[-1].record_hashes.tolist())
     q, c = len(query), len(query) + len(calibration)
     h = c + (0 if holdout is None else len(holdout))
-    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h))
+    if groups is not None and (len(groups.query), len(groups.holdout)) != (q, h - c):
+        raise InputError(
+            f"there are groups of {len(groups.query)} and {len(groups.holdout)} records, but the query set has {q} and "
+            f"the holdout {h - c}: give each record of both its group."
+        )
+    whole = None if groups is None else np.concatenate(groups)
+    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h), whole)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
+from jaxaudit.cli.deal.command import deal
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.ks.command import KS
 from jaxaudit.cli.options import renamed
@@ -35,6 +36,7 @@ app = typer.Typer(
 
 for command in COMMANDS:
     app.command(command.name)(command.as_function())
+app.command()(deal)
 app.command()(report)
 
 
@@ -56,7 +58,8 @@ def top(
     `jaxaudit ks`: has it forgotten a data set? `jaxaudit pdtp`: may it be published, and which records are at risk?
     `jaxaudit attack`: how well do membership attacks work on it? `jaxaudit efficacy`: how much do its weights still
     expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
-    data and take about a minute. `jaxaudit report` shows their results as one page.
+    data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
+    before they are shared, so that use of them can be tested later.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

@@ -19,6 +19,7 @@ SHORTEST = 60.0
 SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
     "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
+    "stated_share": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.25"),
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
 }

@@ -8,6 +8,8 @@ from .attack import attack_metrics as attack_metrics
 from .attack import correlation as correlation
 from .attack import per_target_accuracy as per_target_accuracy
 from .attack import strongest_attack as strongest_attack
+from .before_after import Change as Change
+from .before_after import before_after as before_after
 from .checks import Check as Check
 from .checks import calibration_reach as calibration_reach
 from .checks import class_coverage as class_coverage
@@ -18,6 +20,7 @@ from .checks import query_size as query_size
 from .checks import shadow_accuracy as shadow_accuracy
 from .checks import target_accuracy as target_accuracy
 from .checks import tied_confidences as tied_confidences
+from .deal import deal as deal
 from .efficacy import Efficacy as Efficacy
 from .efficacy import MeasuredEfficacy as MeasuredEfficacy
 from .efficacy import efficacy as efficacy
@@ -33,9 +36,7 @@ from .ema import member_thresholds as member_thresholds
 from .ema import signals as signals
 from .exchangeability import Alike as Alike
 from .exchangeability import alike as alike
-from .holdout import Permuted as Permuted
 from .holdout import holdout_test as holdout_test
-from .holdout import permutation_test as permutation_test
 from .ks import Rho as Rho
 from .ks import Verdict as Verdict
 from .ks import noise_floor as noise_floor
@@ -50,6 +51,8 @@ from .pdtp import every_input as every_input
 from .pdtp import pdtp as pdtp
 from .pdtp import publishable as publishable
 from .pdtp import seed_floor as seed_floor
+from .permutation import Permuted as Permuted
+from .permutation import permutation_test as permutation_test
 from .power import Separation as Separation
 from .power import detection_probability as detection_probability
 from .power import min_detectable_fraction as min_detectable_fraction
@@ -75,5 +78,7 @@ from .usage import Effect as Effect
 from .usage import Share as Share
 from .usage import Usage as Usage
 from .usage import detectable_fraction as detectable_fraction
+from .usage import holm as holm
+from .usage import upper_limit as upper_limit
 from .usage import used_fraction as used_fraction
 from .usage import used_share as used_share

@@ -30,8 +30,11 @@ DISTANCES_APART = "noise floor"
 QUERY_SIZE = "query size"
 TIED_CONFIDENCES = "tied confidences"
 HOLDOUT_LIKE_QUERY = "holdout like query"
+HOLDOUT_APART = "holdout apart from query"
 HOLDOUT_MODELS = "holdout test's models"
 SHADOW_MODELS = "shadow test's models"
+REFERENCE_LIKE_TARGET = "reference like target's data"
+MIN_REFERENCE_ACCURACY = 2 / 3
 RECIPE = "train longer (--epochs), change the learning rate (--learning-rate), or use another model (--model)"
 
 
@@ -216,10 +219,30 @@ def target_accuracy(accuracy: float, labels: Int[np.ndarray, " n"], name: str, m
     return Check(TARGET_OUTPUTS, passed, reach, minimum, True, message + ("" if passed else advice))
 
 
+def reference_like_target(
+    accuracy: float, accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_REFERENCE_ACCURACY
+) -> Check:
+    """The target's other data are like the reference: it classifies the reference about as well as shadow models do.
+
+    The number is its accuracy on the reference, as a share of the lowest that any shadow model has on the reference
+    records that it was not trained on. A target of other data does not know such records, and what is taken off for
+    them is wrong.
+    """
+    lowest = float(np.min(accuracies))
+    share = accuracy / lowest if lowest > 0 else 1.0
+    message = f"accuracy of the target on the reference: {accuracy:.1%} (shadow models, unseen records: {lowest:.1%})"
+    advice = (
+        "; the target's other data seem to be unlike the calibration set, or the rows of its outputs are in another "
+        "order: use a calibration set like its other data"
+    )
+    passed = share >= minimum
+    return Check(REFERENCE_LIKE_TARGET, passed, share, minimum, True, message + ("" if passed else advice))
+
+
 def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
     """There is no evidence that query set and holdout were sampled differently.
 
-    The number is the smallest of four p-values, times four. If both were sampled alike, the check fails with
+    The number is the smallest of five p-values, times five. If both were sampled alike, the check fails with
     probability `level` at most.
     """
     said = {
@@ -227,13 +250,14 @@ def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
         "inputs": "inputs differ in mean or spread",
         "difficulty": "one of them is easier for models that were not trained on it",
         "copies": "duplicate records have all their copies in one of them",
+        "clustered": "similar records are in the same one of them, as if groups were dealt whole (then give --groups)",
     }
-    smallest = min(1.0, len(said) * min(found))
+    smallest = min(1.0, len(said) * min(getattr(found, name) for name in said))
     passed = smallest > level
     if passed:
         message = (
             "no evidence that query set and holdout were sampled differently "
-            f"(classes, inputs, difficulty, copies: p = {smallest:.2g})"
+            f"(classes, inputs, difficulty, copies, near-copies: p = {smallest:.2g})"
         )
     else:
         wrong = [words for name, words in said.items() if len(said) * getattr(found, name) <= level]
@@ -242,3 +266,22 @@ def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
             "difference between them need not be use. Split the provider's records at random, with one copy of each"
         )
     return Check(HOLDOUT_LIKE_QUERY, passed, smallest, level, True, message)
+
+
+def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
+    """Near-copies of query records are no more frequent in the holdout than by chance.
+
+    A failure is a warning: a target that used the query set then seems to have used the holdout, too, and less
+    difference is left to detect.
+    """
+    passed = found.mixed > level
+    message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
+    advice = "; use of the query set also shows on the holdout. Deal near-copies as one group (jaxaudit deal --groups)"
+    return Check(
+        HOLDOUT_APART,
+        passed,
+        found.mixed,
+        level,
+        False,
+        f"{message} (p = {found.mixed:.2g})" + ("" if passed else advice),
+    )

@@ -1,17 +1,19 @@
 """Were the holdout and the query set sampled differently? Tests for evidence of it.
 
 The holdout test is exact if the provider chose at random which records to share. The records cannot prove that, but
-they can show many violations: other classes, other inputs, easier or harder records, duplicates that are all in one
-set. Arrays in, numbers out.
+they can show many violations: other classes, other inputs, easier or harder records, duplicates or similar records that
+are all in one set. Arrays in, numbers out.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
-from jaxaudit.randomness import generator_of
+from jaxaudit.metrics.deal import joined
+from jaxaudit.randomness import generator_of, stream
 
 PERMUTATIONS = 999
 MOST_RECORDS = 5_000
@@ -19,6 +21,7 @@ MOST_RECORDS = 5_000
 MOST_FEATURES = 64
 """Features that are used; of more, this many random combinations."""
 ROWS = 64
+BLOCK = 1024
 
 
 class Alike(NamedTuple):
@@ -29,12 +32,17 @@ class Alike(NamedTuple):
         inputs: means and spreads of the inputs.
         difficulty: how well models do on records that they were not trained on.
         copies: how often copies of a record are in different sets.
+        clustered: how often the most similar record is in the same set; small if whole groups of similar records were
+            dealt.
+        mixed: the same, small if the most similar record is too often in the other set.
     """
 
     labels: float
     inputs: float
     difficulty: float
     copies: float
+    clustered: float
+    mixed: float
 
 
 def alike(
@@ -45,6 +53,7 @@ def alike(
     copies: Shaped[np.ndarray, " n_plus_m"],
     size: int,
     *,
+    groups: Int[np.ndarray, " n_plus_m"] | None = None,
     permutations: int = PERMUTATIONS,
 ) -> Alike:
     """Is there evidence that the first `size` records (query set) and the others (holdout) were sampled differently?
@@ -52,7 +61,12 @@ def alike(
     The first three are permutation tests of the squared distance between the two sets' means: of class indicators; of
     standardised inputs and their squares; of `difficulty`. If the sets are exchangeable, each p-value is at most u with
     probability u at most. The p-value of copies is the probability that no duplicate record is in both sets, although
-    each would be in about half of the cases; it is 1 if one is.
+    each would be in about half of the cases; it is 1 if one is. The last two are permutation tests of the number of
+    records whose nearest other record (by standardised inputs, or random combinations of them) is in the same set
+    (Schilling 1986; Henze 1988). Nearest neighbours do not depend on the sets, and ties are broken at random, so these
+    are exact, too.
+
+    With groups, whole groups are permuted, and copies and nearest neighbours are sought in other groups only.
 
     Args:
         key: random key of the permutations.
@@ -62,6 +76,8 @@ def alike(
             that were not trained on it.
         copies: equal for equal records, such as a hash of each.
         size: the number of query records.
+        groups: the group of each record, if whole groups were dealt; none is in both sets.
+        permutations: random permutations.
 
     Raises:
         InputError: a set is empty.
@@ -88,8 +104,12 @@ def alike(
         _moments(generator, inputs[chosen]),
         difficulty[chosen, None].astype(np.float32),
     )
-    found = (_p_value(generator, _standardised(each), count, permutations) for each in features)
-    return Alike(*found, copies=_copies(copies, size))
+    whole = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
+    found = [_p_value(generator, _standardised(each), count, permutations, whole) for each in features]
+    near = features[1][:, : features[1].shape[1] // 2]
+    more, fewer = _neighbours(generator_of(stream(key, "neighbours")), near, count, permutations, whole)
+    duplicates = _copies(copies, size) if groups is None else _copies_of_groups(copies, groups, size)
+    return Alike(labels=found[0], inputs=found[1], difficulty=found[2], copies=duplicates, clustered=more, mixed=fewer)
 
 
 def _some(generator: np.random.Generator, records: np.ndarray) -> np.ndarray:
@@ -111,16 +131,61 @@ def _standardised(features: np.ndarray) -> np.ndarray:
     return np.where(deviation > 1e-6, centred / np.maximum(deviation, 1e-6), 0)
 
 
-def _p_value(generator: np.random.Generator, features: np.ndarray, size: int, permutations: int) -> float:
-    """p = (1 + #{as far apart}) / (1 + permutations); features are centred, so one set's sum gives the distance."""
-    row = (np.arange(len(features)) < size).astype(np.float32)
-    observed = float(((row @ features) ** 2).sum())
-    as_far = 0
+def _dealt(
+    generator: np.random.Generator, row: Shaped[np.ndarray, " n"], groups: np.ndarray | None, permutations: int
+) -> Iterator[Shaped[np.ndarray, "some n"]]:
+    """Permutations of the row, some at a time; with groups numbered from 0, all records of a group move together."""
+    once = row if groups is None else row[np.unique(groups, return_index=True)[1]]
     for start in range(0, permutations, ROWS):
-        rows = generator.permuted(np.tile(row, (min(ROWS, permutations - start), 1)), axis=1)
-        # Equal but for rounding counts as equal, on the safe side.
-        as_far += int((((rows @ features) ** 2).sum(axis=1) >= observed * (1 - 1e-4)).sum())
+        rows = generator.permuted(np.tile(once, (min(ROWS, permutations - start), 1)), axis=1)
+        yield rows if groups is None else rows[:, groups]
+
+
+def _p_value(
+    generator: np.random.Generator, features: np.ndarray, size: int, permutations: int, groups: np.ndarray | None
+) -> float:
+    """p = (1 + #{as far apart}) / (1 + permutations); features are centred, so one set's sum gives the distance."""
+
+    def distances(rows: np.ndarray) -> np.ndarray:
+        squared = ((rows @ features) ** 2).sum(axis=1)
+        if groups is None:
+            return squared
+        inside = rows.sum(axis=1)
+        return squared * (1 / inside + 1 / (rows.shape[1] - inside)) ** 2
+
+    row = (np.arange(len(features)) < size).astype(np.float32)
+    observed = float(distances(row[None])[0])
+    # Equal but for rounding counts as equal, on the safe side.
+    dealt = _dealt(generator, row, groups, permutations)
+    as_far = sum(int((distances(rows) >= observed * (1 - 1e-4)).sum()) for rows in dealt)
     return (1 + as_far) / (1 + permutations)
+
+
+def _neighbours(
+    generator: np.random.Generator, features: np.ndarray, size: int, permutations: int, groups: np.ndarray | None
+) -> tuple[float, float]:
+    """p-values of more, and of fewer, records whose nearest neighbour is in the same set than by chance."""
+    # In random order, since the first of several nearest ones is taken.
+    order = generator.permutation(len(features))
+    groups = None if groups is None else groups[order]
+    nearest = _nearest(features[order], np.arange(len(order)) if groups is None else groups)
+    row = order < size
+    observed = int((row == row[nearest]).sum())
+    dealt = _dealt(generator, row, groups, permutations)
+    counts = np.concatenate([(rows == rows[:, nearest]).sum(axis=1) for rows in dealt])
+    more, fewer = ((1 + int(each.sum())) / (1 + permutations) for each in (counts >= observed, counts <= observed))
+    return more, fewer
+
+
+def _nearest(features: Float[np.ndarray, "n features"], groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """The nearest record of another group, by squared distance."""
+    squares, found = (features**2).sum(axis=1), []
+    for start in range(0, len(features), BLOCK):
+        block = slice(start, start + BLOCK)
+        distances = squares - 2 * features[block] @ features.T
+        distances[groups[block, None] == groups] = np.inf
+        found.append(distances.argmin(axis=1))
+    return np.concatenate(found)
 
 
 def _copies(copies: np.ndarray, size: int) -> float:
@@ -132,3 +197,10 @@ def _copies(copies: np.ndarray, size: int) -> float:
     total, others = len(copies), len(copies) - size
     together = (size * (size - 1) + others * (others - 1)) / (total * (total - 1))
     return float(together ** int((counts > 1).sum()))
+
+
+def _copies_of_groups(copies: np.ndarray, groups: np.ndarray, size: int) -> float:
+    """The same of groups: the probability that no two groups which share a record are in different sets."""
+    # Groups that share a record, directly or through others, count as one pair: the probability is rather too large.
+    first = np.sort(np.unique(groups, return_index=True)[1])
+    return _copies(joined(groups, copies)[first], int((first < size).sum()))

@@ -9,93 +9,22 @@ records, as many as the query set has. They treat both sets alike, so the test i
 record's output looks like with and without the record in training. A target that used all of the query set is
 exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and the minimum
 detectable fraction need it; the p-value of "never used" does not.
+
+Where the provider chose among whole groups (a patient's records, near-copies), the groups are exchangeable and their
+records are not: `groups` has whole groups permuted, and variances taken over groups.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
-from jaxaudit.randomness import generator_of
 
-PERMUTATIONS = 1999
-CHUNK = 1 << 22
 MOST_TIED = 0.5
 """Largest share of a model's outputs that may be the same value."""
-
-
-class Permuted(NamedTuple):
-    """A permutation test of the difference of two means.
-
-    Attributes:
-        difference: the mean of the first sample minus that of the second.
-        p_larger: one-sided p-value for a larger difference than by chance; `p_smaller` for a smaller one.
-        critical: the critical value: `p_larger` is at most alpha exactly if `difference` is above it.
-    """
-
-    difference: float
-    p_larger: float
-    p_smaller: float
-    critical: float
-
-
-def permutation_test(
-    key: Key[Array, ""],
-    first: Float[Array | np.ndarray, " n"],
-    second: Float[Array | np.ndarray, " m"],
-    *,
-    permutations: int = PERMUTATIONS,
-    alpha: float = ALPHA,
-) -> Permuted:
-    """A permutation test of the difference of two means; p = (1 + #{as extreme}) / (1 + permutations).
-
-    If the numbers are exchangeable, each p-value is at most u with probability u at most, for every u and any sizes,
-    ties included. Memory is bounded: about 32 MB.
-
-    Raises:
-        InputError: a sample is empty, a number is not finite, or there are too few permutations to ever reach `alpha`.
-
-    >>> import jax, numpy as np
-    >>> test = permutation_test(jax.random.key(1), np.array([3.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0]))
-    >>> test.difference, round(test.p_larger, 2), test.p_smaller
-    (3.0, 0.05, 1.0)
-    """
-    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    values = np.concatenate([first, second])
-    if not len(first) or not len(second) or not np.isfinite(values).all():
-        raise InputError(
-            f"a permutation test needs finite numbers in both samples; got {len(first)} and {len(second)} numbers, "
-            f"{int((~np.isfinite(values)).sum())} of them not finite."
-        )
-    allowed = int(np.floor(alpha * (1 + permutations) + 1e-9))
-    if allowed < 1:
-        raise InputError(
-            f"{permutations} permutations cannot give a p-value of {alpha:g} or less; use {1 / alpha:.0f} or more."
-        )
-    generator = generator_of(key)
-    # Sums of one sample order the differences of means, and are the cheaper statistic.
-    fewer, flip = (first, 1.0) if len(first) <= len(second) else (second, -1.0)
-    centred = values - values.mean()
-    sums = []
-    rows = max(1, CHUNK // len(values))
-    for start in range(0, permutations, rows):
-        tiled = np.tile(centred, (min(rows, permutations - start), 1))
-        sums.append(generator.permuted(tiled, axis=1, out=tiled)[:, : len(fewer)].sum(axis=1))
-    per_sum = flip * (1 / len(first) + 1 / len(second))
-    permuted = per_sum * np.concatenate(sums)
-    observed = float(first.mean() - second.mean())
-    # Sums of the same numbers in another order differ by rounding; counting them as equal errs on the safe side.
-    slack = 1e-12 * (1 + np.abs(centred).sum()) * abs(per_sum)
-    return Permuted(
-        observed,
-        float((1 + (permuted >= observed - slack).sum()) / (1 + permutations)),
-        float((1 + (permuted <= observed + slack).sum()) / (1 + permutations)),
-        float(np.partition(permuted, permutations - allowed)[permutations - allowed]) + slack,
-    )
 
 
 def holdout_test(
@@ -105,6 +34,7 @@ def holdout_test(
     shadows: Float[Array | np.ndarray, "models n_plus_m"],
     membership: Bool[Array | np.ndarray, "models n_plus_m"],
     *,
+    groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
     permutations: int = PERMUTATIONS,
     alpha: float = ALPHA,
     level: float = LEVEL,
@@ -132,40 +62,34 @@ def holdout_test(
         key: random key of the permutations.
         query, holdout: the target's log-odds of each record's own class (`log_odds`).
         shadows: the same of the shadow models; columns are the query set, then the holdout.
-        membership: which of these records each shadow model was trained on: `n` of them, all choices equally likely.
+        membership: which of these records each shadow model was trained on: `n` of them, all choices equally likely;
+            with groups, whole groups, as many as the query set has.
+        groups: the group of each record, where the provider dealt whole groups: they are permuted, and variances are
+            those of means over groups.
         permutations: random permutations.
         alpha: the level of both tests.
         level: confidence level of the interval.
-        stated: `forgotten` requires a minimum detectable fraction of at most this.
+        stated: `forgotten` requires an upper limit of the used fraction of at most this.
         printed: whether the target's log-odds come from a file of rounded probabilities.
         recipe: advice if the shadow models fit their own data badly. It changes no verdict: `p_never` is exact whatever
             they are, and the other numbers are measured on them.
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
-            does not have `n` records.
+            does not have `n` records, or as many whole groups as the query set; with groups, as `check_groups`.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
-    size = len(query)
-    counts = membership.sum(axis=1)
-    if membership.shape[1:] != (size + len(holdout),) or (counts != size).any():
-        raise InputError(
-            f"each shadow model must be trained on exactly {size} of the {size + len(holdout)} query and holdout "
-            f"records, the size of the query set; membership has shape {membership.shape} and rows with "
-            f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0} records."
-        )
-    target = np.concatenate([query, holdout])
-    found = membership_scores(target, shadows, membership)
-    scores = _adjusted(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
+    size, target = len(query), np.concatenate([query, holdout])
+    own = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    found, scores = adjusted_scores(target, size, shadows, membership, own)
     mine, others = scores[0, :size], scores[0, size:]
-    test = permutation_test(key, mine, others, permutations=permutations, alpha=alpha)
-    unseen = np.mean([_variance(s[~m]) for s, m in zip(scores[1:], membership, strict=True)])
+    asked = np.arange(len(target)) < size
+    test = permutation_test(key, mine, others, groups=own, permutations=permutations, alpha=alpha)
+    unseen = np.mean([_variance(s, own, ~m) for s, m in zip(scores[1:], membership, strict=True)])
     least = float(unseen * (1 / size + 1 / len(others)))
-    effect = Effect(
-        difference=test.difference,
-        variance=max(_variance(mine) / size + _variance(others) / len(others), least),
-        full=_differences(scores[1:], membership),
-        noise=float(np.mean(_sampling_variances(scores[1:], membership))),
+    effect = effect_of(test, scores, size, membership, own)
+    effect = effect._replace(
+        variance=max(effect.variance, least),
         critical=max(test.critical, float(stats.norm.isf(alpha)) * np.sqrt(least)),
     )
     doubts = (
@@ -173,12 +97,60 @@ def holdout_test(
         *_holdout_used(found, membership, size, stated),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
+    supposed = np.concatenate([membership, asked[None]])
     among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
     full = _differences(_adjusted(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     how = {"alpha": alpha, "level": level, "stated": stated}
     return conclude("holdout", test.p_larger, p_fully, effect, doubts=doubts, invalid=(), recipe=recipe, **how)
+
+
+def adjusted_scores(
+    target: Float[Array | np.ndarray, " n_plus_m"],
+    size: int,
+    shadows: Float[Array | np.ndarray, "models n_plus_m"],
+    membership: Bool[np.ndarray, "models n_plus_m"],
+    groups: Int[np.ndarray, " n_plus_m"] | None = None,
+) -> tuple[MembershipScores, Float[np.ndarray, "all_models n_plus_m"]]:
+    """Membership scores, and the same adjusted for each record's difficulty: first of the target, then of each model.
+
+    Args:
+        target: its log-odds of each record's own class: `size` query records, then the holdout.
+        size: the number of query records.
+        shadows: the same of the shadow models.
+        membership: which records each was trained on.
+        groups: the group of each record, numbered from 0, where whole groups were dealt.
+
+    Raises:
+        InputError: as `holdout_test`.
+    """
+    _check_rows(membership, size, len(target), groups)
+    found = membership_scores(target, shadows, membership)
+    return found, _adjusted(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
+
+
+def effect_of(
+    test: Permuted,
+    scores: Float[np.ndarray, "all_models n_plus_m"],
+    size: int,
+    membership: Bool[np.ndarray, "models n_plus_m"],
+    groups: Int[np.ndarray, " n_plus_m"] | None = None,
+) -> Effect:
+    """The difference of the first row's means with its sampling variance, beside those of the shadow models.
+
+    Args:
+        test: of the first row of `scores`, query records against holdout records.
+        scores: of what is judged, and then of each shadow model.
+        size, membership, groups: as for `adjusted_scores`.
+    """
+    asked = np.arange(scores.shape[1]) < size
+    return Effect(
+        difference=test.difference,
+        variance=sum(_variance(scores[0], groups, side) / int(side.sum()) for side in (asked, ~asked)),
+        full=_differences(scores[1:], membership),
+        noise=float(np.mean(_sampling_variances(scores[1:], membership, groups))),
+        critical=test.critical,
+    )
 
 
 def _adjusted(
@@ -198,8 +170,41 @@ def _adjusted(
     return scores - (difficulty @ np.linalg.lstsq(difficulty, scores.T, rcond=None)[0]).T
 
 
-def _variance(scores: np.ndarray) -> float:
-    return float(np.var(scores, ddof=1)) if len(scores) > 1 else 0.25
+def _check_rows(
+    membership: Bool[np.ndarray, "models n"], size: int, records: int, groups: Int[np.ndarray, " n"] | None
+) -> None:
+    """Refuses training sets that are not dealt as the query set was."""
+    fits = membership.shape[1:] == (records,)
+    wanted, counts = size, membership.sum(axis=1)
+    if groups is not None and fits:
+        wanted = check_groups(groups, size, records)
+        counts = np.array([len(np.unique(groups[row])) for row in membership])
+        others = np.array([len(np.unique(groups[~row])) for row in membership])
+        fits = bool((counts + others == groups.max() + 1).all())
+    if not fits or (counts != wanted).any():
+        of = "records" if groups is None else "whole groups"
+        raise InputError(
+            f"each shadow model must be trained on exactly {wanted} {of} of the {records} query and holdout records, "
+            f"as many as the query set has; membership has shape {membership.shape} and rows with "
+            f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0} {of}."
+        )
+
+
+def _variance(
+    scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None, side: Bool[np.ndarray, " n"]
+) -> float:
+    """The variance of the scores of one side; with groups, that of their mean, times their number.
+
+    The mean over n records of G groups has variance G / (G - 1) * (sum over groups of (sum of residuals)^2) / n^2
+    (Liang & Zeger 1986).
+    """
+    scores = scores[side]
+    if groups is None:
+        return float(np.var(scores, ddof=1)) if len(scores) > 1 else 0.25
+    _, own = np.unique(groups[side], return_inverse=True)
+    sums = np.bincount(own, scores - scores.mean())
+    count = len(sums)
+    return float(count / (count - 1) * (sums**2).sum() / len(scores)) if count > 1 else 0.25 * len(scores)
 
 
 def _differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
@@ -208,11 +213,13 @@ def _differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
 
-def _sampling_variances(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
-    """The variance of each model's difference that comes from the choice of records alone."""
-    return np.array(
-        [_variance(s[m]) / m.sum() + _variance(s[~m]) / (~m).sum() for s, m in zip(scores, membership, strict=True)]
-    )
+def _sampling_variances(
+    scores: np.ndarray, membership: np.ndarray, groups: np.ndarray | None
+) -> Float[np.ndarray, " models"]:
+    """The variance of each model's difference that comes from the choice of records, or groups, alone."""
+    sides = ((s, side) for s, m in zip(scores, membership, strict=True) for side in (m, ~m))
+    found = [_variance(s, groups, side) / side.sum() for s, side in sides]
+    return np.array(found).reshape(-1, 2).sum(axis=1)
 
 
 def _swapped(test: Permuted, alpha: float) -> tuple[str, ...]:
@@ -230,13 +237,14 @@ def _holdout_used(
 ) -> tuple[str, ...]:
     """A doubt if the target's mean score of holdout records is high.
 
-    High: at least `stated` of the way from the shadow models' mean score of others' records to that of their own.
+    High: at least `stated` of the way from the shadow models' mean score of others' records to that of their own, or a
+    quarter of it if that is less.
     """
     inside, outside = (
         float(np.mean([scores[row].mean() for scores, row in zip(found.shadows, rows, strict=True)]))
         for rows in (membership, ~membership)
     )
-    if not float(found.target[size:].mean()) - outside >= stated * (inside - outside) > 0:
+    if not float(found.target[size:].mean()) - outside >= min(stated, STATED_FRACTION) * (inside - outside) > 0:
         return ()
     return (
         "the target's outputs on the holdout resemble those of models trained on it: the target may have been trained "

@@ -1,29 +1,34 @@
-"""Was the query set used? A likelihood ratio against shadow models, where there is no holdout.
+"""Was the query set used? A comparison with shadow models, where there is neither a holdout nor a reference.
 
 Shadow models are trained on calibration data with none, a part and all of the query set. Assume that the target's other
-data have the same source as the calibration data, and that it is designed and trained like the shadow models. Then a
-target that never used the query set is exchangeable with the models of the first kind, and one that used all of it with
-those of the last kind: ranks among them are p-values. The assumption is about data that are not available here.
-Membership in the query set and similarity to it look alike: a target trained on *other* records of the query set's
-provider fits the query set better, too. The test therefore first checks that the target resembles the shadow models,
-and is `inconclusive` if it does not. That check is not enough: on targets of known truth the test does not keep its
-level (`experiments/results`). Prefer a holdout.
+data have the same source as the calibration data, and that its design and training are among those of the shadow
+models. Then its used share (`linear_share`) is spread around that of models that used as much as theirs are. The
+assumption is about data that are not available here. Membership in the query set and similarity to it look alike: a
+target trained on *other* records of the query set's provider fits the query set better, too. The test therefore first
+checks that the target's outputs resemble a mixture of those of the shadow models, and is `inconclusive` if they do not.
+Prefer a holdout, or outputs on a reference.
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import Profile, cut, membership_scores, profile, profiles_of_others, scores_among
+from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
 from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
+from jaxaudit.metrics.used_share import Spread, shares, spread
 
 SHARE = 2 / 3
+LEAST_LOG_DENSITY = -25.0
+"""Log-densities of single records are cut here, so that no record alone makes a target unlike the shadow models."""
+MIXTURES = np.linspace(0, 1, 21)
 
 
 def shadow_test(
     target: Float[Array | np.ndarray, " n"],
     shadows: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
+    designs: Int[np.ndarray, " models"] | None = None,
     *,
     share: float = SHARE,
     alpha: float = ALPHA,
@@ -33,28 +38,28 @@ def shadow_test(
 ) -> Usage:
     """Did the target use the query set, how much of it, and what is the minimum detectable fraction?
 
-    The statistic is the mean membership score (`membership_scores`) over the query set.
+    The statistic is the used share of the query set (`linear_share`), of each shadow model against the others.
 
-    - `p_never`: the rank of the target's statistic among shadow models that used nothing; `p_fully`: among those that
-      used everything. Exact if the target is exchangeable with them, which requires fresh calibration data for each
-      shadow model: `share` 0.
     - Shadow models that share calibration data differ less from one another than from a target with its own data. If
-      each was trained on a random `share` of the calibration set, the variance between them is too small by a factor of
-      up to (1 + share) / (1 - share) (as in the delete-d jackknife). The target's distance from their mean is divided
-      by the square root of this factor before it is ranked.
-    - `fraction` and `detectable`: see `Effect`; models of partial use show the effect of a part.
+      each was trained on a random `share` of the calibration set, the variance between models of one design is too
+      small by a factor of up to (1 + share) / (1 - share) (as in the delete-d jackknife). The variance between designs
+      is not: an analysis of variance tells the two apart (`Spread`).
+    - `p_never`: the larger of two p-values: the rank of the target's distance, divided by the square root of the ratio
+      of these variances, among shadow models that used nothing; and Student's t of the same distance, with
+      Satterthwaite's degrees of freedom. `p_fully`: the same among those that used everything.
+    - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of a part.
 
-    The verdict is `inconclusive` if the target's outputs fit the shadow models worse than they fit one another
-    (`likeness`).
+    The verdict is `inconclusive` if the target's outputs fit no mixture of the shadow models' (`likeness`).
 
     Args:
         target: its log-odds of each query record's own class (`log_odds`).
         shadows: the same of the shadow models.
         membership: which query records each was trained on: none, a part, or all.
+        designs: the design of each shadow model, as a number; None: all are of one.
         share: the random share of the calibration set that each shadow model was trained on.
         alpha: the level of all tests.
         level: confidence level of the interval.
-        stated: `forgotten` requires a minimum detectable fraction of at most this.
+        stated: `forgotten` requires an upper limit of the used fraction of at most this.
         recipe: advice if the shadow models fit their own data badly.
 
     Raises:
@@ -62,92 +67,124 @@ def shadow_test(
             no use or of full use for a p-value to ever reach `alpha`.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
-    never, fully = np.asarray(~membership.any(axis=1)), np.asarray(membership.all(axis=1))
-    _check(never, fully, share, alpha)
+    if not 0 <= share < 1:
+        raise InputError(
+            f"the share of the calibration set of each shadow model must be at least 0 and below 1; got {share:g}."
+        )
+    never, fully = check_shadows(target, shadows, membership, len(target), alpha)
+    designs = np.zeros(len(shadows), int) if designs is None else np.asarray(designs)
     stretch = float(np.sqrt((1 + share) / (1 - share)))
-    scores = membership_scores(target, shadows, membership)
-    means = scores.shadows.mean(axis=1)
-    base = means[never] - means[never].mean()
+    found = shares(target, shadows, membership, len(target))
+    without, within = found.query[never], found.query[fully]
+    centre = float(without.mean())
+    base = spread(without, designs[never])
     some = ~never & ~fully
+    error = float(np.sqrt(base.error(stretch)))
     effect = Effect(
-        difference=float(scores.target.mean() - means[never].mean()),
-        variance=stretch**2 * float(np.var(base, ddof=1)),
-        full=means[fully] - means[never].mean(),
-        noise=float(np.var(base, ddof=1)),
-        critical=stretch * float(np.sort(base)[-int(np.floor(alpha * (1 + never.sum()) + 1e-9))]),
-        partly=(float(membership[some].mean()), float(means[some].mean() - means[never].mean()))
-        if some.any()
-        else None,
+        difference=found.target_query - centre,
+        variance=base.error(stretch),
+        full=within - centre,
+        noise=base.total,
+        critical=error * float(stats.t.isf(alpha, base.freedom(stretch))),
+        partly=(float(membership[some].mean()), float(found.query[some].mean() - centre)) if some.any() else None,
     )
-    p_never = _rank(-_supposing(False, target, shadows, membership, scores.weights), never, stretch)
-    p_fully = _rank(_supposing(True, target, shadows, membership, scores.weights), fully, stretch)
-    like = likeness(target, shadows, membership)
+    like = likeness(target, shadows, membership, stretch=stretch)
     invalid = ()
     if like <= alpha:
         invalid = (
             f"the target does not resemble the shadow models (p = {like:.3g}): its other data, network or training "
-            "differ from theirs, and without a holdout this cannot be distinguished from use of the query set",
+            "differ from theirs, and this cannot be distinguished from use of the query set",
             *((recipe,) if recipe else ()),
         )
-    how = {"alpha": alpha, "level": level, "stated": stated}
-    return conclude("shadow", p_never, p_fully, effect, doubts=(), invalid=invalid, recipe=recipe, **how)
+    return conclude(
+        "shadow",
+        _p_value(found.target_query, without, base, stretch),
+        _p_value(-found.target_query, -within, spread(within, designs[fully]), stretch),
+        effect,
+        invalid=invalid,
+        recipe=recipe,
+        alpha=alpha,
+        level=level,
+        stated=stated,
+    )
 
 
 def likeness(
     target: Float[Array | np.ndarray, " n"],
     shadows: Float[Array | np.ndarray, "models n"],
     membership: Bool[Array | np.ndarray, "models n"],
+    *,
+    stretch: float = 1.0,
 ) -> float:
-    """p-value of "the target resembles the shadow models": the pre-flight check of the shadow test's assumption.
+    """p-value of "the target's outputs are like those of the shadow models": the shadow test's pre-flight check.
 
-    The rank of the target's `misfit` among those of the shadow models, each measured against the others.
+    The rank of the target's `mixture_log_likelihood` among those of the shadow models, each from the profile of the
+    others, their distances stretched.
+
+    Args:
+        target, shadows, membership: as for `shadow_test`.
+        stretch: how many times as much a target with data of its own scatters.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
-    others = profiles_of_others(shadows, membership)
-    theirs = np.array([misfit(model, each) for model, each in zip(shadows, others, strict=True)])
-    return float((1 + (theirs >= misfit(target, profile(shadows, membership))).sum()) / (1 + len(theirs)))
+    theirs = []
+    for model, members, others in zip(shadows, membership, profiles_of_others(shadows, membership), strict=True):
+        centre = np.where(members, others.inside, others.outside)
+        theirs.append(mixture_log_likelihood(centre + stretch * (model - centre), others, stretch))
+    own = mixture_log_likelihood(target, profile(shadows, membership), stretch)
+    return float((1 + (np.array(theirs) <= own).sum()) / (1 + len(theirs)))
 
 
-def misfit(outputs: Float[np.ndarray, " n"], shadows: Profile) -> float:
-    """How far log-odds lie from the best mixture of models with and without the records.
+def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, stretch: float = 1.0) -> float:
+    """How well log-odds fit a mixture of models with and without each record, in nats a record.
 
-    The mean squared distance, in units of each record's variance, from outside + f (inside - outside), minimised over
-    f in [0, 1].
+    The maximum over f of the mean of log[(1 - f) N(outside, s v_out) + f N(inside, s v_in)], s the squared stretch: a
+    set that was used in part is a mixture, record by record. f is one of 21 values from 0 to 1.
 
-    >>> flat = np.ones(3)
-    >>> misfit(np.array([1.0, 1.0, 4.0]), Profile(0 * flat, 2 * flat, flat, flat, flat))
-    2.0
+    >>> flat = np.ones(2)
+    >>> bool(np.isclose(mixture_log_likelihood(flat, Profile(flat, flat, flat, flat, flat)), -np.log(2 * np.pi) / 2))
+    True
     """
-    gap, distance = shadows.inside - shadows.outside, outputs - shadows.outside
-    weighted = gap / shadows.variance
-    reach = float(weighted @ gap)
-    used = float(np.clip(weighted @ distance / reach, 0, 1)) if reach > 0 else 0.0
-    return float(np.mean((distance - used * gap) ** 2 / shadows.variance))
+    scale = stretch**2
+    without = stats.norm.logpdf(outputs, shadows.outside, np.sqrt(scale * shadows.outside_variance))
+    within = stats.norm.logpdf(outputs, shadows.inside, np.sqrt(scale * shadows.inside_variance))
+    with np.errstate(divide="ignore"):
+        both = np.logaddexp(np.log(1 - MIXTURES)[:, None] + without, np.log(MIXTURES)[:, None] + within)
+    return float(np.maximum(both, LEAST_LOG_DENSITY).mean(axis=1).max())
 
 
-def _supposing(
-    used: bool, target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, start: np.ndarray
-) -> np.ndarray:
-    """Mean scores of the shadow models and, last, of the target, as if it had used all or nothing."""
-    supposed = np.concatenate([membership, np.full((1, membership.shape[1]), used)])
-    return scores_among(np.concatenate([shadows, target[None]]), supposed, start).mean(axis=1)
+def _p_value(own: float, others: Float[np.ndarray, " models"], base: Spread, stretch: float) -> float:
+    """One-sided, for a share larger than those of others."""
+    distance, total = own - float(others.mean()), base.total
+    factor = np.sqrt(base.error(stretch) / total) if total > 0 else 1.0
+    factor = max(1.0, float(factor) / np.sqrt(1 + 1 / base.models))
+    rank = float((1 + (others - others.mean() >= distance / factor - 1e-12).sum()) / (1 + len(others)))
+    if base.designs == 1:
+        return rank
+    return max(rank, float(stats.t.sf(distance / max(np.sqrt(base.error(stretch)), 1e-12), base.freedom(stretch))))
 
 
-def _rank(means: np.ndarray, of_a_kind: np.ndarray, stretch: float) -> float:
-    """The one-sided p-value for the last of `means` being smaller than the others of its kind."""
-    others = means[:-1][of_a_kind]
-    centre = others.mean()
-    return float((1 + (others - centre <= (means[-1] - centre) / stretch).sum()) / (1 + len(others)))
+def check_shadows(
+    target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int, alpha: float
+) -> tuple[Bool[np.ndarray, " models"], Bool[np.ndarray, " models"]]:
+    """Which shadow models were trained on none and on all of the query set, the first `queried` records.
 
-
-def _check(never: np.ndarray, fully: np.ndarray, share: float, alpha: float) -> None:
-    if not 0 <= share < 1:
+    Raises:
+        InputError: as `shadow_test`.
+    """
+    if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
         raise InputError(
-            f"the share of the calibration set of each shadow model must be at least 0 and below 1; got {share:g}."
+            f"the target has log-odds of shape {target.shape}, the shadow models {shadows.shape} and their membership "
+            f"{membership.shape}: give one row per model and one column per record, the same records in each."
         )
+    bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
+    if bad:
+        raise InputError(f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate.")
+    used = membership[:, :queried].sum(axis=1)
+    never, fully = used == 0, used == queried
     least = int(np.ceil(1 / alpha - 1e-9)) - 1
     if never.sum() < least or fully.sum() < least:
         raise InputError(
             f"{never.sum()} shadow models were trained on none of the query set and {fully.sum()} on all of it; a "
             f"p-value of {alpha:g} requires at least {least} of each."
         )
+    return never, fully

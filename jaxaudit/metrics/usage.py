@@ -4,24 +4,31 @@ One rule turns the numbers into a verdict:
 
 - `not forgotten`: the p-value of "never used" is at most alpha. If the test's assumption holds, this happens to a
   target that never used the query set with probability alpha at most.
-- `forgotten`: the p-value of "never used" is above alpha, full use is rejected, and use of a stated fraction would have
-  been detected with 95% probability. It rules out only fractions of `detectable` or more, so it is given only with that
-  number.
+- `forgotten`: the p-value of "never used" is above alpha, nothing is doubted, and the upper limit of the used fraction
+  (one-sided, 95%) is at most a stated one. A target that used more than that is called `forgotten` with probability
+  alpha at most, if the interval's assumption holds. Smaller use is not ruled out, so it is given only with its limit.
 - `inconclusive`, with reasons: everything else.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.ks import Verdict
 
 ALPHA = 0.05
 LEVEL = 0.95
 POWER = 0.95
 STATED_FRACTION = 0.25
+"""`forgotten` requires an upper limit of the used fraction of at most this.
+
+A deletion that was done leaves none of the query set in training, and one that was not done leaves all of it. A limit
+of a quarter tells the two apart with a wide margin. Smaller limits need more records: `jaxaudit power` says how many.
+"""
 
 
 class Usage(NamedTuple):
@@ -29,7 +36,7 @@ class Usage(NamedTuple):
 
     Attributes:
         method: the test.
-        verdict: `not forgotten`, `forgotten` or `inconclusive`; never read `forgotten` without `detectable`.
+        verdict: `not forgotten`, `forgotten` or `inconclusive`; never read `forgotten` without `upper`.
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
         p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
             model shows what full use looks like.
@@ -38,6 +45,10 @@ class Usage(NamedTuple):
         detectable: the minimum detectable fraction: the smallest used fraction that this audit would have called
             `not forgotten` with 95% probability. None if not even use of all would have been detected.
         reasons: what the verdict rests on, or why it is inconclusive.
+        upper: the one-sided 95% upper limit of the used fraction; 1 if the data do not determine it.
+        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`); None for a single one. It
+            decides nothing: `p_never` is exact for each target.
+        design: of the shadow models: `guessed`, or `mixed` where there are several.
     """
 
     method: str
@@ -49,6 +60,9 @@ class Usage(NamedTuple):
     fraction_high: float
     detectable: float | None
     reasons: tuple[str, ...]
+    upper: float = 1.0
+    p_never_adjusted: float | None = None
+    design: str = "guessed"
 
 
 class Share(NamedTuple):
@@ -124,24 +138,56 @@ def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, f
     >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16, partly=(0.5, 0.8)))]
     [0.31, 0.11, 0.79]
     """
+    estimate, low, high = (float(np.clip(each, 0, 1)) for each in share_of_effect(effect, level))
+    if np.isnan(estimate):
+        return estimate, low, high
+    low, high = min(low, estimate), max(high, estimate)
+    return _fraction_of(estimate, effect), _fraction_of(low, effect), _fraction_of(high, effect)
+
+
+def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
+    """The share e of the effect of full use, and its interval as in `used_fraction`, but not cut to [0, 1].
+
+    From -infinity to infinity if full use cannot be told from none; NaN if it makes no difference.
+    """
     models, mean = len(effect.full), float(np.mean(effect.full))
     if not mean > 0:
-        return float("nan"), 0.0, 1.0
+        return float("nan"), -float("inf"), float("inf")
     spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
     squared = float(stats.t.ppf((1 + level) / 2, models - 1)) ** 2
     # (difference - e mean)^2 <= squared (variance + e^2 spread), a parabola in e.
     a = mean**2 - squared * spread
     b = -effect.difference * mean
     c = effect.difference**2 - squared * effect.variance
-    estimate = float(np.clip(effect.difference / mean, 0, 1))
-    inside = b**2 - a * c
     if a <= 0:
-        # Full use cannot be told from none: the accepted effects are unbounded. Those in [0, 1] that are rejected lie
-        # between the roots, if there are any.
-        return _fraction_of(estimate, effect), 0.0, 1.0
-    low, high = (float(np.clip((-b + sign * np.sqrt(max(inside, 0.0))) / a, 0, 1)) for sign in (-1, 1))
-    low, high = min(low, estimate), max(high, estimate)
-    return _fraction_of(estimate, effect), _fraction_of(low, effect), _fraction_of(high, effect)
+        # The accepted effects are unbounded. Those in [0, 1] that are rejected lie between the roots, if there are any.
+        return effect.difference / mean, -float("inf"), float("inf")
+    low, high = ((-b + sign * np.sqrt(max(b**2 - a * c, 0.0))) / a for sign in (-1, 1))
+    return effect.difference / mean, float(low), float(high)
+
+
+def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
+    """The one-sided upper limit of the used fraction: it is below the truth with probability `alpha` at most.
+
+    The upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
+
+    >>> effect = Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)
+    >>> [round(number, 2) for number in (upper_limit(effect), used_fraction(effect)[2])]
+    [0.24, 0.33]
+    """
+    return used_fraction(effect, 1 - 2 * alpha)[2]
+
+
+def at_most(limit: float) -> str:
+    """An upper limit as text: rounded up, never down; two digits below 10%, and 0.1% or more.
+
+    >>> at_most(0.0621), at_most(0.242), at_most(0.25), at_most(0.0999), at_most(0.0)
+    ('6.3%', '25%', '25%', '10%', '0.1%')
+    """
+    digits = 1 if limit < 0.1 else 0
+    # A limit that is a round number but for its last bit keeps it.
+    rounded = float(np.ceil(100 * limit * 10**digits - 1e-9)) / 10**digits
+    return f"{max(rounded, 0.1):g}%"
 
 
 def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
@@ -190,23 +236,27 @@ def conclude(
     Args:
         doubts: why the models of full use may not resemble the target; rules out `forgotten`.
         invalid: why `p_never` itself may be wrong; the verdict is then `inconclusive`.
+        alpha: the level of `p_never`; 1 - alpha is that of the upper limit.
+        level: confidence level of the interval; it changes no verdict.
+        stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
         recipe: what to change if the shadow models fit badly; this advice comes before that to give more records.
+
+    Raises:
+        InputError: `stated` is out of range.
     """
+    refuse_stated(stated)
     fraction, low, high = used_fraction(effect, level)
-    detectable = detectable_fraction(effect)
+    upper, detectable = upper_limit(effect, alpha), detectable_fraction(effect)
     against: list[str] = list(doubts)
-    if detectable is None:
-        against.append(f"not even use of the whole query set would be detected with {POWER:.0%} probability")
-        against.append(recipe or "more records are needed")
-    elif detectable > stated:
+    if upper > stated:
         against.append(
-            f"the minimum detectable fraction is {detectable:.0%}; `forgotten` requires {stated:.0%} or less"
+            f"use of up to {at_most(upper)} is not ruled out (one-sided {1 - alpha:.0%} upper limit); `forgotten` "
+            f"requires {100 * stated:g}% or less"
         )
-        against += [recipe] if recipe else []
-    if p_fully is None or p_fully > alpha:
-        against.append("use of the whole query set is not ruled out")
-    elif high > stated and detectable is not None and detectable <= stated:
-        against.append(f"use of up to {high:.0%} is not ruled out")
+        if detectable is None:
+            against.append(f"not even use of the whole query set would be detected with {POWER:.0%} probability")
+        if recipe or detectable is None:
+            against.append(recipe or "more records are needed")
     verdict: Verdict
     if invalid:
         verdict, reasons = "inconclusive", invalid
@@ -215,8 +265,37 @@ def conclude(
     elif against:
         verdict, reasons = "inconclusive", tuple(against)
     else:
-        verdict, reasons = "forgotten", (f"use of {detectable:.0%} or more would have been detected",)
-    return Usage(method, verdict, p_never, p_fully, fraction, low, high, detectable, reasons)
+        verdict, reasons = "forgotten", (f"at most {at_most(upper)} was used ({1 - alpha:.0%} upper limit)",)
+    return Usage(method, verdict, p_never, p_fully, fraction, low, high, detectable, reasons, upper)
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p-values, in the same order: the probability that any true hypothesis has one of u or less is at most u.
+
+    The k-th smallest of m p-values times m - k + 1, at least the one before it and at most 1 (Holm 1979, "A simple
+    sequentially rejective multiple test procedure"). Holds however the p-values depend on one another.
+
+    >>> holm([0.01, 0.04, 0.03])
+    (0.03, 0.06, 0.06)
+    """
+    order = np.argsort(p_values, kind="stable")
+    steps = np.asarray(p_values, np.float64)[order] * np.arange(len(order), 0, -1)
+    found = np.empty(len(order))
+    found[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return tuple(found.tolist())
+
+
+def refuse_stated(stated: float) -> None:
+    """Checks the largest upper limit of `forgotten`.
+
+    Raises:
+        InputError: it is not above 0 and below 1.
+    """
+    if not 0 < stated < 1:
+        raise InputError(
+            f"the stated fraction must be above 0 and below 1; got {stated:g}: `forgotten` requires an upper limit of "
+            "the used fraction of at most this, and a limit of 1 rules nothing out."
+        )
 
 
 def _fraction_of(part: float, effect: Effect) -> float:

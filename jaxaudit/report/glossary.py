@@ -48,6 +48,10 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     ),
     "the paper's rule": ("Forgotten if rho is 1 or more, whatever its spread. Shown beside the verdict.", LIU),
     "used fraction": ("The estimated share of the query set that was used to train the target.", PROGRAM),
+    "upper limit": (
+        "The used fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it is small.",
+        PROGRAM,
+    ),
     "detectable fraction": (
         "The smallest used fraction of the query set that would be detected with 95% probability.",
         PROGRAM,

@@ -30,7 +30,7 @@ class Provenance(Part, kw_only=True):
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
-        targets, holdout_targets: files of outputs.
+        targets, holdout_targets, calibration_targets: files of outputs; `before`, `holdout_before`: before a deletion.
         plan: the plan for a time budget.
         started: date and time, UTC; `seconds` how long it took.
     """
@@ -53,6 +53,9 @@ class Provenance(Part, kw_only=True):
     reference_hashes: dict[str, str] | None = None
     targets: list[dict[str, str]] | None = None
     holdout_targets: list[dict[str, str]] | None = None
+    calibration_targets: list[dict[str, str]] | None = None
+    before: list[dict[str, str]] | None = None
+    holdout_before: list[dict[str, str]] | None = None
     plan: dict[str, Any] | None = None
 
 

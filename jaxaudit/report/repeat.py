@@ -65,7 +65,8 @@ def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
                 rows += _facts(role, part)
     else:
         rows += _facts("table", sets)
-    for role, files in (("targets", provenance.targets), ("holdout targets", provenance.holdout_targets)):
+    for role in ("targets", "holdout_targets", "calibration_targets", "before", "holdout_before"):
+        files: list[dict[str, str]] | None = getattr(provenance, role)
         for file in files or ():
             rows += _facts(role, file)
     return rows

@@ -96,15 +96,36 @@ def write(
         ) from error
 
 
+def write_files(directory: Path, files: Mapping[str, Writer]) -> None:
+    """Writes these files into a new directory, in this order; where that fails, nothing is left.
+
+    Args:
+        directory: as `claim` wants it.
+        files: names, and what writes each into an open file; those before it are in their place by then.
+
+    Raises:
+        InputError: it is taken, or cannot be written.
+    """
+    refuse_taken(directory)
+    try:
+        _write(Path(os.path.realpath(directory)), files)
+    except OSError as error:
+        raise InputError(
+            f"--out {directory} cannot be written ({error.strerror or error}); free space there, or name another "
+            "directory."
+        ) from error
+
+
 def _write(directory: Path, saves: Mapping[str, Callable[[IO[bytes]], None]]) -> None:
-    work = directory / NAME
+    """The last file says that all are there."""
+    work, last = directory / NAME, list(saves)[-1]
     made = make_directories(work)
     try:
         for name, save in saves.items():
             with whole_file(directory / name, drafts=work) as file:
                 save(file)
     except BaseException:
-        for name in () if (directory / RESULT).exists() else saves:
+        for name in () if (directory / last).exists() else saves:
             (directory / name).unlink(missing_ok=True)
         remove_empty(made)
         raise

@@ -53,13 +53,16 @@ def run(*tests: KSTest, targets: Sequence[Target] = TARGETS, holdout: Examples |
 
 
 def told(audit: KSAudit, name: str) -> dict[str, Any]:
-    """What is said of this target: rho in full, EMA, and the tests of use by their names."""
+    """What is said of this target: rho in full, EMA, and the tests of use by their names.
+
+    Without the p-values that are adjusted for the number of targets.
+    """
     (target,) = (target for target in audit.targets if target.name == name)
     return {
         "rho": [np.asarray(each).tolist() for each in target.rho],
         "confidences": target.confidences.tolist(),
         "ema": [each.p_value for each in target.ema],
-        **{usage.method: repr(usage) for usage in target.usage},
+        **{usage.method: repr(usage._replace(p_never_adjusted=None)) for usage in target.usage},
     }
 
 

@@ -47,13 +47,19 @@ def audit():
     file = FileTarget(
         outputs_of(LEARNER, everything, QUERY, "file.csv"), outputs_of(LEARNER, everything, HOLDOUT, "file_h.csv")
     )
+    after = FileTarget(
+        outputs_of(LEARNER, [CALIBRATION], QUERY, "after.csv"),
+        outputs_of(LEARNER, [CALIBRATION], HOLDOUT, "after_h.csv"),
+        before=file.outputs,
+        before_on_holdout=file.on_holdout,
+    )
     shadow = ShadowTest(without_query=19, half_query=2, with_query=19)
     return audit_ks(
         KEY,
         QUERY,
         CALIBRATION,
         LEARNER,
-        [file, BOTH, NEVER],
+        [file, BOTH, NEVER, after],
         holdout=HOLDOUT,
         tests=[HELD_TEST, shadow, EMATest(), RhoTest(replicates=2)],
         execution=Execution(16),
@@ -61,7 +67,7 @@ def audit():
 
 
 def test_the_holdout_test_decides_and_all_tests_are_given(audit):
-    assert [target.method for target in audit.targets] == ["holdout"] * 3
+    assert [target.method for target in audit.targets] == ["holdout"] * 4
     for target in audit.targets:
         assert [usage.method for usage in target.usage] == ["holdout", "shadow"]
         assert target.verdict == target.usage[0].verdict
@@ -70,12 +76,22 @@ def test_the_holdout_test_decides_and_all_tests_are_given(audit):
 
 
 def test_use_is_found_and_no_use_is_not(audit):
-    file, both, never = audit.targets
+    file, both, never, _ = audit.targets
     assert file.verdict == both.verdict == "not forgotten"
     assert file.usage[0].fraction > 0.25
     assert both.usage[0].fraction > 0.25
     assert never.verdict != "not forgotten"
     assert never.usage[0].fraction_low == 0
+
+
+def test_a_deletion_is_a_change_of_the_used_fraction(audit):
+    *others, after = audit.targets
+    assert [target.change for target in others] == [None] * 3
+    assert after.verdict != "not forgotten"
+    assert after.change.p_never_before == others[0].usage[0].p_never
+    assert after.change.p_value <= 0.05
+    assert after.change.low > 0.25
+    assert after.change.high >= after.change.fraction
 
 
 def test_a_holdout_from_elsewhere_is_noticed(audit):
@@ -153,6 +169,7 @@ def test_shadow_models_are_compared_at_the_files_resolution():
 
 FILE = Outputs(np.full((300, 3), 1 / 3, np.float32), "probabilities", None, "float32", "o.csv")
 SHORT = Outputs(np.full((200, 3), 1 / 3, np.float32), "probabilities", None, "float32", "short.csv")
+PAIR = FileTarget(FILE, FILE, before=FILE, before_on_holdout=FILE)
 HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
 
 
@@ -162,6 +179,11 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         ([FileTarget(FILE, FILE)], {}, "o.csv: .*holdout but no records"),
         ([FileTarget(FILE)], HELD, "o.csv: .*holdout but no outputs"),
         ([FileTarget(FILE, SHORT)], HELD, r"\(200, 3\), but the holdout has 300 records"),
+        ([FileTarget(FILE, FILE, before=FILE)], HELD, "o.csv: outputs before the deletion"),
+        ([FileTarget(FILE, before=FILE, before_on_holdout=FILE)], {}, "o.csv: outputs before the deletion"),
+        ([PAIR._replace(before=SHORT)], HELD, r"\(200, 3\), but the query set has 300 records"),
+        ([PAIR], {"holdout": HOLDOUT, "tests": [ShadowTest()]}, "by the holdout test only"),
+        ([BOTH], {**HELD, "tests": [HoldoutTest(stated=1.0)]}, "above 0 and below 1; got 1"),
         ([BOTH], {"tests": [ShadowTest(half_query=-1)]}, "at least 19 shadow models"),
         ([BOTH], {"tests": [ShadowTest(with_query=18)]}, "at least 19 shadow models .* got 39 and 18"),
         ([BOTH], {"tests": [HELD_TEST]}, "the holdout test needs a holdout"),

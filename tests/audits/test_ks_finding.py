@@ -6,10 +6,12 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_
 
 from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Usage, holm
 
 APART, NEAR, BOTH = rho_between(1.1, 1.3), rho_between(0.2, 0.4), rho_between(0.9, 1.1)
 NONE = rho_between(np.nan, np.nan, 0.5)
@@ -40,11 +42,12 @@ def test_the_first_test_decides_and_all_are_kept():
     assert judged().method == "rho"
 
 
-def test_forgotten_is_said_with_the_least_fraction_that_would_have_shown():
+def test_forgotten_is_said_with_its_upper_limit():
     finding = judged(usage=(UNUSED,)).finding
     assert finding.verdict == "forgotten"
-    assert "3.1%" in finding.sentence
-    assert judged(usage=(UNUSED._replace(detectable=None),)).verdict == "inconclusive"
+    assert "4.3%" in finding.sentence
+    assert "3.1%" in finding.reasons[0]
+    assert judged(usage=(UNUSED._replace(detectable=None),)).verdict == "forgotten"
 
 
 @pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE])
@@ -92,6 +95,37 @@ def test_ema_never_says_forgotten(p_value: float, share: float):
 def test_ema_is_decided_by_the_median_over_replicates():
     assert judged(emas=(ema(1.0), ema(0.9), ema(0.0))).verdict == "not forgotten"
     assert judged(emas=(ema(1.0), ema(0.01), ema(0.0))).verdict == "inconclusive"
+
+
+# Before and after a deletion.
+
+
+@pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])
+@pytest.mark.parametrize("p_before", [0.001, 0.3])
+def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage, p_before: float):
+    alone, paired = judged(usage=(usage,)), judged(usage=(usage,), change=Change(0.93, 0.71, 1.0, 0.01, p_before))
+    assert paired.verdict == alone.verdict
+    assert paired.finding.reasons[:-1] == alone.finding.reasons
+    assert "0.93 (0.71 to 1.00), p = 0.01" in paired.finding.reasons[-1]
+    assert paired.finding.confidence == alone.finding.confidence
+    assert any("Before the deletion" in each for each in paired.finding.caveats) == (p_before > 0.05)
+    assert (paired.change is None, alone.change is None) == (False, True)
+
+
+# Several targets.
+
+
+def test_p_values_of_several_targets_are_adjusted_and_verdicts_stay():
+    each = [judged(usage=(USED._replace(p_never=p), UNSURE)).judgements for p in (0.03, 0.0005, 0.04)]
+    found = adjusted(each)
+    assert [target[0].usage and target[0].usage.p_never_adjusted for target in found] == [0.06, 0.0015, 0.06]
+    assert tuple(target[1].usage and target[1].usage.p_never_adjusted for target in found) == holm([0.3] * 3)
+    for before, after, limited in zip(each, found, (True, False, True), strict=True):
+        assert [test.finding.verdict for test in after] == [test.finding.verdict for test in before]
+        assert ("3 targets" in after[0].finding.caveats[0]) == limited
+        assert set(before[0].finding.caveats) <= set(after[0].finding.caveats)
+        assert after[2] == before[2]
+    assert adjusted(each[:1]) == each[:1]
 
 
 # What a failed check does.

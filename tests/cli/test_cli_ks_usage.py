@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
 
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.report.kinds import schema_of
 
 RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
 RECIPE += ("--models-per-batch", "16")
+HELD_TARGET = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
 HELD = (*SETS, *RECIPE, "--holdout", "holdout.npz")
 
 
@@ -25,7 +26,12 @@ def with_holdout(sets: Path) -> Path:
     np.savez("holdout.npz", x=inputs, y=labels)
     np.save("t.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.9 + 0.1 / 3)
     np.save("t_h.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.6 + 0.4 / 3)
+    np.save("b.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.8 + 0.2 / 3)
+    np.save("b_h.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.6 + 0.4 / 3)
     return sets
+
+
+PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_all_methods_in_one_result(with_holdout: Path):
     words = (*HELD, "--epochs", "25", "--tests", "all", "--shadow-models", "19", "--holdout-shadow-models", "19")
-    files = ("--target", "t.npy", "--holdout-target", "t_h.npy")
+    files = ("--target", "t.npy", "--holdout-target", "t_h.npy", *PAIR)
     done = jaxaudit("ks", *words, *files, "--target-data", "query.npz", "--json", "--out", "run")
     jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
@@ -50,6 +56,10 @@ def test_all_methods_in_one_result(with_holdout: Path):
     provenance = done.result["provenance"]
     assert provenance["data"]["holdout"]["records"] == RECORDS
     assert [target["name"] for target in provenance["holdout_targets"]] == ["t_h.npy"]
+    assert [provenance[role][0]["name"] for role in ("before", "holdout_before")] == ["b.npy", "b_h.npy"]
+    assert file["change"]["low"] <= file["change"]["fraction"] <= file["change"]["high"]
+    assert simulated["change"] is None
+    assert file["usage"][0]["p_never_adjusted"] == 0.001
     assert "--holdout-target" in provenance["command"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with np.load("run/confidences.npz", allow_pickle=False) as arrays:
@@ -69,13 +79,13 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     assert of() == ((shadow, rho), False, "85")
     more = ShadowTest(without_query=60, half_query=30, with_query=30)
     assert of("--tests", "shadow", "--shadow-models", "60") == ((more, rho), False, "128")
-    assert of(*held) == ((holdout, rho), True, "39")
+    assert of(*held) == ((holdout, rho), True, "48")
     assert of("--tests", "rho") == ((rho,), False, "8")
     assert of("--tests", "ema") == ((EMATest(), rho), False, "8")
-    assert of("--tests", "all") == ((shadow, EMATest(), rho), False, "85")
+    assert of("--tests", "all") == ((ReferenceTest(), shadow, EMATest(), rho), False, "85")
     fewer = HoldoutTest(query_and_holdout=20)
     everything = of("--tests", "all", *held, "--holdout-shadow-models", "20")
-    assert everything == ((fewer, shadow, EMATest(), rho), True, "105")
+    assert everything == ((fewer, ReferenceTest(), shadow, EMATest(), rho), True, "105")
 
 
 def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any]):
@@ -114,6 +124,14 @@ def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
         ),
         (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
         (("--tests", "all", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
+        (PAIR, ("--before", "--holdout:")),
+        (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
+        (
+            (*HELD_TARGET, *PAIR[:2]),
+            ("--target", "1", "--before", "1", "--holdout-before", "0"),
+        ),
+        ((*HELD_TARGET, *PAIR[:3], "short.npy"), ("short.npy", "5 rows", "holdout", "300")),
+        (("--stated-share", "1"), ("--stated-share", "0.25")),
         (("--holdout", "query.npz"), ("300 of the 300", "query.npz")),
         (("--holdout", "calibration.npz"), ("calibration.npz", "calibration set")),
         (("--holdout", "nowhere.npz"), ("--holdout nowhere.npz",)),
@@ -145,7 +163,9 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     rows = np.stack([first, 1 - first, 0 * first], axis=1)
     np.save("t.npy", rows[:RECORDS])
     np.save("t_h.npy", rows)
-    files = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
+    np.save("b.npy", rows[:RECORDS, [1, 0, 2]])
+    np.save("b_h.npy", rows[:, [1, 0, 2]])
+    files = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy", *PAIR)
     refused = jaxaudit("ks", *SETS, *RECIPE, *files)
     assert refused.code == 2
     assert "calibration.npz" in refused.err
@@ -162,6 +182,8 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     (file,) = asked["targets"]
     assert file.outputs.probabilities[:, 0].tolist() == exact[left].tolist()
     assert file.on_holdout.probabilities[:, 0].tolist() == exact[:RECORDS].tolist()
+    assert file.before.probabilities[:, 1].tolist() == exact[left].tolist()
+    assert file.before_on_holdout.probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
 
 
 @pytest.mark.parametrize(
@@ -173,6 +195,8 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
         (("--holdout", "copy.npz"), True),
         (("--target", "other.npy"), False),
         (("--target", "copy.npy"), True),
+        (("--stated-share", "0.1"), False),
+        (("--before", "other.npy", "--holdout-before", "t_h.npy"), False),
         (("--json",), True),
     ],
 )

@@ -14,8 +14,9 @@ from support.outputs_files import NAMES, P, table, write_outputs
 from support.outputs_files import csv as csv_text
 
 from fuzz import names, trees
-from fuzz.readers import Reader, only
+from fuzz.readers import SECRET, Reader, only
 from jaxaudit.data import load, load_table
+from jaxaudit.data.groups import as_groups, load_groups
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
 
@@ -29,6 +30,30 @@ def read_outputs(folder: Path, choose: random.Random) -> object:
     """As the outputs of 20 records in four classes, named or counted."""
     kind: Any = choose.choice(("auto", "auto", "probabilities", "logits"))
     return load_outputs(only(folder, "out"), choose.choice((NAMES, 4)), 20, kind)
+
+
+def groups(name: str) -> Callable[[Path], object]:
+    """Groups of 20 records, as a file of this name."""
+    values = np.array([f"{SECRET} {row // 4}" for row in range(20)])
+
+    def make(folder: Path) -> None:
+        if name.endswith(".npz"):
+            np.savez(folder / name, x=np.zeros((20, 2)), y=np.arange(20) % 2, who=values)
+        elif name.endswith(".npy"):
+            np.save(folder / name, values)
+        else:
+            (folder / name).write_text(
+                "\n".join(["id,group", *(f"{row},{each}" for row, each in enumerate(values)), ""])
+            )
+
+    return make
+
+
+def read_groups(folder: Path, choose: random.Random) -> object:
+    """As a file, or as an array of a set."""
+    path = str(only(folder, "g"))
+    found = load_groups("who", path, 20, "set") if path.endswith(".npz") else load_groups(path, "set", 20, "set")
+    return as_groups(found[:10], found[12:])
 
 
 def weights() -> dict[str, np.ndarray]:
@@ -133,6 +158,7 @@ READERS = [
     Reader("outputs-csv", outputs(csv_text(P, "id,ant,bee,cat,dog", 6, index=lambda row: row)), read_outputs, 4),
     Reader("outputs-parquet", outputs(table(P.astype(np.float32))), read_outputs, 5),
     Reader("outputs-lists", outputs(pa.table({"probabilities": P.tolist()})), read_outputs),
+    *(Reader(f"groups-{name}", groups(f"g.{name}"), read_groups) for name in ("npy", "npz", "csv")),
     Reader("safetensors", safetensors, read_any_weights, 4),
     Reader("safetensors-fit", safetensors, read_and_fit, 1),
     Reader("msgpack", flax, read_any_weights, 6),

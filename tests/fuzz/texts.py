@@ -193,7 +193,7 @@ def table(data: bytes, choose: random.Random) -> tuple[bytes, str]:
             return "\n".join(lines).replace(",", separator).encode(), f"cells end with {separator!r}"
         case 11:
             coding = choose.choice(("utf-16", "utf-8-sig", "utf-32", "utf-7", "cp037", "utf-16-le"))
-            return "\n".join([*lines, "é"]).encode(coding), f"as {coding}"
+            return "\n".join([*lines, "é"]).encode(coding, "replace"), f"as {coding}"
         case 12:
             return data.replace(b"1", "é".encode("latin-1"), 1), "a letter of Latin-1"
         case 13:

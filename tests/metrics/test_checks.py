@@ -11,6 +11,7 @@ from jaxaudit.metrics.checks import (
     calibration_reach,
     class_coverage,
     distances_apart,
+    holdout_apart,
     holdout_like_query,
     models_of_test,
     positive_control,
@@ -90,10 +91,15 @@ CASES = [
         "rows may not be in the order of the query set",
     ),
     (
-        holdout_like_query(Alike(0.0026, 0.5, 0.5, 1.0)),
-        holdout_like_query(Alike(0.5, 0.0025, 0.001, 1.0)),
-        (0.0104, 0.004), True, "(p = 0.004): inputs differ in mean or spread",
+        holdout_like_query(Alike(0.0021, 0.5, 0.5, 1.0, 0.5, 0.001)),
+        holdout_like_query(Alike(0.5, 0.002, 0.001, 1.0, 0.5, 0.5)),
+        (0.0105, 0.005), True, "(p = 0.005): inputs differ in mean or spread",
         "at random",
+    ),
+    (
+        holdout_apart(Alike(0.001, 0.5, 0.5, 1.0, 0.5, 0.011)),
+        holdout_apart(Alike(0.5, 0.5, 0.5, 1.0, 1.0, 0.009)),
+        (0.011, 0.009), False, "(p = 0.009)", "--groups",
     ),
 ]  # fmt: skip
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.exchangeability import MOST_FEATURES, MOST_RECORDS, Alike, alike
+from jaxaudit.metrics.exchangeability import MOST_FEATURES, MOST_RECORDS, Alike, _nearest, _neighbours, alike
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
@@ -82,3 +82,79 @@ def test_both_sets_need_records() -> None:
     for size in (0, 200):
         with pytest.raises(InputError, match="of 200 records are query records"):
             alike(jax.random.key(1), inputs, labels, difficulty, copies, size)
+
+
+def near_copies(seed: int, by_groups: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs of near-copies in fives, and their groups, dealt whole or record by record; and unrelated labels."""
+    random = np.random.default_rng([7, seed])
+    groups = np.repeat(np.arange(40), 5)
+    inputs = random.normal(size=(40, WIDTH))[groups] + 0.05 * random.normal(size=(200, WIDTH))
+    order = np.argsort(random.permutation(40)[groups], kind="stable") if by_groups else random.permutation(200)
+    return inputs[order], groups[order], random.integers(0, 4, 200)
+
+
+def told_of(seed: int, inputs: np.ndarray, labels: np.ndarray, groups: np.ndarray | None, size: int = 100) -> Alike:
+    key, copies = jax.random.key(seed), np.arange(len(inputs))
+    return alike(key, inputs, labels, inputs[:, 1], copies, size, groups=groups, permutations=99)
+
+
+def test_near_copies_that_were_dealt_together_show_and_the_others_do_not() -> None:
+    inputs, groups, labels = near_copies(1, by_groups=True)
+    assert (told_of(1, inputs, labels, None).clustered, told_of(1, inputs, labels, None).mixed) == (0.01, 1.0)
+    assert told_of(1, inputs, labels, groups).clustered > 0.01
+    # One of each pair in each set, more often than by chance.
+    twins = np.repeat(inputs[:100], 2, axis=0) + np.random.default_rng(1).normal(size=(200, WIDTH)) * 0.001
+    apart = told_of(1, np.concatenate([twins[::2], twins[1::2]]), labels, None)
+    assert (apart.clustered, apart.mixed) == (1.0, 0.01)
+
+
+@pytest.mark.parametrize("by_groups", [False, True])
+def test_p_values_of_neighbours_and_of_groups_are_uniform(by_groups: bool) -> None:
+    trials = 120
+    found = []
+    for seed in range(trials):
+        inputs, groups, labels = near_copies(seed, by_groups)
+        # Tied records, too: every fifth input is one of two.
+        inputs[::5] = np.sign(inputs[::5])
+        every = told_of(seed, inputs, labels, groups if by_groups else None)
+        found.append((*every[:3], every.clustered, every.mixed))
+    for u in (0.05, 0.25, 0.5):
+        below = (np.array(found) <= u).sum(axis=0)
+        assert (below <= stats.binom.ppf(1 - SURE, trials, u)).all()
+
+
+def test_a_new_number_leaves_the_others_as_they_were() -> None:
+    found = told(1, *pile(1))
+    assert found[:4] == (0.49, 0.967, 0.655, 1.0)
+
+
+def test_nearest_neighbours_and_their_p_value_are_those_of_a_loop() -> None:
+    inputs, groups, _ = near_copies(3, by_groups=True)
+    nearest = _nearest(inputs.astype(np.float32), groups)
+    for record in range(0, 200, 7):
+        distances = ((inputs - inputs[record]) ** 2).sum(axis=1)
+        assert nearest[record] == min(np.flatnonzero(groups != groups[record]), key=distances.__getitem__)
+    random = np.random.default_rng(4)
+    more, fewer = _neighbours(np.random.default_rng(5), inputs.astype(np.float32), 100, 1999, groups)
+    counts, row = [], np.arange(200) < 100
+    first = np.array([row[groups == group][0] for group in range(40)])
+    for _ in range(1999):
+        dealt = random.permutation(first)[groups]
+        counts.append((dealt == dealt[nearest]).sum())
+    observed = (row == row[nearest]).sum()
+    for ours, theirs in ((more, np.mean(counts >= observed)), (fewer, np.mean(counts <= observed))):
+        assert abs(ours - theirs) < stats.norm.isf(SURE / 2) * np.sqrt(2 * 0.25 / 2000)
+
+
+def test_copies_are_sought_in_other_groups() -> None:
+    inputs, groups, labels = near_copies(6, by_groups=True)
+
+    def copies_of(copies: np.ndarray) -> float:
+        key = jax.random.key(1)
+        return alike(key, inputs, labels, inputs[:, 1], copies, 100, groups=groups, permutations=9).copies
+
+    assert copies_of(groups) == 1.0
+    # Three groups of one side share records: less likely than that two do, and taken for that.
+    linked = np.where(np.isin(groups, groups[[0, 10, 20]]), 0, groups + 1)
+    assert copies_of(linked) == pytest.approx(2 * 20 * 19 / (40 * 39))
+    assert copies_of(np.where(np.isin(groups, groups[[0, -1]]), 0, groups + 1)) == 1.0

@@ -98,9 +98,24 @@ def test_the_interval_covers_the_used_fraction() -> None:
     assert abs(np.mean([usage.fraction for usage in found]) - 0.5) < 0.1
 
 
+def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated() -> None:
+    """The test itself detects it at most times; with a gap this small, not always."""
+    audits = [audit(2000 + trial, 0.5, gap=3.0) for trial in range(TRIALS)]
+    wrong = sum(usage.verdict == "forgotten" for usage in audits)
+    assert wrong <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
+    assert sum(usage.upper < 0.5 for usage in audits) <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
+    assert sum(usage.p_never > 0.05 for usage in audits) > wrong
+
+
+def test_a_target_that_used_nothing_is_mostly_called_forgotten_where_separation_is_strong() -> None:
+    audits = [audit(3000 + trial, 0.0, models=20, gap=12.0, size=40) for trial in range(TRIALS // 2)]
+    assert sum(usage.verdict == "forgotten" for usage in audits) > TRIALS / 4
+
+
 def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown() -> None:
     usage = audit(7, 0.0, models=40, gap=12.0, size=80)
     assert usage.verdict == "forgotten"
+    assert usage.upper <= 0.25
     assert usage.detectable is not None
     assert usage.detectable <= 0.25
     assert usage.p_fully is not None

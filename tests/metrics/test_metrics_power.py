@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.holdout import permutation_test
+from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.power import (
     Separation,
     detection_probability,

@@ -7,7 +7,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import Profile
-from jaxaudit.metrics.shadow import likeness, misfit, shadow_test
+from jaxaudit.metrics.shadow import likeness, mixture_log_likelihood, shadow_test
 from jaxaudit.metrics.usage import Usage
 
 SURE = 1e-4
@@ -67,13 +67,34 @@ def test_a_target_unlike_the_shadow_models_gets_no_verdict() -> None:
     assert "does not resemble the shadow models" in usage.reasons[0]
 
 
-def test_misfit_is_that_of_a_search_over_all_mixtures() -> None:
+def test_the_mixture_is_that_of_a_loop_over_records_and_shares() -> None:
     generator = np.random.default_rng(13)
-    outside, gap, variance, outputs = (generator.uniform(0.5, 2, 12) for _ in range(4))
-    shares = np.linspace(0, 1, 4001)[:, None]
-    slow = ((outputs - outside - shares * gap) ** 2 / variance).mean(axis=1).min()
-    found = misfit(outputs, Profile(outside, outside + gap, variance, variance, variance))
-    assert found == pytest.approx(slow, rel=1e-5)
+    outside, gap, out_variance, in_variance, outputs = (generator.uniform(0.5, 2, 12) for _ in range(5))
+    found = []
+    for used in np.linspace(0, 1, 21):
+        each = []
+        for x, out, more, v, w in zip(outputs, outside, gap, out_variance, in_variance, strict=True):
+            without, within = stats.norm.pdf(x, out, np.sqrt(4 * v)), stats.norm.pdf(x, out + more, np.sqrt(4 * w))
+            each.append(np.log((1 - used) * without + used * within))
+        found.append(np.mean(each))
+    shadows = Profile(outside, outside + gap, out_variance, in_variance, out_variance)
+    assert mixture_log_likelihood(outputs, shadows, stretch=2.0) == pytest.approx(max(found))
+
+
+def test_designs_that_differ_widen_the_error_and_are_not_stretched() -> None:
+    """Five designs whose outputs lie apart: p-values stay uniform for a target of a sixth."""
+    trials, small = 60, 0
+    for trial in range(trials):
+        generator = np.random.default_rng([21, trial])
+        records = provider(generator, 40, 3.0)
+        membership = np.concatenate([np.zeros((40, 40), bool), np.ones((20, 40), bool)])
+        shadows = records.outputs(generator, membership)
+        designs = np.arange(60) % 5
+        moved = generator.normal(0, 1, 6)
+        target = records.outputs(generator, np.zeros(40, bool)) + moved[5]
+        usage = shadow_test(target, shadows + moved[designs][:, None], membership, designs, share=0.0)
+        small += usage.p_never <= 0.05
+    assert small <= stats.binom.ppf(1 - SURE, trials, 0.05)
 
 
 def test_refusals() -> None:

@@ -2,9 +2,22 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
-from jaxaudit.metrics.usage import Effect, Usage, conclude, detectable_fraction, used_fraction, used_share
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.usage import (
+    Effect,
+    Usage,
+    at_most,
+    conclude,
+    detectable_fraction,
+    holm,
+    upper_limit,
+    used_fraction,
+    used_share,
+)
 
 TRIALS = 600
 SURE = 1e-4
@@ -108,13 +121,15 @@ BLUNT = SHARP._replace(variance=0.04, critical=0.33)
         (0.05, 0.5, SHARP, (), (), "not forgotten", None),
         (0.01, 0.01, SHARP, ("doubt",), (), "not forgotten", None),
         (0.01, 0.5, SHARP, (), ("unlike",), "inconclusive", "unlike"),
-        (0.3, 0.01, SHARP, (), (), "forgotten", "or more"),
+        (0.3, 0.01, SHARP, (), (), "forgotten", "at most 2.1%"),
         (0.3, 0.01, SHARP, ("doubt",), (), "inconclusive", "doubt"),
-        (0.3, 0.2, SHARP, (), (), "inconclusive", "whole query set"),
-        (0.3, None, SHARP, (), (), "inconclusive", "whole query set"),
+        (0.3, 0.2, SHARP, (), (), "forgotten", "at most"),
+        (0.3, None, SHARP, (), (), "forgotten", "at most"),
         (0.3, 0.01, BLUNT, (), (), "inconclusive", "25% or less"),
         (0.3, 0.01, BLUNT._replace(critical=2.0), (), (), "inconclusive", "whole query set"),
         (0.3, 0.01, SHARP._replace(difference=0.3), (), (), "inconclusive", "up to"),
+        # The numbers decide, not the level of the interval or what would have been detected.
+        (0.3, 0.01, SHARP._replace(critical=0.5), (), (), "forgotten", "at most 2.1%"),
     ],
 )
 def test_the_rule_of_the_verdict(p_never, p_fully, effect, doubts, invalid, verdict, reason) -> None:
@@ -123,12 +138,64 @@ def test_the_rule_of_the_verdict(p_never, p_fully, effect, doubts, invalid, verd
     assert (usage.reasons == ()) if reason is None else any(reason in words for words in usage.reasons)
 
 
-def test_forgotten_is_said_with_the_fraction_that_would_have_been_detected() -> None:
-    usage = conclude("holdout", 0.5, 0.01, SHARP)
+def test_forgotten_is_said_with_its_upper_limit_and_up_to_the_stated_fraction() -> None:
+    usage = conclude("holdout", 0.5, 0.01, SHARP, level=0.5)
     assert usage.verdict == "forgotten"
-    assert usage.detectable is not None
-    assert f"{usage.detectable:.0%}" in usage.reasons[0]
-    assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.detectable / 2).verdict == "inconclusive"
+    assert usage.upper == upper_limit(SHARP) == used_fraction(SHARP, 0.9)[2]
+    assert at_most(usage.upper) in usage.reasons[0]
+    assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.upper).verdict == "forgotten"
+    assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.upper - 1e-6).verdict == "inconclusive"
+    for stated in (0.0, 1.0, -0.1, float("nan")):
+        with pytest.raises(InputError, match="above 0 and below 1"):
+            conclude("holdout", 0.5, 0.01, SHARP, stated=stated)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5])
+def test_the_upper_limit_is_below_the_truth_no_more_often_than_stated(fraction: float) -> None:
+    generator = np.random.default_rng(8)
+    below = sum(upper_limit(simulated(generator, fraction)) < fraction for _ in range(TRIALS))
+    assert stats.binom.ppf(SURE, TRIALS, 0.02) <= below <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
+
+
+def test_more_than_the_stated_fraction_is_called_forgotten_no_more_often_than_stated() -> None:
+    """Just above it no more often than stated, at twice as much hardly ever, and without use mostly."""
+    generator = np.random.default_rng(9)
+
+    def forgotten(fraction: float) -> int:
+        verdicts = [conclude("holdout", 0.5, None, simulated(generator, fraction)).verdict for _ in range(TRIALS)]
+        return verdicts.count("forgotten")
+
+    assert forgotten(0.26) <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
+    assert forgotten(0.5) <= 2
+    assert forgotten(0.0) > TRIALS / 2
+
+
+@settings(max_examples=100)
+@given(st.lists(st.sampled_from([0.0, 0.01, 0.012, 0.02, 0.025, 0.05, 0.3, 1.0]) | st.floats(0, 1), max_size=8))
+def test_adjusted_p_values_reject_what_the_procedure_rejects(p_values: list[float]) -> None:
+    """The slow twin rejects the smallest p-value again and again, as long as it is small enough for what is left."""
+    found = holm(p_values)
+    for alpha in (0.004, 0.0499, 0.0501, 0.11, 0.7):
+        left = list(range(len(p_values)))
+        while left and p_values[smallest := min(left, key=p_values.__getitem__)] * len(left) <= alpha:
+            left.remove(smallest)
+        assert [p_value > alpha for p_value in found] == [place in left for place in range(len(p_values))]
+
+
+def test_a_true_hypothesis_has_a_small_adjusted_p_value_no_more_often_than_stated() -> None:
+    """Three targets of one deal, whose p-values are alike."""
+    generator = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(TRIALS):
+        shared = generator.normal()
+        wrong += min(holm(stats.norm.sf(0.8 * shared + 0.6 * generator.normal(size=3)).tolist())) <= 0.05
+    assert wrong <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
+
+
+def test_a_limit_is_never_rounded_down() -> None:
+    for limit in np.random.default_rng(10).random(400):
+        shown = float(at_most(limit).removesuffix("%")) / 100
+        assert limit - 1e-9 <= shown <= limit + 0.01
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,13 @@ def test_infinite_values_say_so_wherever_they_are_drawn():
 
 def test_used_shares_are_drawn_where_they_are():
     _, axes = style.canvas()
-    usage.draw_shares(axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan)])
+    usage.draw_shares(
+        axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.48, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)]
+    )
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
-    assert drawn[:3] == [[0.3, 0.5], [0.4], [0.1]]
-    assert drawn[3] == [0.0, 1.0]
-    assert np.isnan(drawn[4:]).all()
+    assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]
+    assert drawn[4] == [0.0, 1.0]
+    assert np.isnan(drawn[5:]).all()
 
 
 def test_exports():

@@ -27,6 +27,7 @@ from support.terminals import said
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.evidence import Truth
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.metrics.pdtp import SeedFloor
 from jaxaudit.metrics.usage import Usage
@@ -56,7 +57,8 @@ def usages(draw: st.DrawFn) -> list[tuple[Any, ...]]:
         fraction, p_fully, detectable = draw(UNIT), draw(st.none() | UNIT), draw(st.none() | UNIT)
         low, high = sorted((draw(UNIT), draw(UNIT)))
         reasons = tuple(draw(st.lists(st.sampled_from(["too few records", "no power", "$x$ & <b>"]), max_size=2)))
-        made.append((method, verdict, draw(UNIT), p_fully, fraction, low, high, detectable, reasons))
+        more = reasons, draw(UNIT), draw(st.none() | UNIT)
+        made.append((method, verdict, draw(UNIT), p_fully, fraction, low, high, detectable, *more))
     return made
 
 
@@ -67,13 +69,17 @@ def of_ks(draw: st.DrawFn) -> Make:
     interval = st.tuples(st.floats(0, 3), st.floats(0, 3)) | st.just((np.nan, np.nan))
     failing = st.dictionaries(st.sampled_from(names), st.booleans(), max_size=3)
     truths = st.sampled_from([None, Truth(0.5, 10, "not forgotten")])
-    targets = draw(st.lists(st.tuples(interval, NATS, failing, truths), min_size=1, max_size=3))
+    changes = st.none() | st.builds(Change, st.just(np.nan) | UNIT, st.floats(-1, 0), st.just(1.0), UNIT, UNIT)
+    targets = draw(st.lists(st.tuples(interval, NATS, failing, truths, changes), min_size=1, max_size=3))
 
-    def target(place: int, ends: Any, median: float, failed: dict[str, bool], truth: Truth | None) -> Any:
+    def target(
+        place: int, ends: Any, median: float, failed: dict[str, bool], truth: Truth | None, change: Change | None
+    ) -> Any:
         rho = rho_between(min(ends), max(ends), median if np.isnan(ends[0]) else None)
         checks = tuple(check(each, each not in failed, failed.get(each, True), f"of {each}") for each in names)
         used = tuple(Usage(*each) for each in usage)
-        return judged(f"{place}.csv", rho, usage=used, emas=tuple(map(ema, emas)), checks=checks, truth=truth)
+        known: dict[str, Any] = {"emas": tuple(map(ema, emas)), "checks": checks, "truth": truth, "change": change}
+        return judged(f"{place}.csv", rho, usage=used, **known)
 
     return lambda: ks_run(audit=audit_of(*(target(place, *each) for place, each in enumerate(targets))))
 

@@ -10,6 +10,7 @@ from support.terminals import said, shown
 
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.build import part_of
@@ -35,13 +36,13 @@ def rows(made: Run[KSRecord]) -> list[list[str]]:
 
 def test_a_row_a_target():
     found = rows(run(judged("a.csv", usage=(USED,)), judged("b.csv", usage=(UNUSED,))))
-    assert ["a.csv", "not", "forgotten", "<.001", ".40", "92%", "(70-100)", "10%", "0.50"] in found
-    assert ["b.csv", "forgotten", ".60", ".025", "0%", "(0-5)", "3.1%", "0.50"] in found
+    assert ["a.csv", "not", "forgotten", "<.001", ".40", "92%", "(70-100)", "98%", "10%", "0.50"] in found
+    assert ["b.csv", "forgotten", ".60", ".025", "0%", "(0-5)", "4.3%", "3.1%", "0.50"] in found
 
 
 def test_further_tests_stand_below():
     found = rows(run(judged("a.csv", usage=(USED, UNSURE), emas=(FLAGGED,))))
-    assert ["by", "the", "shadow", "test", "inconclusive", ".30", "none", "unknown", "none"] in found
+    assert ["by", "the", "shadow", "test", "inconclusive", ".30", "none", "unknown", "-", "none"] in found
     assert ["by", "EMA", "inconclusive", ".020", "75%", "flagged"] in found
     assert ["by", "rho", "not", "forgotten"] in found
 
@@ -51,7 +52,7 @@ def test_it_fits_a_terminal_of_80_columns():
     lines = shown(run(target), width=80).splitlines()
     assert max(map(len, lines)) <= 80
     # A target's name has room for more than a word.
-    assert any(line.startswith("printed-digits + 50%") for line in lines)
+    assert any(line.startswith("printed-digits +") for line in lines)
 
 
 def test_a_test_of_use_gives_the_number():
@@ -64,10 +65,11 @@ def test_a_test_of_use_gives_the_number():
     assert "By rho not forgotten" in text
 
 
-def test_forgotten_is_said_with_the_least_fraction():
+def test_forgotten_is_said_with_its_upper_limit():
     made = run(judged(usage=(UNUSED,)))
-    assert "Use of 3.1% or more would have been detected" in page(made)
-    assert page(made, made).count("forgotten (3.1% or more)") == 2
+    assert "At most 4.3% of it was used (95% upper limit)" in page(made)
+    assert "Used fraction, upper limit, holdout test 4.3%" in page(made)
+    assert page(made, made).count("forgotten (at most 4.3%)") == 2
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,26 @@ def test_a_fraction_that_is_unknown_is_no_number_anywhere(usage: Usage):
         if not np.isnan(usage.fraction):
             assert f"{100 * usage.fraction:.0f}% (" not in shown_text
         assert "Estimated used fraction:" not in shown_text
+
+
+def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
+    two = (USED._replace(p_never=0.04, p_never_adjusted=0.08), UNUSED._replace(p_never_adjusted=0.6))
+    made = run(*(judged(name, usage=(each,)) for name, each in zip(("a.csv", "b.csv"), two, strict=True)))
+    assert "adjusted for 2 targets (Holm), holdout test: .080, .60" in said(made)
+    assert "p(unused), holdout test 0.04, adjusted for 2 targets: 0.08" in page(made)
+    assert [each["usage"][0]["p_never_adjusted"] for each in to_json(made.result)["targets"]] == [0.08, 0.6]
+    assert "adjusted" not in said(run(judged(usage=(USED,))))
+
+
+def test_what_changed_since_before_stands_on_terminal_page_and_in_json():
+    made = run(judged(usage=(UNUSED,), change=Change(0.93, 0.71, 1.0, 0.0005, 0.001)))
+    line = "Used fraction before minus after: 0.93 (0.71 to 1.00), p < 0.001"
+    assert line in said(made)
+    assert line.replace(":", "") in page(made)
+    (only,) = to_json(made.result)["targets"]
+    assert only["change"] == {"fraction": 0.93, "low": 0.71, "high": 1.0, "p_value": 0.0005, "p_never_before": 0.001}
+    (other,) = to_json(run(judged(usage=(UNUSED,))).result)["targets"]
+    assert other["change"] is None
 
 
 def test_fractions_that_are_known_need_no_word_on_others():
@@ -145,7 +167,7 @@ def test_rho_has_its_own_verdict_in_its_own_table():
 def test_what_the_verdict_rests_on_is_drawn():
     text = page(run(judged(usage=(USED, UNSURE))))
     assert "Estimated used fraction of the query set" in text
-    assert "outputs.csv (holdout): 0.92, 0.7 to 1, minimum detectable 0.1" in text
+    assert "outputs.csv (holdout): 0.92, 0.7 to 1, upper limit 0.98, minimum detectable 0.1" in text
     assert "outputs.csv (shadow): unknown, minimum detectable none" in text
 
 
@@ -161,6 +183,7 @@ def test_json():
     only, other = json.loads(json.dumps(to_json(made.result), allow_nan=False))["targets"]
     assert (only["verdict"], only["method"], only["rho_verdict"]) == ("not forgotten", "holdout", "not forgotten")
     assert only["usage"][0]["p_never"] == 0.0005
+    assert [usage["upper"] for usage in only["usage"]] == [0.98, 1.0]
     assert only["usage"][1]["fraction"] is only["usage"][1]["p_fully"] is only["usage"][1]["detectable"] is None
     assert only["usage"][1]["reasons"] == list(UNSURE.reasons)
     assert only["ema"]["p_value"] == pytest.approx(0.26)

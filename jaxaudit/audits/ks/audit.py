@@ -7,13 +7,15 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.models import Roles, train_roles
+from jaxaudit.audits.ks.models import Design, Roles, train_roles
 from jaxaudit.audits.ks.result import KSAudit, conclude
-from jaxaudit.audits.ks.target import Target
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.several import adjusted
+from jaxaudit.audits.ks.target import FileTarget, Target
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.ema import refuse_without_records
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.groups import as_groups
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
@@ -33,6 +35,8 @@ def audit_ks(
     *,
     tests: Sequence[KSTest] | None = None,
     holdout: Examples | None = None,
+    groups: tuple[np.ndarray, np.ndarray] | None = None,
+    designs: Sequence[Design] = (),
     level: float = 0.95,
     min_accuracy: float = preflight.MIN_ACCURACY,
     execution: Execution = DEFAULT_EXECUTION,
@@ -47,13 +51,19 @@ def audit_ks(
             what was there. Targets share the draws of a test.
         query: the data in question, preprocessed as the learner wants them.
         calibration: data of the same domain with no record of `query` among them, same classes in the same order.
-        learner: the shadow models' design and recipe: the target's own, as far as it is known.
+        learner: the shadow models' design and recipe: the target's own, as far as it is known. Models of rho and
+            simulated targets have it, too.
         targets: what is judged: `FileTarget`, `SimulatedTarget`, or anybody's `Target`.
         tests: the tests to make, the deciding one first: those of `jaxaudit.audits.ks.tests`, or anybody's `KSTest`.
-            By default the holdout test where there is a holdout, else the shadow test. `RhoTest()` is added at the end
+            By default the holdout test where there is a holdout, then the reference test where every target from a
+            file has outputs on the calibration set; with neither, the shadow test. `RhoTest()` is added at the end
             where it is not among them.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was,
             same classes in the same order.
+        groups: one value (integer or text) per query record and per holdout record, where the provider dealt whole
+            groups, such as patients, into the two. The holdout test then deals and permutes whole groups.
+        designs: further designs. The models of every test are dealt to `learner` and these in turn, so that their
+            spread includes what a design does to a model's outputs, which nobody knows exactly of a target.
         level: confidence level of the intervals.
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
         execution: models per batch, progress, and where finished models are kept.
@@ -62,13 +72,16 @@ def audit_ks(
         One result per target, in their order.
 
     Raises:
-        InputError: where the sets overlap, there is no target, outputs do not fit the sets, a test is named twice or
-            cannot be made, or an option is out of range.
+        InputError: where the sets overlap, a group lies in both query set and holdout, there is no target, outputs do
+            not fit the sets, a test is named twice or cannot be made, or an option is out of range.
     """
-    tests = with_rho(tests if tests is not None else default_tests(holdout))
-    _refuse(targets, tests, query, holdout, level)
+    tests = with_rho(tests if tests is not None else default_tests(holdout, targets))
+    referring = any(isinstance(test, ReferenceTest) for test in tests)
+    _refuse(targets, tests, query, calibration if referring else None, holdout, level)
     refuse_overlap(query, calibration)
-    pool = make_pool(query, calibration, tuple(target for target in targets if target.parts), holdout)
+    dealt = None if groups is None else as_groups(*groups)
+    pool = make_pool(query, calibration, tuple(target for target in targets if target.parts), holdout, dealt)
+    pool = pool._replace(reference=pool.calibration) if referring else pool
     drawing = stream(key, "draw")
     rho = next(test for test in tests if isinstance(test, RhoTest))
     names = _roles_of(targets)
@@ -78,19 +91,24 @@ def audit_ks(
     watching = any(isinstance(test, EMATest) for test in tests)
     if watching:
         refuse_without_records(roles, pool)
+    learners = (learner, *(design.learner for design in designs))
+    in_turn = {role: np.arange(len(rows)) % len(learners) for role, rows in of_tests.items()}
     trained, models_per_batch = train_roles(
-        stream(key, "train"), roles, pool, learner, with_signals=watching, execution=execution
+        stream(key, "train"), roles, pool, learners, in_turn, with_signals=watching, execution=execution
     )
-    evidence = Evidence(trained, roles, pool, query, calibration, min_accuracy)
+    evidence = Evidence(trained, roles, pool, query, calibration, min_accuracy, in_turn)
     common = _common_checks(evidence)
-    results = []
-    for target, role in zip(targets, names, strict=True):
-        said = target.says(evidence, holdout, role, with_signals=watching)
-        shared = (*common, *said.checks)
-        judgements = tuple(test.judge(key, said, evidence, shared, level) for test in tests)
-        results.append(conclude(said.name, said.truth, said.compared.confidences, judgements, shared))
+    heard = [
+        target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
+    ]
+    judged = adjusted(
+        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard]
+    )
     return KSAudit(
-        targets=tuple(results),
+        targets=tuple(
+            conclude(said.name, said.truth, said.compared.confidences, judgements, (*common, *said.checks))
+            for said, judgements in zip(heard, judged, strict=True)
+        ),
         noise_floor=noise_floor(trained["query"].confidences),
         query_confidences=trained["query"].confidences,
         calibration_confidences=trained["calibration"].confidences,
@@ -98,13 +116,16 @@ def audit_ks(
         labels=query.labels,
         level=level,
         models_per_batch=models_per_batch,
-        shadow_log_odds={role: trained[role].log_odds for role in of_tests},
+        shadow_log_odds={role: trained[role].log_odds[:, evidence.dealt] for role in of_tests},
     )
 
 
-def default_tests(holdout: Examples | None) -> tuple[KSTest, ...]:
-    """The default test: the holdout test if there is a holdout, else the shadow test."""
-    return (ShadowTest(),) if holdout is None else (HoldoutTest(),)
+def default_tests(holdout: Examples | None, targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
+    """The default tests: by a holdout, then by outputs on the calibration set; with neither, by shadow models alone."""
+    files = [target for target in targets if isinstance(target, FileTarget)]
+    referred = files and all(target.on_calibration is not None for target in files)
+    given = (*((HoldoutTest(),) if holdout is not None else ()), *((ReferenceTest(),) if referred else ()))
+    return given or (ShadowTest(),)
 
 
 def with_rho(tests: Sequence[KSTest]) -> tuple[KSTest, ...]:
@@ -116,6 +137,7 @@ def _refuse(
     targets: Sequence[Target],
     tests: Sequence[KSTest],
     query: Examples,
+    reference: Examples | None,
     holdout: Examples | None,
     level: float,
 ) -> None:
@@ -130,13 +152,19 @@ def _refuse(
         test.refuse(query, holdout)
     for target in targets:
         target.refuse(query, holdout)
+        if isinstance(target, FileTarget):
+            target.refuse_reference(reference)
+    paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
+    if paired and not any(isinstance(test, HoldoutTest) for test in tests):
+        raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")
 
 
 def _together(drawn: Sequence[Roles]) -> Roles:
     """The training sets of all roles, which are named apart."""
     roles: Roles = {}
     for each in drawn:
-        twice = roles.keys() & each.keys()
+        # Tests may share models: those of one name and the same training sets.
+        twice = {name for name in roles.keys() & each.keys() if not np.array_equal(roles[name], each[name])}
         if twice:
             raise InputError(f"two tests draw models of one name ({', '.join(sorted(twice))}): rename those of one.")
         roles |= each

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.audits.ks.models import Roles, Trained
+from jaxaudit.audits.ks.models import Designs, Roles, Trained
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
@@ -17,6 +17,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.scores import log_odds
 
+Made = TypeVar("Made")
 Brought = Callable[[Float[np.ndarray, "models asked"]], Float[np.ndarray, "models asked"]]
 
 
@@ -54,18 +55,32 @@ class Truth(NamedTuple):
     expected: str
 
 
+class Before(NamedTuple):
+    """Outputs of a target before a deletion, on query and holdout records.
+
+    Attributes:
+        log_odds: nats, of each record's own class, of the query set and then the holdout.
+        at_resolution: converts models' log-odds to the resolution of these outputs.
+    """
+
+    log_odds: Float[np.ndarray, " asked"]
+    at_resolution: Brought
+
+
 class Said(NamedTuple):
     """Outputs of one target on query and holdout records.
 
     Attributes:
         name: the name of the target.
         truth: its training data; None for a file of outputs.
-        log_odds: nats, of each record's own class, of the query set and then the holdout.
+        log_odds: nats, of each record's own class, of the records that `Pool.asked` names.
         at_resolution: converts models' log-odds to the target's resolution.
         printed: whether the target's file has rounded probabilities.
         compared: the numbers that rho compares.
         signals: EMA's signals on query records; None without EMA.
         checks: checks of the outputs themselves.
+        unseen: which of these records it is known not to have used; None without outputs on a reference.
+        before: outputs of the same target before a deletion, if they are known.
     """
 
     name: str
@@ -76,6 +91,8 @@ class Said(NamedTuple):
     compared: Compared
     signals: Signals | None
     checks: tuple[Check, ...] = ()
+    unseen: Bool[np.ndarray, " asked"] | None = None
+    before: Before | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +105,7 @@ class Evidence:
         pool: the records.
         query, calibration: the sets.
         min_accuracy: minimum training accuracy of a model that fits its data.
+        designs: the place of each model's design, by role.
     """
 
     trained: Mapping[str, Trained]
@@ -96,25 +114,40 @@ class Evidence:
     query: Examples
     calibration: Examples
     min_accuracy: float
-    _known: dict[str, Check] = field(default_factory=dict, repr=False)
+    designs: Designs = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def queries(self) -> int:
         """The number of query records."""
         return len(self.query)
 
+    @property
+    def dealt(self) -> slice:
+        """The places of query set and holdout among the records whose outputs are compared."""
+        pool = self.pool
+        return slice(0, self.queries + pool.holdout.stop - pool.holdout.start)
+
+    @property
+    def design(self) -> str:
+        """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
+        return "mixed" if any(places.any() for places in self.designs.values()) else "guessed"
+
     def members(self, *roles: str) -> Bool[np.ndarray, "models asked"]:
-        """Which query and holdout records the models of these roles were trained on."""
-        asked = np.r_[self.pool.query, self.pool.holdout]
+        """Which query, holdout and reference records the models of these roles were trained on."""
         none = np.zeros((0, len(self.pool.examples)), bool)
-        return np.concatenate([none, *(row for role in roles for row in self.roles[role])])[:, asked]
+        return np.concatenate([none, *(row for role in roles for row in self.roles[role])])[:, self.pool.asked]
+
+    def design_of(self, *roles: str) -> Int[np.ndarray, " models"]:
+        """The place of the design of each model of these roles, in the same order."""
+        return np.concatenate([self.designs.get(role, np.zeros(len(self.roles[role]), int)) for role in roles])
 
     def log_odds(self, *roles: str) -> Float[np.ndarray, "models asked"]:
         """Log-odds of the models of these roles, in the same order."""
         return np.concatenate([self.trained[role].log_odds for role in roles])
 
-    def once(self, name: str, make: Callable[[], Check]) -> Check:
-        """A check that is the same for all targets; it is made once."""
+    def once(self, name: str, make: Callable[[], Made]) -> Made:
+        """What is the same for all targets; it is made once."""
         if name not in self._known:
             self._known[name] = make()
         return self._known[name]

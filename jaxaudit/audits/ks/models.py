@@ -1,6 +1,7 @@
 """The models of a `ks` audit: their training sets and outputs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,8 @@ from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 
+Designs = Mapping[str, Int[np.ndarray, " models"]]
+"""The place of each model's design among those of an audit, by role; roles that are missing have the first."""
 Row = Bool[np.ndarray, "1 examples"]
 Roles = dict[str, list[Row]]
 
@@ -24,12 +27,24 @@ LEAST = 19
 """Fewer models of a kind cannot give a p-value of 0.05."""
 
 
+class Design(NamedTuple):
+    """A design of shadow models: a network and its recipe.
+
+    Attributes:
+        name: what it is called.
+        learner: how its models are trained.
+    """
+
+    name: str
+    learner: Learner
+
+
 class Trained(NamedTuple):
     """The models of one role.
 
     Attributes:
         confidences: probability of the ground-truth class of every query record.
-        log_odds: the log-odds (nats) of every query and then every holdout record, without rounding to float32
+        log_odds: the log-odds (nats) of the records that `Pool.asked` names, without rounding to float32
             probabilities.
         own_accuracy: accuracy on the model's own training records.
         query_accuracy: accuracy on the query set.
@@ -49,38 +64,64 @@ def generators(key: Key[Array, ""], role: str, models: int) -> Iterator[np.rando
 
 
 def shadow_rows(
-    key: Key[Array, ""], pool: Pool, role: str, records: Int[np.ndarray, " records"], count: int, models: int
+    key: Key[Array, ""],
+    pool: Pool,
+    role: str,
+    records: Int[np.ndarray, " records"],
+    count: int,
+    models: int,
+    groups: Int[np.ndarray, " records"] | None = None,
 ) -> list[Row]:
-    """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row."""
-    return [
-        shadow_row(own, pool, records if count == len(records) else own.choice(records, count, replace=False), SHARE)
-        for own in generators(key, role, models)
-    ]
+    """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row.
+
+    With the group of each record, numbered from 0: all records of `count` groups.
+    """
+
+    def drawn(own: np.random.Generator) -> Int[np.ndarray, " drawn"]:
+        if groups is not None:
+            return records[np.isin(groups, own.choice(groups.max() + 1, count, replace=False))]
+        return records if count == len(records) else own.choice(records, count, replace=False)
+
+    return [shadow_row(own, pool, drawn(own), SHARE) for own in generators(key, role, models)]
 
 
 def train_roles(
     key: Key[Array, ""],
     roles: Roles,
     pool: Pool,
-    learner: Learner,
+    learners: Sequence[Learner],
+    designs: Designs,
     *,
     with_signals: bool,
     execution: Execution,
 ) -> tuple[dict[str, Trained], int]:
-    """Trains all models, each with the seed of its role and number; also returns the models per batch."""
+    """Trains all models, each with the seed of its role and number; also returns the models per batch.
+
+    Args:
+        key: random key.
+        roles: the training sets.
+        pool: the records.
+        learners: of each design.
+        designs: which design each model has.
+        with_signals: whether EMA's signals are wanted.
+        execution: models per batch, progress, and where finished models are kept.
+    """
     membership = np.concatenate([row for rows in roles.values() for row in rows])
     keys = jnp.concatenate([jax.random.split(stream(key, role), len(rows)) for role, rows in roles.items() if rows])
     inputs, labels = pool.examples.inputs, pool.examples.labels
-    asked = np.r_[pool.query, pool.holdout]
+    asked = pool.asked
+    design = np.concatenate([designs.get(role, np.zeros(len(rows), int)) for role, rows in roles.items()])
+    own_rows = [np.flatnonzero(design == place) for place in range(len(learners))]
     watched = np.r_[pool.query, pool.calibration] if with_signals else np.zeros(0, int)
     models_per_batch = execution.models_per_batch
     if execution.checkpoints is not None:
-        kept = kept_models_per_batch(keys, membership, inputs, labels, execution.checkpoints)
+        first = own_rows[0]
+        kept = kept_models_per_batch(keys[first], membership[first], inputs, labels, execution.checkpoints)
         models_per_batch = kept or models_per_batch
     if models_per_batch is None:
-        models_per_batch = measure_models_per_batch(keys, membership, inputs, labels, learner).models_per_batch
+        models_per_batch = measure_models_per_batch(keys, membership, inputs, labels, learners[0]).models_per_batch
 
-    def score(params: Any, rows: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
+    def score(learner: Learner, params: Any, rows: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
         log_probs = log_probs_many(learner, params, inputs)
         of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
         # Through float64, so that a confidence near 1 is rounded once and not twice.
@@ -89,13 +130,21 @@ def train_roles(
         seen = [signals(np.exp(each[watched].astype(np.float64)), labels[watched]) for each in log_probs]
         return confidences, odds, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
 
-    # Else a set that is added to the pool would change the minibatches of models that hold nearly all of the others.
-    confidences, odds, hits, *seen = fit_many(
-        *(keys, membership, inputs, labels, learner),
-        execution=execution.at(models_per_batch),
-        summarize=score,
-        members_only=True,
-    )
+    parts = execution.at(models_per_batch).split(*(len(rows) for rows in own_rows))
+    # `members_only`: else a set that is added to the pool would change the minibatches of models that hold nearly all
+    # of the others.
+    fitted = [
+        fit_many(
+            *(keys[rows], membership[rows], inputs, labels, learner),
+            execution=part,
+            summarize=partial(score, learner),
+            members_only=True,
+        )
+        for learner, rows, part in zip(learners, own_rows, parts, strict=True)
+        if len(rows)
+    ]
+    order = np.argsort(np.concatenate(own_rows), kind="stable")
+    confidences, odds, hits, *seen = (np.concatenate(arrays)[order] for arrays in zip(*fitted, strict=True))
     own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
     everyone = confidences, odds, own, hits[:, pool.query].mean(axis=1)
     ends = np.cumsum([len(rows) for rows in roles.values()])

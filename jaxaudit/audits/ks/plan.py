@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from scipy import stats
 
-from jaxaudit.audits.ks.tests import KSTest, RhoTest
+from jaxaudit.audits.ks.tests import KSTest, RhoTest, ShadowTest
 from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.plan import chunk_places
 from jaxaudit.metrics.shadow import SHARE
@@ -38,6 +38,7 @@ class Work(NamedTuple):
         whole: the number of query records for which `targets` was counted.
         tests: the tests, including rho.
         epochs, batch_size: the recipe.
+        design_cost: the time that a model of a test takes on average, in that of the guessed design.
     """
 
     query: int
@@ -48,6 +49,7 @@ class Work(NamedTuple):
     tests: tuple[KSTest, ...]
     epochs: int
     batch_size: int
+    design_cost: float = 1.0
 
 
 class Free(NamedTuple):
@@ -82,9 +84,25 @@ class Plan(NamedTuple):
 def members(work: Work) -> Int[np.ndarray, " models"]:
     """The number of training records of each model."""
     scale = work.query / work.whole
-    parts = [each for test in work.tests for each in test.training_sizes(work.query, work.calibration)]
+    # A design that takes twice as long counts as twice as many records.
+    parts = [
+        (models, size if isinstance(test, RhoTest) else round(work.design_cost * size))
+        for test, sizes in sizes_of(work.tests, work.query, work.calibration)
+        for models, size in sizes
+    ]
     parts += [(1, round(scale * target)) for target in work.targets]
     return np.concatenate([np.full(models, max(1, size)) for models, size in parts])
+
+
+def sizes_of(
+    tests: Iterable[KSTest], query: int, calibration: int
+) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
+    """Each test with the numbers of models and of their training records; models that two tests share count once."""
+    shared = False
+    for test in tests:
+        ours = isinstance(test, ShadowTest)
+        yield test, () if ours and shared else test.training_sizes(query, calibration)
+        shared = shared or ours
 
 
 def seconds_of(work: Work, speed: Speed) -> float:

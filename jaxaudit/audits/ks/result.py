@@ -10,6 +10,7 @@ from jaxtyping import Float
 from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.audits.ks.tests.test import Judgement
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
@@ -78,6 +79,11 @@ class TargetResult:
     def usage(self) -> tuple[Usage, ...]:
         """The result of each test of use, in their order."""
         return tuple(each.usage for each in self.judgements if each.usage is not None)
+
+    @property
+    def change(self) -> Change | None:
+        """The used fraction before a deletion minus that after, by the holdout test; None without outputs before."""
+        return next((each.change for each in self.judgements if each.change is not None), None)
 
     @property
     def ema(self) -> tuple[EMA, ...]:

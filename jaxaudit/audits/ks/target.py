@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, Truth, of_file
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, of_file
 from jaxaudit.audits.ks.models import Roles, generators
 from jaxaudit.audits.pool import Part, Pool, target_row
 from jaxaudit.data.examples import Examples
@@ -57,12 +57,18 @@ class FileTarget(NamedTuple):
     Attributes:
         outputs: on the query set, in its order.
         on_holdout: on the holdout, in its order; None without a holdout.
+        on_calibration: on the calibration set, in its order, of which the target is known to have used nothing; None
+            without them.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
+        before, before_on_holdout: the same of the model before a deletion, for the holdout test; both or none.
     """
 
     outputs: Outputs
     on_holdout: Outputs | None = None
     allow_unrelated: bool = False
+    on_calibration: Outputs | None = None
+    before: Outputs | None = None
+    before_on_holdout: Outputs | None = None
 
     @property
     def name(self) -> str:
@@ -81,29 +87,57 @@ class FileTarget(NamedTuple):
         Raises:
             InputError: they do not.
         """
-        for file, examples, name in ((self.outputs, query, "query set"), (self.on_holdout, holdout, "holdout")):
+        before = (self.before, self.before_on_holdout)
+        if any(before) and not (all(before) and holdout):
+            raise InputError(
+                f"{self.name}: outputs before the deletion are compared by the holdout test: give those on the query "
+                "set, those on the holdout, and the holdout."
+            )
+        asked = [(self.outputs, query, "query set"), (self.on_holdout, holdout, "holdout")]
+        if all(before):
+            asked += [(self.before, query, "query set"), (self.before_on_holdout, holdout, "holdout")]
+        for file, examples, name in asked:
             if file is None and examples is None:
                 continue
             if examples is None or file is None:
                 there, missing = ("outputs", "records") if examples is None else ("records", "outputs")
                 raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
-            if file.probabilities.shape != (len(examples), len(examples.class_names)):
-                raise InputError(
-                    f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has "
-                    f"{len(examples)} records and {len(examples.class_names)} classes: give one row per record, in the "
-                    f"{name}'s order."
-                )
+            _refuse_shape(file, examples, name)
+
+    def refuse_reference(self, reference: Examples | None) -> None:
+        """Checks that there are outputs on these records, where a test needs them.
+
+        Raises:
+            InputError: there are none, or they do not fit.
+        """
+        if reference is None:
+            return
+        if self.on_calibration is None:
+            raise InputError(
+                f"{self.name}: the reference test needs the target's outputs on the calibration set "
+                "(--calibration-target), of which it must not have used any record."
+            )
+        _refuse_shape(self.on_calibration, reference, "calibration set")
 
     def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
         query, file = evidence.query, self.outputs
-        held = () if self.on_holdout is None or holdout is None else ((self.on_holdout, holdout.labels),)
-        files, labels = zip((file, query.labels), *held, strict=True)
+        pool, given = evidence.pool, [(file, query.labels)]
+        if self.on_holdout is not None and holdout is not None:
+            given.append((self.on_holdout, holdout.labels))
+        referred = pool.reference.stop > pool.reference.start
+        if referred and self.on_calibration is not None:
+            given.append((self.on_calibration, evidence.calibration.labels))
+        files, labels = zip(*given, strict=True)
+        unseen = np.arange(len(pool.asked)) >= evidence.dealt.stop if referred else None
         log_odds, at_resolution, compared = of_file(files, labels, evidence.trained)
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         checks = () if self.allow_unrelated else (target_accuracy(accuracy, query.labels, file.name),)
         seen = signals(file.probabilities, query.labels) if with_signals else None
         logits = [each.kind == "logits" for each in files]
-        return Said(self.name, None, log_odds, at_resolution, not all(logits), compared, seen, checks)
+        before = None
+        if self.before is not None and self.before_on_holdout is not None:
+            before = Before(*of_file((self.before, self.before_on_holdout), labels[:2], evidence.trained)[:2])
+        return Said(self.name, None, log_odds, at_resolution, not all(logits), compared, seen, checks, unseen, before)
 
 
 class SimulatedTarget(NamedTuple):
@@ -140,4 +174,14 @@ class SimulatedTarget(NamedTuple):
             confidences=own.confidences,
         )
         seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals else None
-        return Said(self.name, truth, own.log_odds[0], lambda odds: odds, False, compared, seen)
+        asked = evidence.pool.asked
+        unseen = ~row[asked] & (np.arange(len(asked)) >= evidence.dealt.stop)
+        return Said(self.name, truth, own.log_odds[0], lambda odds: odds, False, compared, seen, unseen=unseen)
+
+
+def _refuse_shape(file: Outputs, examples: Examples, name: str) -> None:
+    if file.probabilities.shape != (len(examples), len(examples.class_names)):
+        raise InputError(
+            f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {len(examples)} records "
+            f"and {len(examples.class_names)} classes: give one row per record, in the {name}'s order."
+        )

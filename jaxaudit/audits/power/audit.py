@@ -61,7 +61,7 @@ def audit_power(
     records = np.arange(pool.query.start, pool.query.stop)
     roles = {"half": shadow_rows(stream(key, "draw"), pool, "half", records, max(1, len(query) // 2), models)}
     trained, models_per_batch = train_roles(
-        stream(key, "train"), roles, pool, learner, with_signals=False, execution=execution
+        stream(key, "train"), roles, pool, (learner,), {}, with_signals=False, execution=execution
     )
     measured = separation(trained["half"].log_odds, np.concatenate(roles["half"])[:, pool.query])
     numbers = [(max(2, round(scale * len(query))), max(2, round(scale * holdout))) for scale in SCALES]

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, memory_of, seconds_of
+from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, memory_of, seconds_of, sizes_of
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Planned
 from jaxaudit.cli.ks.command import KSOptions
+from jaxaudit.cli.ks.designs import mean_cost
 from jaxaudit.cli.ks.inputs import Given, taken
 from jaxaudit.cli.options import fields_of, plain
 from jaxaudit.cli.progress import duration, say
@@ -150,17 +151,24 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
     """At most `records` records of each set, drawn at random, and the outputs on them.
 
     A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
-    stay exchangeable if they were.
+    stay exchangeable if they were. With groups, whole groups are drawn, as many as have `records` records on average
+    over both sets: how many must not depend on which groups are in which set.
     """
     if records is None:
         return sets
 
-    def drawn(examples: Examples, role: str) -> np.ndarray:
-        order = generator_of(stream(key, "records", role)).permutation(len(examples))
-        return np.sort(order[:records])
+    def drawn(examples: Examples, role: str, groups: np.ndarray | None = None) -> np.ndarray:
+        generator = generator_of(stream(key, "records", role))
+        if groups is None or sets.groups is None:
+            return np.sort(generator.permutation(len(examples))[:records])
+        whole = np.concatenate(sets.groups)
+        count = max(1, records * len(np.unique(whole)) // len(whole))
+        return np.flatnonzero(np.isin(groups, generator.permutation(np.unique(groups))[:count]))
 
-    query, calibration = drawn(sets.query, "query"), drawn(sets.calibration, "calibration")
-    held = None if sets.holdout is None else drawn(sets.holdout, "holdout")
+    groups = sets.groups
+    query = drawn(sets.query, "query", groups and groups.query)
+    calibration = drawn(sets.calibration, "calibration")
+    held = None if sets.holdout is None else drawn(sets.holdout, "holdout", groups and groups.holdout)
     known = {id(sets.query): sets.query.take(query), id(sets.calibration): sets.calibration.take(calibration)}
 
     def part(one: Part) -> Part:
@@ -172,8 +180,9 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
         query=known[id(sets.query)],
         calibration=known[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
-        files=tuple(taken(file, query, held) for file in sets.files),
+        files=tuple(taken(file, query, held, calibration) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
+        groups=None if groups is None or held is None else groups.take(query, held),
     )
 
 
@@ -189,13 +198,14 @@ def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
         tests=tests,
         epochs=options.recipe.epochs or 0,
         batch_size=options.recipe.batch_size,
+        design_cost=mean_cost(options.audit.designs, options.model),
     )
 
 
 def _models_of(work: Work) -> dict[str, int]:
     """The number of models of each test, by title."""
     sizes = work.query, work.calibration
-    return {test.title: sum(count for count, _ in test.training_sizes(*sizes)) for test in work.tests}
+    return {test.title: sum(count for count, _ in each) for test, each in sizes_of(work.tests, *sizes)}
 
 
 def _told(

@@ -13,7 +13,9 @@ from jaxaudit.cli.words import check_pair, parse_names, parse_target_data, parse
 from jaxaudit.errors import InputError
 
 TARGET = "Target"
-SHADOW_MODELS, HOLDOUT_MODELS = 39, 31
+SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
+GUESS = "guess"
+DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
 ALL = "all"
 
 
@@ -26,9 +28,25 @@ class KSData(Sets):
         "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
     )
+    groups: str | None = option(
+        None,
+        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz.",
+        metavar="FILE|KEY",
+        names="file",
+        place=lambda text: groups_place(text),
+    )
+    holdout_groups: str | None = option(
+        None,
+        "The same for each holdout record.",
+        metavar="FILE|KEY",
+        names="file",
+        place=lambda text: groups_place(text),
+    )
     sample: int | None = option(
         None,
-        "Use at most this many records of each set, drawn at random. [default: all, if the budget allows]",
+        "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
+        "[default: all, if the budget allows]",
         formerly=("--records",),
         minimum=20,
         maximum=MOST * 1000,
@@ -46,6 +64,21 @@ class Targets:
         (),
         "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
         names="file",
+    )
+    calibration_target: tuple[Path, ...] = option(
+        (),
+        "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
+        "They make a far firmer test than none.",
+        names="file",
+    )
+    before: tuple[Path, ...] = option(
+        (),
+        "The same target's outputs on the query set before the deletion, in its order: adds how much less is used now. "
+        "Repeatable: one per --target, in the same order. Needs --holdout-before.",
+        names="file",
+    )
+    holdout_before: tuple[Path, ...] = option(
+        (), "The same on the holdout. Repeatable: one per --before, in the same order.", names="file"
     )
     target_kind: Literal["auto", "probabilities", "logits"] = option(
         "auto", "Content of the files.", choices=("auto", "probabilities", "logits")
@@ -67,22 +100,34 @@ class KSAudit(Level):
 
     tests: str | None = option(
         None,
-        "Tests: holdout, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
-        "[default: holdout with --holdout, else shadow]",
+        "Tests: holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
+        "[default: holdout with --holdout and reference with --calibration-target; with neither, shadow]",
         formerly=("--method",),
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
     )
     shadow_models: int | None = shadow_count(
         SHADOW_MODELS,
-        "Shadow test: models trained without the query set. Half as many (19 or more) are trained on half of it, and "
-        "as many on all of it.",
+        "Reference and shadow test: models trained without the query set. Half as many (19 or more) are trained on "
+        "half of it, and as many on all of it.",
         "--shadows",
     )
     holdout_shadow_models: int | None = shadow_count(
         HOLDOUT_MODELS,
         "Holdout test: models, each trained on random records of the query set and the holdout.",
         "--holdout-shadows",
+    )
+    designs: str = option(
+        ALL,
+        f"Designs of the shadow models of a test, mixed: {', '.join(DESIGNS)}, or all. The guess is always among them: "
+        "nobody knows exactly how a target was trained.",
+        metavar="NAME,...",
+        check=lambda text: parse_designs(text),
+    )
+    stated_share: float = option(
+        0.25,
+        "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
+        check=share_check("stated_share"),
     )
     replicates: int | None = option(
         None, "rho: pairs of shadow models, each with its own seed. [default: 5]", minimum=1, maximum=MOST
@@ -138,16 +183,50 @@ def known_tests() -> tuple[str, ...]:
     return tuple(test.name for test in TESTS)
 
 
-def tests_named(audit: KSAudit, holdout: bool) -> tuple[str, ...]:
+def parse_designs(text: str) -> tuple[str, ...]:
+    """The designs of `--designs`, the guess first.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    names = parse_names(text, (*DESIGNS, ALL), "--designs")
+    return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
+
+
+def tests_named(options: "KSOptions") -> tuple[str, ...]:
     """The tests that these options name; with `all`, every one that the data allow, in their own order.
 
     Raises:
         InputError: one is unknown.
     """
-    if audit.tests is None:
-        return ("holdout",) if holdout else ("shadow",)
-    names = parse_tests(audit.tests)
-    return tuple(each for each in known_tests() if holdout or each != "holdout") if ALL in names else names
+    holdout, target = options.data.holdout is not None, options.target
+    reference = bool(target.calibration_target)
+    if options.audit.tests is None:
+        given = (*(("holdout",) if holdout else ()), *(("reference",) if reference else ()))
+        return given or ("shadow",)
+    names = parse_tests(options.audit.tests)
+    # A target that is simulated here says what it answers on anything.
+    missing = {*(() if holdout else ("holdout",)), *(() if reference or not target.target else ("reference",))}
+    return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
+
+
+def groups_place(text: str) -> Path | None:
+    """The file that `--groups` names; None if it is the name of an array."""
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.groups import groups_file
+
+    return groups_file(text)
+
+
+def _check_groups(options: KSOptions) -> None:
+    """Refuses groups of one set without those of the other."""
+    data = options.data
+    if (data.groups is None) != (data.holdout_groups is None):
+        raise InputError("--groups and --holdout-groups need each other: give the group of each record of both sets.")
+    if data.groups is not None and data.holdout is None:
+        raise InputError("--groups needs --holdout: only the holdout test uses groups.")
+    if data.groups is not None and data.query is None:
+        raise InputError("--groups needs --query: the embedded sets have no groups.")
 
 
 def _check_targets(options: KSOptions) -> None:
@@ -161,17 +240,48 @@ def _check_targets(options: KSOptions) -> None:
             f"--target was given {files} times and --holdout-target {on_holdout} times: give each target's outputs on "
             "the query set and on the holdout, in the same order."
         )
+    referred = len(options.target.calibration_target)
+    if referred and files != referred:
+        raise InputError(
+            f"--target was given {files} times and --calibration-target {referred} times: give each target's outputs "
+            "on the query set and on the calibration set, in the same order."
+        )
+
+
+def _check_before(options: KSOptions) -> None:
+    """Refuses outputs before a deletion that are not in step with the others, or that no test compares."""
+    files, before, on_holdout = (
+        len(each) for each in (options.target.target, options.target.before, options.target.holdout_before)
+    )
+    if not before and not on_holdout:
+        return
+    if options.data.holdout is None:
+        raise InputError(
+            "--before needs --holdout: only the holdout test compares outputs before and after a deletion."
+        )
+    if before != on_holdout or before != files:
+        raise InputError(
+            f"--target was given {files} times, --before {before} times and --holdout-before {on_holdout} times: give "
+            "for each target its outputs before the deletion on the query set and on the holdout, in the same order."
+        )
 
 
 def _check_tests(options: KSOptions) -> None:
     """Refuses tests that do not go with the data."""
     held = options.data.holdout is not None
-    names = tests_named(options.audit, held)
+    names = tests_named(options)
+    referred = bool(options.target.calibration_target)
+    if "reference" in names and options.target.target and not referred:
+        raise InputError("--tests reference needs --calibration-target: the target's outputs on the calibration set.")
+    if referred and "reference" not in names:
+        raise InputError(
+            f"--tests {','.join(names)} does not use --calibration-target; leave one out, or use --tests all."
+        )
     if "holdout" in names and not held:
         raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
     if held and "holdout" not in names:
         raise InputError(f"--tests {','.join(names)} does not use --holdout; leave one out, or use --tests all.")
-    if held and names[0] in ("rho", "ema", "shadow"):
+    if held and names[0] in known_tests() and names[0] != "holdout":
         others = ",".join(name for name in names if name != "holdout")
         raise InputError(f"--tests {','.join(names)}: with --holdout the holdout test decides; give holdout,{others}.")
     if "ema" in names and options.audit.subsample == 1:
@@ -196,8 +306,8 @@ KS = Command(
     """Has a model forgotten a data set, or never used it?
 
     Trains shadow models with and without the query set and compares the target's outputs with theirs. Tests "none of
-    the query set was used" and "all of it was used", and estimates the used fraction. Also gives rho (Liu & Tsaftaris
-    2020).
+    the query set was used" and "all of it was used", and estimates the used fraction. `forgotten`: no use is
+    detected, and the upper limit of the used fraction is at most --stated-share. Also gives rho (Liu & Tsaftaris 2020).
 
     Examples:
 
@@ -209,7 +319,15 @@ KS = Command(
 
     `jaxaudit ks --query hospital_b.npz --calibration hospital_a/ --target outputs.csv --json`
 
+    `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --calibration-target out_c.csv`
+
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
     """,
-    (lambda options: check_pair(options.data.query, options.data.calibration), _check_targets, _check_tests),
+    (
+        lambda options: check_pair(options.data.query, options.data.calibration),
+        _check_groups,
+        _check_targets,
+        _check_before,
+        _check_tests,
+    ),
 )

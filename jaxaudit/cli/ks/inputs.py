@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.command import KSOptions
+from jaxaudit.cli.ks.command import KSData, KSOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Sets
 from jaxaudit.cli.words import ACDC, parse_acdc, parse_image_size, parse_target_data
@@ -23,6 +23,7 @@ from jaxaudit.data import (
     load,
     prepare_images,
 )
+from jaxaudit.data.groups import Groups, as_groups, load_groups
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
@@ -79,13 +80,10 @@ def reader(data: Sets) -> Callable[[str], Examples]:
     return read
 
 
-def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples]:
-    """The query set, and the calibration set matched to it."""
-    query = read(data.query or "")
-    calibration = match(
-        query, read(data.calibration or ""), drop_shared=data.drop_overlap, drop_classes=data.drop_unshared
-    )
-    return query, calibration
+def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
+    """The query set, the calibration set matched to it, and the same as it was read."""
+    query, whole = read(data.query or ""), read(data.calibration or "")
+    return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
 
 
 class Given(NamedTuple):
@@ -97,6 +95,7 @@ class Given(NamedTuple):
         holdout: records of the same provider that the target was not trained on, if any.
         files: targets given as files of outputs.
         simulated: targets of known truth, to be trained.
+        groups: of query set and holdout, if groups were dealt whole.
     """
 
     query: Examples
@@ -104,6 +103,7 @@ class Given(NamedTuple):
     holdout: Examples | None
     files: tuple[FileTarget, ...] = ()
     simulated: tuple[SimulatedTarget, ...] = ()
+    groups: Groups | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -133,7 +133,7 @@ def read_given(options: KSOptions) -> Given:
     """
     data, target = options.data, options.target
     read = reader(data)
-    query, calibration = read_sets(data, read)
+    query, calibration, whole = read_sets(data, read)
     holdout = None if data.holdout is None else align_target_data(query, read(data.holdout))
     if holdout is not None and not data.drop_overlap:
         refuse_held(query, holdout, "query set")
@@ -142,12 +142,38 @@ def read_given(options: KSOptions) -> Given:
     held: list[Outputs | None] = [None] * len(outputs)
     if holdout is not None:
         held = [*_read_outputs(target.holdout_target, target.target_kind, holdout, "holdout")]
+    before: list[Outputs | None] = [*_read_outputs(target.before, target.target_kind, query, "query set")]
+    before_held: list[Outputs | None] = []
+    if holdout is not None:
+        before_held = [*_read_outputs(target.holdout_before, target.target_kind, holdout, "holdout")]
+    none: list[Outputs | None] = [None] * len(outputs)
+    on_calibration = none
+    if target.calibration_target:
+        kept = _kept(whole, calibration)
+        on_calibration = [
+            load_outputs(path, query.class_names, len(whole), target.target_kind, of="calibration set").take(kept)
+            for path in target.calibration_target
+        ]
     allow = target.allow_unrelated_target
-    files = tuple(FileTarget(*each, allow_unrelated=allow) for each in zip(outputs, held, strict=True))
-    given = Given(query, calibration, holdout, files)
+    files = tuple(
+        FileTarget(now, on_holdout, allow, *others)
+        for now, on_holdout, *others in zip(
+            outputs, held, on_calibration, before or none, before_held or none, strict=True
+        )
+    )
+    given = Given(query, calibration, holdout, files, groups=_read_groups(data, query, holdout))
     if holdout is not None and data.drop_overlap:
         given = _apart(given, holdout)
     return given._replace(simulated=_simulated(options, given, read))
+
+
+def _read_groups(data: KSData, query: Examples, holdout: Examples | None) -> Groups | None:
+    if data.groups is None or data.holdout_groups is None or holdout is None:
+        return None
+    return as_groups(
+        load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
+        load_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
+    )
 
 
 def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
@@ -179,16 +205,31 @@ def _apart(given: Given, holdout: Examples) -> Given:
             f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; dropped every "
             f"record with a copy, {left} of the query set and {theirs} of the holdout, and their rows of outputs"
         )
-    files = tuple(taken(file, kept.query, kept.holdout) for file in given.files)
-    return Given(given.query.take(kept.query), calibration, holdout.take(kept.holdout), files)
+    files = tuple(taken(file, kept.query, kept.holdout, _kept(given.calibration, calibration)) for file in given.files)
+    groups = given.groups and given.groups.take(*kept)
+    return Given(given.query.take(kept.query), calibration, holdout.take(kept.holdout), files, groups=groups)
 
 
-def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None) -> FileTarget:
+def _kept(whole: Examples, part: Examples) -> np.ndarray:
+    """Which records of a set are left in a part of it that is in its order."""
+    places, left = [], iter(enumerate(whole.record_hashes.tolist()))
+    for record in part.record_hashes.tolist():
+        places.append(next(place for place, each in left if each == record))
+    return np.array(places, int)
+
+
+def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None, calibration: np.ndarray) -> FileTarget:
     """The outputs on only these records."""
-    held = file.on_holdout
+
+    def of_holdout(held: Outputs | None) -> Outputs | None:
+        return None if held is None or holdout is None else held.take(holdout)
+
     return file._replace(
         outputs=file.outputs.take(query),
-        on_holdout=None if held is None or holdout is None else held.take(holdout),
+        on_holdout=of_holdout(file.on_holdout),
+        on_calibration=file.on_calibration and file.on_calibration.take(calibration),
+        before=file.before and file.before.take(query),
+        before_on_holdout=of_holdout(file.before_on_holdout),
     )
 
 

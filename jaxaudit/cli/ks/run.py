@@ -2,19 +2,24 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 
 from jaxaudit.audits.ks.audit import audit_ks, with_rho
+from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.harness import Job, Outcome, Planned
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.command import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
+from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.progress import say
 from jaxaudit.data import is_image
+from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import NetworkLearner
@@ -55,7 +60,12 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     every = with_rho(tests)
     sizes = len(sets.query), len(sets.calibration)
-    models = len(sets.simulated) + sum(count for test in every for count, _ in test.training_sizes(*sizes))
+    models = len(sets.simulated) + sum(count for _, each in sizes_of(every, *sizes) for count, _ in each)
+
+    def make(network: Network, recipe: Recipe) -> NetworkLearner:
+        return make_shadow_learner(network, recipe, sets.query, sets.records)
+
+    designs = make_designs(options.audit.designs, options.model, options.recipe, make)
 
     def audit(execution: Execution) -> KSAudit:
         return audit_ks(
@@ -66,6 +76,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             sets.targets,
             tests=every,
             holdout=sets.holdout,
+            groups=sets.groups,
+            designs=designs,
             level=options.audit.level,
             min_accuracy=options.audit.min_accuracy,
             execution=execution,
@@ -89,6 +101,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         extra={
             "targets": _files([target.outputs for target in sets.files]),
             "holdout_targets": _files([target.on_holdout for target in sets.files]),
+            "calibration_targets": _files([target.on_calibration for target in sets.files]),
+            "before": _files([target.before for target in sets.files]),
+            "holdout_before": _files([target.before_on_holdout for target in sets.files]),
             "plan": None if plan is None else dict(plan.numbers),
         },
     )
@@ -100,16 +115,17 @@ def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
     Raises:
         InputError: one is unknown.
     """
-    audit, held = options.audit, options.data.holdout is not None
+    audit = options.audit
     without = audit.shadow_models or SHADOW_MODELS
-    some = max(LEAST, without // 2)
+    some, stated = max(LEAST, without // 2), {"stated": audit.stated_share}
     known: dict[str, KSTest] = {
         **{test.name: test() for test in TESTS},
-        "holdout": HoldoutTest(query_and_holdout=audit.holdout_shadow_models or HOLDOUT_MODELS),
-        "shadow": ShadowTest(without_query=without, half_query=some, with_query=some),
+        "holdout": HoldoutTest(query_and_holdout=audit.holdout_shadow_models or HOLDOUT_MODELS, **stated),
+        "shadow": ShadowTest(without_query=without, half_query=some, with_query=some, **stated),
+        "reference": ReferenceTest(without_query=without, half_query=some, with_query=some, **stated),
         "rho": RhoTest(replicates=audit.replicates or REPLICATES, controls=audit.controls, subsample=audit.subsample),
     }
-    names = tests_named(audit, held)
+    names = tests_named(options)
     # rho is always made, with the numbers that the options give it.
     names = names if "rho" in names else (*names, "rho")
     return tuple(known[name] for name in names)
@@ -123,7 +139,7 @@ def _filled(options: KSOptions) -> KSOptions:
         shadow_models=options.audit.shadow_models or SHADOW_MODELS,
         holdout_shadow_models=options.audit.holdout_shadow_models or HOLDOUT_MODELS,
         replicates=options.audit.replicates or REPLICATES,
-        tests=",".join(tests_named(options.audit, options.data.holdout is not None)),
+        tests=",".join(tests_named(options)),
     )
     return replace(options, data=data, model=model, recipe=recipe, audit=audit)
 
@@ -150,18 +166,30 @@ def _hashes(sets: Given) -> dict[str, str]:
         found |= {f"simulated target {index}": ", ".join(parts)}
     for index, target in enumerate(sets.files):
         found |= {f"target {index}": target.outputs.content_hash}
-        if target.on_holdout is not None:
-            found |= {f"holdout target {index}": target.on_holdout.content_hash}
-    return found
+        others = {
+            "holdout target": target.on_holdout,
+            "calibration target": target.on_calibration,
+            "before": target.before,
+            "holdout before": target.before_on_holdout,
+        }
+        found |= {f"{role} {index}": file.content_hash for role, file in others.items() if file is not None}
+    return found if sets.groups is None else {**found, "groups": sets.groups.content_hash}
 
 
 def _described(sets: Given) -> dict:
     others = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
     own = (sets.query, sets.calibration)
+    groups = {} if sets.groups is None else {"groups": _counted(sets.groups)}
     return {
         **{name: describe_examples(examples) for name, examples in sets.named.items()},
+        **groups,
         "target_data": [describe_examples(each) for each in others.values() if each not in own],
     }
+
+
+def _counted(groups: Groups) -> dict[str, Any]:
+    query, holdout = groups.counts
+    return {"query": query, "holdout": holdout, "content_hash": groups.content_hash}
 
 
 def _files(files: list[Outputs | None]) -> list[dict[str, str]]:

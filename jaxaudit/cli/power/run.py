@@ -20,7 +20,7 @@ from jaxaudit.runs.provenance import describe_examples
 def prepare(options: PowerOptions) -> Job[Power]:
     """The work that these options mean."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
-    query, calibration = read_sets(data, reader(data))
+    query, calibration, _ = read_sets(data, reader(data))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     audited = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
     learner = make_shadow_learner(model, recipe, query, len(query) + len(calibration))

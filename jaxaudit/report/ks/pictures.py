@@ -170,10 +170,9 @@ def _shares(result: KSRecord) -> tuple[Picture, ...]:
     rows = []
     for target, usage in tests:
         known = usage.fraction is not None
-        share = (usage.fraction, usage.fraction_low, usage.fraction_high) if known else (nan, nan, nan)
+        share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper) if known else (nan,) * 4
         name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
-        value, low, high = map(as_float, share)
-        rows.append(use_plot.Row(name, value, low, high, as_float(usage.detectable)))
+        rows.append(use_plot.Row(name, *map(as_float, (*share, usage.detectable))))
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)) + 0.3)
@@ -183,19 +182,24 @@ def _shares(result: KSRecord) -> tuple[Picture, ...]:
     def shown(value: float) -> str:
         return "unknown" if isnan(value) else precise(value)
 
-    cells = tuple((row.name, shown(row.share), shown(row.low), shown(row.high), _shown(row.least)) for row in rows)
-    seen = (
-        f"{name}: {share}{f', {low} to {high}' if share != 'unknown' else ''}, minimum detectable {least}"
-        for name, share, low, high, least in cells
+    cells = tuple(
+        (row.name, shown(row.share), shown(row.low), shown(row.high), shown(row.upper), _shown(row.least))
+        for row in rows
     )
-    columns = ("used fraction", "low", "high", "minimum detectable")
+    seen = (
+        f"{name}: {share}{f', {low} to {high}, upper limit {upper}' if share != 'unknown' else ''}, minimum detectable "
+        f"{least}"
+        for name, share, low, high, upper, least in cells
+    )
+    columns = ("used fraction", "low", "high", "upper limit", "minimum detectable")
     return (
         Picture(
             "used",
             "Estimated used fraction of the query set",
             f"{'; '.join(seen)}.",
-            f"The diamond is the estimate, the bar its {percent(result.level)} interval. The upright line is the "
-            "minimum detectable fraction (95% probability); without a line, not even use of all would be detected.",
+            f"The diamond is the estimate, the bar its {percent(result.level)} interval. The triangle is the "
+            "one-sided 95% upper limit, which `forgotten` is concluded from. The upright line is the minimum "
+            "detectable fraction (95% probability); without a line, not even use of all would be detected.",
             draw,
             Cells("Used fractions", ("target", *columns), cells, columns, folded=True),
         ),

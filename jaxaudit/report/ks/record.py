@@ -67,6 +67,19 @@ class Usage(Part):
     fraction_high: Number
     detectable: Number
     reasons: list[str]
+    upper: float
+    p_never_adjusted: Number
+    design: Literal["guessed", "mixed"]
+
+
+class Change(Part):
+    """See `jaxaudit.metrics.before_after.Change`; `fraction` is null where it is unknown."""
+
+    fraction: Number
+    low: float
+    high: float
+    p_value: float
+    p_never_before: float
 
 
 class EMA(Part):
@@ -102,6 +115,7 @@ class Target(Part):
     ks: Distances
     controls: list[Rho]
     usage: list[Usage]
+    change: Change | None
     ema: EMA | None
     tests: list[Test]
     checks: list[Check]
@@ -154,6 +168,7 @@ def _target(target: TargetResult) -> Target:
         ks=Distances(_numbers(target.rho.distances), _numbers(target.rho.calibration_distances)),
         controls=[_rho(control) for control in target.controls],
         usage=[_usage(each) for each in target.usage],
+        change=None if target.change is None else Change(number(target.change.fraction), *target.change[1:]),
         ema=_ema(target.ema),
         tests=[Test(each.test, each.title, each.finding) for each in target.judgements],
         checks=[_check(check) for check in target.checks],
@@ -177,6 +192,9 @@ def _usage(found: of_use.Usage) -> Usage:
         number(found.fraction_high),
         found.detectable,
         list(found.reasons),
+        found.upper,
+        found.p_never_adjusted,
+        "mixed" if found.design == "mixed" else "guessed",
     )
 
 

@@ -3,17 +3,22 @@
 from collections.abc import Sequence
 
 from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
+from jaxaudit.metrics.before_after import Change as Pair
+from jaxaudit.metrics.usage import at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.ks.record import KSRecord, Target, Test, Usage
+from jaxaudit.report.ks.record import Change, KSRecord, Target, Test, Usage
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
+from jaxaudit.report.record import as_float
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 UNKNOWN = "unknown"
+BEFORE_AFTER = "Used fraction before minus after"
 TERMS = (
     *("query set", "calibration set", "target", "confidence", "query model", "calibration model", "empirical CDF"),
     *("Kolmogorov-Smirnov distance", "rho", "replicate", "noise floor", "positive control", "the paper's rule"),
@@ -40,21 +45,24 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
         f"The query set is {query} ({data['query']['records']:,} records). Shadow models were trained on it, and on "
         f"{calibration} ({data['calibration']['records']:,} records), which shares no record with it. The target's "
         "outputs are compared with theirs.",
-        tuple(_answer(target, result.level) for target in targets),
+        tuple(_answer(target, result.level, len(targets)) for target in targets),
         (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(targets), _replicates(targets)),
         pictures,
         _legend(result),
         repeat(result.provenance),
-        terms(*TERMS, *(("used fraction", "detectable fraction", "EMA") if used else ())),
+        terms(*TERMS, *(("used fraction", "upper limit", "detectable fraction", "EMA") if used else ())),
     )
 
 
-def _answer(target: Target, level: float) -> Answer:
+def _answer(target: Target, level: float, targets: int) -> Answer:
     facts = [("The paper's rule", target.paper_rule)]
     for usage in target.usage:
         title = visible(_test(target, usage.method).title)
-        facts += [(f"p(unused), {title}", precise(usage.p_never)), (f"p(all used), {title}", precise(usage.p_fully))]
+        facts += [(f"p(unused), {title}", _p_unused(usage, targets)), (f"p(all used), {title}", precise(usage.p_fully))]
+        facts.append((f"Used fraction, upper limit, {title}", _upper(usage)))
         facts.append((f"Minimum detectable fraction, {title}", _percent(usage.detectable)))
+    if target.change is not None:
+        facts.append((BEFORE_AFTER, _change(target.change)))
     for test in target.tests[1:]:
         facts.append((_by(test).capitalize(), test.finding.verdict))
     if target.truth is not None:
@@ -63,7 +71,7 @@ def _answer(target: Target, level: float) -> Answer:
     name, shown, between = _measured(target)
     alone = ""
     if target.verdict == "forgotten" and target.usage and target.usage[0].method == target.method:
-        alone = f"forgotten ({_percent(target.usage[0].detectable)} or more)"
+        alone = f"forgotten (at most {at_most(target.usage[0].upper)})"
     between = f"{between} ({percent(level)} interval)" if between else ""
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
 
@@ -99,7 +107,7 @@ def _grid(result: KSRecord) -> Cells:
     interval = f"({percent(result.level)})"
     columns = [name, *(["truly\nused"] if known else []), "verdict"]
     if tests:
-        columns += ["p\nunused", "p all\nused", f"used\n{interval}", "min.\ndetect.", "rho"]
+        columns += ["p\nunused", "p all\nused", f"used\n{interval}", "at\nmost", "min.\ndetect.", "rho"]
     else:
         columns += ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
     rows: list[tuple[str, ...]] = []
@@ -125,20 +133,39 @@ def _several(target: Target) -> bool:
     return any(test.name != "rho" for test in target.tests[1:])
 
 
-def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str]:
-    """Of one test: both p-values, the used fraction, the minimum detectable one."""
+def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str, str]:
+    """Of one test: both p-values, the used fraction, its upper limit, the minimum detectable one."""
     for usage in target.usage:
         if usage.method == test:
-            return (p_column(usage.p_never), p_column(usage.p_fully), _interval(usage), _percent(usage.detectable))
+            p_values = p_column(usage.p_never), p_column(usage.p_fully)
+            return *p_values, _interval(usage), _upper(usage), _percent(usage.detectable)
     if test == "ema" and target.ema is not None:
-        return "", p_column(target.ema.p_value), f"{_percent(target.ema.member_share)} flagged", ""
-    return "", "", "", ""
+        return "", p_column(target.ema.p_value), f"{_percent(target.ema.member_share)} flagged", "", ""
+    return "", "", "", "", ""
 
 
 def _interval(usage: Usage) -> str:
     if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
         return UNKNOWN
     return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
+
+
+def _p_unused(usage: Usage, targets: int) -> str:
+    """The p-value, and what it is where it is adjusted for several targets."""
+    alone = precise(usage.p_never)
+    if usage.p_never_adjusted is None:
+        return alone
+    return f"{alone}, adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
+
+
+def _change(change: Change) -> str:
+    found = Pair(as_float(change.fraction), change.low, change.high, change.p_value, change.p_never_before)
+    return change_text(found).partition(": ")[2]
+
+
+def _upper(usage: Usage) -> str:
+    """The upper limit of the used fraction, where that is known."""
+    return "-" if usage.fraction is None else at_most(usage.upper)
 
 
 def p_column(value: float | None) -> str:
@@ -170,9 +197,15 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     if any(target.usage for target in result.targets):
         lines.append(
             "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction "
-            "with its interval. min. detect.: smallest used fraction detected with 95% probability. rho: ratio of "
-            "Liu & Tsaftaris (2020); their rule: 1 or more is forgotten."
+            "with its interval. at most: its one-sided 95% upper limit. min. detect.: smallest used fraction detected "
+            "with 95% probability. rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten."
         )
+    lines += _adjusted(result.targets)
+    lines += [
+        f"{BEFORE_AFTER}{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {_change(target.change)}."
+        for target in result.targets
+        if target.change is not None
+    ]
     if any(usage.fraction is None for target in result.targets for usage in target.usage):
         lines.append(
             f"{UNKNOWN}: the interval of the used fraction is 0 to 100%, or a p-value contradicts its estimate."
@@ -186,6 +219,19 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _adjusted(targets: Sequence[Target]) -> list[str]:
+    """Of each test of use, the p-values that are adjusted for several targets."""
+    found: dict[str, list[str]] = {}
+    for target in targets:
+        for usage in target.usage:
+            if usage.p_never_adjusted is not None:
+                found.setdefault(_test(target, usage.method).title, []).append(p_column(usage.p_never_adjusted))
+    return [
+        f"p unused, adjusted for {len(targets)} targets (Holm), {visible(title)}: {', '.join(p_values)}."
+        for title, p_values in found.items()
+    ]
+
+
 def _usage_cells(targets: Sequence[Target]) -> Cells:
     """All targets' tests of use in full."""
     rows = [
@@ -194,8 +240,9 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
             visible(_test(target, usage.method).title),
             _test(target, usage.method).finding.verdict,
             _interval(usage),
+            _upper(usage),
             precise(usage.detectable),
-            precise(usage.p_never),
+            _p_unused(usage, len(targets)),
             precise(usage.p_fully),
             "; ".join(map(visible, usage.reasons)) or "-",
         )
@@ -205,12 +252,12 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
     rows += [
         (
             *(visible(each.name), "EMA", _test(each, "ema").finding.verdict),
-            *(f"{_percent(each.ema.member_share)} flagged", "-", "-", precise(each.ema.p_value), "-"),
+            *(f"{_percent(each.ema.member_share)} flagged", "-", "-", "-", precise(each.ema.p_value), "-"),
         )
         for each in targets
         if each.ema is not None
     ]
-    numbers = ("minimum detectable fraction", "p(unused)", "p(all used)")
+    numbers = ("upper limit", "minimum detectable fraction", "p(unused)", "p(all used)")
     columns = ("target", "test", "verdict", "used fraction", *numbers, "reasons")
     return Cells("Use of the query set", columns, tuple(rows), numbers)
 

@@ -7,7 +7,9 @@ import numpy as np
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.audits.ks.result import KSAudit, TargetResult, conclude
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests.holdout import with_change
 from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA, Thresholds
 from jaxaudit.metrics.ks import Rho
@@ -22,12 +24,12 @@ OF_RHO = (
     *(preflight.DISTANCES_APART, preflight.QUERY_SIZE, preflight.TIED_CONFIDENCES),
     preflight.POSITIVE_CONTROL,
 )
-OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_MODELS)
+OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_APART, preflight.HOLDOUT_MODELS)
 OF_SHADOW = (preflight.SHADOW_MODELS,)
 """Checks that one test makes; others are shared."""
 
-USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, ())
-UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, ())
+USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98)
+UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421)
 UNSURE = Usage("shadow", "inconclusive", 0.3, None, float("nan"), 0.0, 1.0, None, ("too few records", "and no power"))
 
 
@@ -56,6 +58,7 @@ def judged(
     checks: tuple[Check, ...] = (),
     controls: tuple[Rho, ...] = (),
     truth: Truth | None = None,
+    change: Change | None = None,
     confidences: np.ndarray | None = None,
 ) -> TargetResult:
     """What is concluded of these numbers: by tests of use, in their order, then by EMA, then by rho."""
@@ -70,6 +73,8 @@ def judged(
         else ShadowTest().decide(each, made(OF_SHADOW))
         for each in usage
     ]
+    if change is not None and judgements and judgements[0].test == "holdout":
+        judgements[0] = with_change(judgements[0], change)
     judgements += [EMATest().decide(emas)] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
     judgements.append(RhoTest().decide(rho, controls, made(OF_RHO), common))

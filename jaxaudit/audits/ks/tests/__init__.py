@@ -2,11 +2,12 @@
 
 from jaxaudit.audits.ks.tests.ema import EMATest
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
+from jaxaudit.audits.ks.tests.reference import ReferenceTest
 from jaxaudit.audits.ks.tests.rho import RhoTest
 from jaxaudit.audits.ks.tests.shadow import ShadowTest
 from jaxaudit.audits.ks.tests.test import Judgement, KSTest
 
-TESTS: tuple[type[KSTest], ...] = (HoldoutTest, ShadowTest, EMATest, RhoTest)
+TESTS: tuple[type[KSTest], ...] = (HoldoutTest, ReferenceTest, ShadowTest, EMATest, RhoTest)
 """The tests of `jaxaudit ks`; the first that can be made gives the verdict."""
 
-__all__ = ["TESTS", "EMATest", "HoldoutTest", "Judgement", "KSTest", "RhoTest", "ShadowTest"]
+__all__ = ["TESTS", "EMATest", "HoldoutTest", "Judgement", "KSTest", "ReferenceTest", "RhoTest", "ShadowTest"]

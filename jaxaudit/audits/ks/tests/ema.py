@@ -24,14 +24,14 @@ NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS})
 class EMATest:
     """Does every query record look like a training record of the target? (Huang, Li & Li 2021)
 
-    It never concludes `forgotten`: that would mean "not all of it", and the minimum detectable fraction is unknown.
+    It never concludes `forgotten`: that would mean "not all of it", and the used fraction has no upper limit.
     """
 
     name: ClassVar[str] = "ema"
     title: ClassVar[str] = "EMA"
     assumes: ClassVar[str] = (
-        "EMA: records that the target merely classifies well look like training records. Its minimum "
-        "detectable fraction is not available, so `forgotten` is not concluded."
+        "EMA: records that the target merely classifies well look like training records. It gives "
+        "no upper limit of the used fraction, so `forgotten` is not concluded."
     )
 
     @property
@@ -72,7 +72,7 @@ class EMATest:
                 "open",
                 sentence,
                 (words,),
-                Confidence("none", "The minimum detectable fraction of EMA is not available."),
+                Confidence("none", "EMA gives no upper limit of the used fraction."),
                 caveats=(self.assumes,),
                 would_change=("Use a holdout (--holdout), or the shadow test (--tests shadow).",),
             )

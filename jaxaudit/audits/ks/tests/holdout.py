@@ -10,28 +10,32 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
-from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.before_after import Change, before_after
 from jaxaudit.metrics.checks import (
+    HOLDOUT_APART,
     HOLDOUT_LIKE_QUERY,
     HOLDOUT_MODELS,
     TARGET_OUTPUTS,
     Check,
     better_recipe,
+    holdout_apart,
     holdout_like_query,
     models_of_test,
 )
-from jaxaudit.metrics.exchangeability import alike
+from jaxaudit.metrics.exchangeability import Alike, alike
 from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.permutation import check_groups
 from jaxaudit.metrics.scores import cut, profile
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Usage, refuse_stated
 from jaxaudit.randomness import stream
 
 ROLE = "mixed"
-NEEDS = frozenset({HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, TARGET_OUTPUTS})
+NEEDS = frozenset({HOLDOUT_LIKE_QUERY, HOLDOUT_APART, HOLDOUT_MODELS, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +45,11 @@ class HoldoutTest:
     Attributes:
         query_and_holdout: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
             records as the query set has, drawn from query set and holdout together.
+        stated: `forgotten` requires an upper limit of the used fraction of at most this.
     """
 
-    query_and_holdout: int = 31
+    query_and_holdout: int = 40
+    stated: float = STATED_FRACTION
     name: ClassVar[str] = "holdout"
     title: ClassVar[str] = "holdout test"
     assumes: ClassVar[str] = (
@@ -63,6 +69,7 @@ class HoldoutTest:
         return replace(self, query_and_holdout=min(self.query_and_holdout, LEAST))
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        refuse_stated(self.stated)
         if holdout is None:
             raise InputError("the holdout test needs a holdout: records of the query set's provider (--holdout).")
         if self.query_and_holdout < LEAST:
@@ -74,51 +81,106 @@ class HoldoutTest:
     def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
         both = np.r_[pool.query, pool.holdout]
         count = pool.query.stop - pool.query.start
-        return {ROLE: shadow_rows(key, pool, ROLE, both, count, self.query_and_holdout)}
+        if pool.groups is not None:
+            count = check_groups(pool.groups, count, len(both))
+        return {ROLE: shadow_rows(key, pool, ROLE, both, count, self.query_and_holdout, pool.groups)}
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, members = evidence.queries, evidence.members(ROLE)
+        n, dealt = evidence.queries, evidence.dealt
         fit = models_of_test(HOLDOUT_MODELS, evidence.trained[ROLE].own_accuracy, evidence.min_accuracy)
-        checks = (evidence.once("dealt", lambda: _exchangeable(key, evidence)), fit)
+        found = evidence.once("dealt", lambda: _exchangeable(key, evidence))
+        checks = (holdout_like_query(found), holdout_apart(found), fit)
         usage = holdout_test(
             stream(key, "holdout test"),
             said.log_odds[:n],
-            said.log_odds[n:],
-            said.at_resolution(evidence.trained[ROLE].log_odds),
-            members,
+            said.log_odds[dealt][n:],
+            said.at_resolution(evidence.trained[ROLE].log_odds)[:, dealt],
+            evidence.members(ROLE)[:, dealt],
+            groups=evidence.pool.groups,
             level=level,
+            stated=self.stated,
             printed=said.printed,
             recipe=better_recipe(fit),
-        )
-        return self.decide(usage, checks, better_recipe(fit))
+        )._replace(design=evidence.design)
+        judgement = self.decide(usage, checks, better_recipe(fit), _groups_of(evidence))
+        change = _change(key, said, evidence, level)
+        return judgement if change is None else with_change(judgement, change)
 
-    def decide(self, usage: Usage, checks: tuple[Check, ...], recipe: str = "") -> Judgement:
-        """What its numbers say; `recipe` is how to train better shadow models, if they fit badly."""
+    def decide(self, usage: Usage, checks: tuple[Check, ...], recipe: str = "", groups: str = "") -> Judgement:
+        """What its numbers say.
+
+        Args:
+            recipe: how to train better shadow models, if they fit badly.
+            groups: what was permuted, if it is not records.
+        """
         more = (
             f"Improve the shadow models: {recipe}." if recipe else "Give more records: `jaxaudit power` says how many."
         )
         finding = of_use(self, usage, more)
+        if groups:
+            finding = msgspec.structs.replace(finding, caveats=(*finding.caveats, groups))
         if finding.verdict != "not forgotten":
             return Judgement(self.name, self.title, finding, NEEDS, checks, usage)
         # Its p-value is exact whatever the models are.
         why = "The test is exact if the provider sampled query set and holdout alike."
         finding = msgspec.structs.replace(finding, confidence=Confidence("strong", why))
-        return Judgement(self.name, self.title, finding, NEEDS - {HOLDOUT_MODELS}, checks, usage)
+        return Judgement(self.name, self.title, finding, NEEDS - {HOLDOUT_MODELS, HOLDOUT_APART}, checks, usage)
 
 
-def _exchangeable(key: Key[Array, ""], evidence: Evidence) -> Check:
+def with_change(judgement: Judgement, change: Change) -> Judgement:
+    """The judgement with what changed since the outputs before a deletion; the verdict stays."""
+    finding = judgement.finding
+    caveats = finding.caveats
+    if change.p_never_before > ALPHA:
+        caveats = ("Before the deletion, no use was detected: `forgotten` afterwards shows nothing.", *caveats)
+    finding = msgspec.structs.replace(finding, reasons=(*finding.reasons, change_text(change)), caveats=caveats)
+    return judgement._replace(finding=finding, change=change)
+
+
+def _change(key: Key[Array, ""], said: Said, evidence: Evidence, level: float) -> Change | None:
+    """The used fraction before a deletion minus that after, all outputs at the coarser resolution of the two."""
+    before, dealt = said.before, evidence.dealt
+    if before is None:
+        return None
+    return before_after(
+        stream(key, "holdout test"),
+        said.at_resolution(before.log_odds[None])[0],
+        before.at_resolution(said.log_odds[None])[0, dealt],
+        evidence.queries,
+        said.at_resolution(before.at_resolution(evidence.trained[ROLE].log_odds))[:, dealt],
+        evidence.members(ROLE)[:, dealt],
+        groups=evidence.pool.groups,
+        level=level,
+    )
+
+
+def _groups_of(evidence: Evidence) -> str:
+    """What was permuted, in a sentence; empty without groups."""
+    groups, n = evidence.pool.groups, evidence.queries
+    if groups is None:
+        return ""
+    query, holdout = (len(np.unique(each)) for each in (groups[:n], groups[n:]))
+    return (
+        f"Holdout test by groups: {query} groups of the query set and {holdout} of the holdout were permuted whole, as "
+        "given. p(unused) is exact if the provider chose at random which whole groups to share. Other tests do not use "
+        "groups."
+    )
+
+
+def _exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout were sampled differently."""
     pool, examples = evidence.pool, evidence.pool.examples
     both = np.r_[pool.query, pool.holdout]
-    unseen = profile(cut(evidence.trained[ROLE].log_odds), evidence.members(ROLE)).outside
-    found = alike(
+    dealt = evidence.dealt
+    unseen = profile(cut(evidence.trained[ROLE].log_odds[:, dealt]), evidence.members(ROLE)[:, dealt]).outside
+    return alike(
         stream(key, "exchangeability"),
         examples.inputs[both],
         examples.labels[both],
         unseen,
         examples.record_hashes[both].view("S16"),
         evidence.queries,
+        groups=pool.groups,
     )
-    return holdout_like_query(found)

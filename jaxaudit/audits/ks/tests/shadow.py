@@ -1,6 +1,6 @@
 """The shadow test as a test of `ks`: see `jaxaudit.metrics.shadow`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from jaxaudit.metrics.checks import (
     models_of_test,
 )
 from jaxaudit.metrics.shadow import SHARE, shadow_test
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 
 WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
@@ -37,18 +37,20 @@ class ShadowTest:
         without_query: number of shadow models trained on none of the query set; at least 19, for a p-value of 0.05.
         half_query: number trained on a random half of it.
         with_query: number trained on all of it; at least 19.
+        stated: `forgotten` requires an upper limit of the used fraction of at most this.
     """
 
     without_query: int = 39
     half_query: int = 19
     with_query: int = 19
+    stated: float = STATED_FRACTION
     name: ClassVar[str] = "shadow"
     title: ClassVar[str] = "shadow test"
     assumes: ClassVar[str] = (
-        "Shadow test: all numbers assume shadow models designed and trained like the target, and that its other data "
-        "are like the calibration set. Training on other records just like the query set looks like use of it, and the "
-        "used fraction may be overstated. Even where this nearly holds, it errs more often than its p-values say. Use "
-        "a holdout where you can."
+        "Shadow test: all numbers assume that the target's design and training are among those of the shadow models, "
+        "and that its other data are like the calibration set. Training on other records just like the query set looks "
+        "like use of it, and the used fraction may be overstated. Use a holdout where you can, or outputs on the "
+        "calibration set (--calibration-target)."
     )
 
     @property
@@ -65,9 +67,10 @@ class ShadowTest:
 
     def lighter(self) -> "ShadowTest":
         counts = {"without_query": self.without_query, "half_query": self.half_query, "with_query": self.with_query}
-        return ShadowTest(**{name: min(count, LEAST) for name, count in counts.items()})
+        return replace(self, **{name: min(count, LEAST) for name, count in counts.items()})
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        refuse_stated(self.stated)
         if min(self.without_query, self.with_query) < LEAST or self.half_query < 0:
             raise InputError(
                 f"the shadow test needs at least {LEAST} shadow models trained without the query set and as many "
@@ -92,15 +95,20 @@ class ShadowTest:
             said.log_odds[:n],
             said.at_resolution(plain)[:, :n],
             evidence.members(*ROLES)[:, :n],
+            evidence.design_of(*ROLES),
             share=SHARE,
             level=level,
+            stated=self.stated,
             recipe=better_recipe(fit),
-        )
+        )._replace(design=evidence.design)
         return self.decide(usage, (fit,))
 
     def decide(self, usage: Usage, checks: tuple[Check, ...]) -> Judgement:
         """What its numbers say."""
         recipe = next((better_recipe(check) for check in checks if check.name == SHADOW_MODELS), "")
-        more = "Use a holdout (--holdout): that test does not depend on how the target was trained."
+        more = (
+            "Give the target's outputs on the calibration set, too (--calibration-target), or use a holdout "
+            "(--holdout): that test does not depend on how the target was trained."
+        )
         more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
         return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)

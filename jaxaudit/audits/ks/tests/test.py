@@ -13,10 +13,11 @@ from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
+from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.usage import Share, Usage, used_share
+from jaxaudit.metrics.usage import ALPHA, Share, Usage, at_most, used_share
 
 TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 
@@ -31,6 +32,7 @@ class Judgement(NamedTuple):
         weakened_by: those among them that only weaken it when they fail.
         checks: those made by the test itself.
         usage: the numbers of a test of use.
+        change: for the holdout test, the used fraction before a deletion minus that after, if that is known.
         ema: for EMA, one result per replicate.
         rho: for rho, the ratio; `controls`: that of models trained on both sets.
     """
@@ -45,6 +47,7 @@ class Judgement(NamedTuple):
     rho: Rho | None = None
     controls: tuple[Rho, ...] = ()
     weakened_by: frozenset[str] = frozenset()
+    change: Change | None = None
 
 
 @runtime_checkable
@@ -118,13 +121,15 @@ def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
         return _finding(
             usage.verdict, sentence, (f"{p_unused} for a target that used none of the query set", *usage.reasons), test
         )
-    if usage.verdict == "forgotten" and usage.detectable is not None:
-        least = percent(usage.detectable)
+    if usage.verdict == "forgotten":
+        most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
+        least = "none" if usage.detectable is None else percent(usage.detectable)
         sentence = (
-            f"No use of the query set was detected ({p_unused}). Use of {least} or more would have been detected with "
-            "95% probability; smaller use is not ruled out."
+            f"No use of the query set was detected ({p_unused}). At most {most} of it was used ({level} upper limit); "
+            "smaller use is not ruled out."
         )
-        return _finding(usage.verdict, sentence, (f"{p_unused}; minimum detectable fraction {least}",), test)
+        reason = f"{p_unused}; {level} upper limit of the used fraction {most}; minimum detectable fraction {least}"
+        return _finding(usage.verdict, sentence, (reason,), test)
     reasons = usage.reasons or ("the test supports neither verdict",)
     sentence = f"Whether the query set was used is not determined: {'; '.join(reasons)}."
     return Finding(
@@ -141,6 +146,20 @@ def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
 def _finding(verdict: Verdict, sentence: str, reasons: tuple[str, ...], test: KSTest) -> Finding:
     confidence = Confidence("fair", "Every check that the verdict rests on passed. No check covers everything.")
     return Finding(verdict, TONES[verdict], sentence, reasons, confidence, caveats=(test.assumes,))
+
+
+def change_text(change: Change) -> str:
+    """What changed since the outputs before a deletion.
+
+    >>> change_text(Change(0.934, 0.71, 1.0, 0.0001, 0.0005))
+    'used fraction before minus after: 0.93 (0.71 to 1.00), p < 0.001'
+    >>> change_text(Change(float("nan"), -1.0, 1.0, 0.5, 0.5))
+    'used fraction before minus after: unknown, p = 0.5'
+    """
+    numbers = "unknown"
+    if change.fraction == change.fraction and (change.low, change.high) != (-1.0, 1.0):
+        numbers = f"{change.fraction:.2f} ({change.low:.2f} to {change.high:.2f})"
+    return f"used fraction before minus after: {numbers}, {p_text(change.p_value)}"
 
 
 def percent(fraction: float) -> str:

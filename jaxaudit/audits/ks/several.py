@@ -1,0 +1,44 @@
+"""Several targets of one audit share its deal and its shadow models: their p-values are adjusted for that."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jaxaudit.audits.ks.tests.test import Judgement, p_text
+from jaxaudit.metrics.usage import ALPHA, holm
+
+
+def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
+    """The same judgements with `Usage.p_never_adjusted`, by Holm's method over all targets, for each test of use.
+
+    A test called `not forgotten` whose adjusted p-value is above 0.05 has a further limitation. The verdict stays: its
+    p-value is that of this target, and exact for it, however many others were judged. With a single target nothing is
+    changed.
+
+    Args:
+        judgements: of each target, the same tests in the same order.
+    """
+    if len(judgements) < 2:
+        return list(judgements)
+    by_test = (_of_one_test(each) for each in zip(*judgements, strict=True))
+    return list(zip(*by_test, strict=True))
+
+
+def _of_one_test(judgements: tuple[Judgement, ...]) -> list[Judgement]:
+    """One test of all targets."""
+    usages = [each.usage for each in judgements if each.usage is not None]
+    if len(usages) < len(judgements):
+        return list(judgements)
+    p_values = holm([usage.p_never for usage in usages])
+    return [_with(*each) for each in zip(judgements, p_values, [len(usages)] * len(usages), strict=True)]
+
+
+def _with(judgement: Judgement, p_value: float, targets: int) -> Judgement:
+    if judgement.usage is None:
+        return judgement
+    finding = judgement.finding
+    if finding.verdict == "not forgotten" and p_value > ALPHA:
+        title = f"{judgement.title[:1].upper()}{judgement.title[1:]}"
+        words = f"{title}: {targets} targets share its records and models; adjusted for that, {p_text(p_value)}."
+        finding = msgspec.structs.replace(finding, caveats=(words, *finding.caveats))
+    return judgement._replace(finding=finding, usage=judgement.usage._replace(p_never_adjusted=p_value))

@@ -1,0 +1,188 @@
+"""Which records belong together: groups, such as patients or near-copies, that are dealt whole.
+
+No message and no result contains a group's value.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from jaxaudit.data.formats.arrays import NpzArrays, read_npy
+from jaxaudit.data.formats.named_arrays import find_pairs
+from jaxaudit.data.paths import exists, expanded
+from jaxaudit.data.selection import split_name
+from jaxaudit.data.tfds.tfds import data_folder
+from jaxaudit.errors import InputError
+
+COLUMN = "group"
+"""The column of a table that has the groups, and the key of the files that `jaxaudit deal` writes."""
+SUFFIXES = (".npy", ".csv")
+LONGEST = 200
+"""Characters of a group's name."""
+SPARE = 1 << 26
+"""Bytes that any file may have, however few the records: a file of other records is then refused for what it is."""
+
+
+class Groups(NamedTuple):
+    """The group of each record; equal numbers mean the same group.
+
+    Attributes:
+        query: of the query set.
+        holdout: of the holdout; none of these numbers is in `query`.
+    """
+
+    query: Int[np.ndarray, " n"]
+    holdout: Int[np.ndarray, " m"]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of groups of the query set and of the holdout."""
+        return len(np.unique(self.query)), len(np.unique(self.holdout))
+
+    def take(self, query: Int[np.ndarray, " some"], holdout: Int[np.ndarray, " others"]) -> "Groups":
+        """The groups of only these records."""
+        return as_groups(self.query[query], self.holdout[holdout])
+
+    @property
+    def content_hash(self) -> str:
+        """`blake2b:...` of which records belong together; groups of other names have the same hash."""
+        digest = hashlib.blake2b(len(self.query).to_bytes(8, "little"), digest_size=16)
+        digest.update(np.concatenate(self).astype("<i8").tobytes())
+        return f"blake2b:{digest.hexdigest()}"
+
+
+def as_groups(query: Shaped[np.ndarray, " n"], holdout: Shaped[np.ndarray, " m"]) -> Groups:
+    """Groups from one value per record, numbered from 0 in the order in which they first occur.
+
+    Args:
+        query, holdout: integers or text, in the order of the records.
+
+    Raises:
+        InputError: a value is no integer or text, or occurs in both sets: groups must be dealt whole.
+
+    >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"]))
+    Groups(query=array([0, 1, 0]), holdout=array([2]))
+    """
+    query, holdout = (_checked(each, of) for each, of in ((query, "query set"), (holdout, "holdout")))
+    if query.dtype.kind != holdout.dtype.kind:
+        query, holdout = query.astype(str), holdout.astype(str)
+    numbers = numbered(np.concatenate([query, holdout]))
+    found = Groups(numbers[: len(query)], numbers[len(query) :])
+    both = len(np.intersect1d(*found))
+    if both:
+        raise InputError(
+            f"{both} of {numbers.max() + 1} groups have records in the query set and in the holdout: groups must be "
+            "dealt whole. Give all records of a group to one of the two (jaxaudit deal --groups does), or leave groups "
+            "out if records were dealt one by one."
+        )
+    return found
+
+
+def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Equal values as equal numbers, from 0 in the order in which they first occur.
+
+    >>> numbered(np.array([7, 3, 7, 5]))
+    array([0, 1, 0, 2])
+    """
+    _, first, places = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[places]
+
+
+def groups_file(text: str) -> Path | None:
+    """The file that `--groups` names; None if it is the name of an array in the set's own file."""
+    path = expanded(text)
+    return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
+
+
+def load_groups(
+    text: str, data: str, records: int, of: str, data_dir: Path | None = None
+) -> Shaped[np.ndarray, " records"]:
+    """One value per record, integers or text.
+
+    Args:
+        text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array in the `.npz` that
+            `data` names.
+        data: the name of the set, as for `load`.
+        records: the number of its records.
+        of: what to call the set in messages.
+        data_dir: as for `load`.
+
+    Raises:
+        InputError: there is no such file or array, it has another number of values, or they are no integers or text.
+    """
+    path = groups_file(text)
+    values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)
+    values = _checked(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, of)
+    if len(values) != records:
+        raise InputError(
+            f"the groups of the {of} have {len(values)} values, but it has {records} records; give one value per "
+            "record, in its order."
+        )
+    return values
+
+
+def _in_file(path: Path, records: int) -> np.ndarray:
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return read_npy(path, 4 * LONGEST * records + SPARE)
+    if suffix == ".csv":
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.tables.csv_table import read_csv, trimmed
+
+        table = read_csv(path, header=False, max_bytes=4 * LONGEST * records + SPARE)
+        column = 0
+        if len(table.columns) > 1:
+            table = table.with_header()
+            names = [name.strip().lower() for name in table.header or ()]
+            if names.count(COLUMN) != 1:
+                raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
+            column = names.index(COLUMN)
+        cells = trimmed(table.columns[column]).to_pylist()
+        if max(map(len, cells), default=0) > LONGEST:
+            raise InputError(f"{path}: has groups of more than {LONGEST} characters; give short names.")
+        headed = len(table.columns) == 1 and (len(cells) == records + 1 or cells[0].lower() == COLUMN)
+        return np.array(cells[1:] if headed else cells, str)
+    raise InputError(f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array of the set's .npz.")
+
+
+def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
+    source, split = (data, None) if exists(expanded(data)) else split_name(data)
+    path, folder = expanded(source), data_folder(data_dir)
+    if not exists(path) and folder is not None:
+        path = folder / source
+    if split is not None or path.suffix.lower() != ".npz" or not exists(path):
+        raise InputError(
+            f"groups {key!r}: there is no such file, and only a whole .npz (no @SPLIT) has arrays to name; give a .npy "
+            "or .csv with one value per record."
+        )
+    archive = NpzArrays(path)
+    if key not in archive.names or len(find_pairs(archive.names, path.name, labels_elsewhere=True)) > 1:
+        listed = ", ".join(map(repr, archive.names[:10]))
+        raise InputError(
+            f"groups {key!r}: there is no such file, nor such an array in {path.name}, or it has several splits "
+            f"(arrays: {listed}); is the name right?"
+        )
+    return archive.read(key)
+
+
+def _checked(values: np.ndarray, of: str) -> np.ndarray:
+    """One integer or text per record."""
+    values = np.asarray(values)
+    if values.ndim != 1 or values.dtype.kind not in "iuSU":
+        raise InputError(
+            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
+        )
+    if values.dtype.kind in "SU":
+        if values.dtype.itemsize > LONGEST * (4 if values.dtype.kind == "U" else 1):
+            raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
+        values = np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
+        empty = int((np.char.str_len(values) == 0).sum())
+        if empty:
+            raise InputError(
+                f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to "
+                "none a group of its own."
+            )
+    return values

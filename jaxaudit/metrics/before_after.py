@@ -1,0 +1,89 @@
+"""Did a model's use of the query set change? Its outputs before and after, against one holdout.
+
+Both models answer for the same records, so what makes a record easy, and how query set and holdout happened to be
+dealt, is common to both and cancels in the difference of a record's two scores. The difference of two separate audits
+contains it twice.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.metrics.holdout import adjusted_scores, effect_of
+from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
+from jaxaudit.metrics.usage import ALPHA, LEVEL, share_of_effect
+
+
+class Change(NamedTuple):
+    """The used fraction before minus that after.
+
+    Attributes:
+        fraction: its estimate, in [-1, 1]; NaN if full use makes no difference.
+        low, high: its interval; -1 and 1 if the data do not determine it.
+        p_value: two-sided p-value of "the use did not change".
+        p_never_before: p-value of "the model before never used the query set"; a small value is evidence of use.
+    """
+
+    fraction: float
+    low: float
+    high: float
+    p_value: float
+    p_never_before: float
+
+
+def before_after(
+    key: Key[Array, ""],
+    before: Float[Array | np.ndarray, " n_plus_m"],
+    after: Float[Array | np.ndarray, " n_plus_m"],
+    size: int,
+    shadows: Float[Array | np.ndarray, "models n_plus_m"],
+    membership: Bool[Array | np.ndarray, "models n_plus_m"],
+    *,
+    groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
+    permutations: int = PERMUTATIONS,
+    alpha: float = ALPHA,
+    level: float = LEVEL,
+) -> Change:
+    """How much more of the query set the model before used than the model after.
+
+    Each record's score is that of `holdout_test`. With D the score before minus that after, the statistic is the mean
+    of D over query records minus that over holdout records.
+
+    - `fraction`: the statistic divided by the shadow models' mean difference. The interval inverts a t-test, as in
+      `used_fraction` (Fieller 1954), with the variance of D within query set and holdout, and the variance between
+      models for the difference alone. It assumes shadow models designed and trained like both models, and that full
+      use has the same effect on both; if both were trained anew and used a part each, it is too narrow.
+    - `p_value`: a permutation test of D among query and holdout records. Exact if neither model used the query set or
+      the holdout. If both used the same part of it, D may vary more among query records; the p-value is then
+      approximate, best for a holdout as large as the query set.
+
+    Args:
+        key: random key of the permutations.
+        before, after: log-odds of each record's own class: `size` query records, then the holdout.
+        size: the number of query records.
+        shadows: the same of the shadow models, at the same resolution.
+        membership, groups: as for `holdout_test`.
+        permutations: random permutations.
+        alpha: the level of the critical value.
+        level: confidence level of the interval.
+
+    Raises:
+        InputError: as `holdout_test`.
+    """
+    membership = np.asarray(membership)
+    own = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    first, second = (adjusted_scores(np.asarray(each), size, shadows, membership, own)[1] for each in (before, after))
+    paired = first[0] - second[0]
+    how = {"groups": own, "permutations": permutations, "alpha": alpha}
+    test = permutation_test(key, paired[:size], paired[size:], **how)
+    effect = effect_of(test, np.concatenate([paired[None], second[1:]]), size, membership, own)
+    fraction, low, high = (float(np.clip(each, -1, 1)) for each in share_of_effect(effect, level))
+    p_never_before = permutation_test(key, first[0, :size], first[0, size:], **how).p_larger
+    return Change(
+        fraction,
+        low,
+        high,
+        min(1.0, 2 * min(test.p_larger, test.p_smaller)),
+        p_never_before,
+    )

@@ -1,0 +1,83 @@
+"""Deals records at random into a query set and a holdout, which is what makes the holdout test exact.
+
+Deal before anything is shared. The size of the holdout decides what can be detected: at a fixed query set, a holdout
+twice as large raises the test's signal-to-noise ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r).
+Every record held out is one that is not shared, though: for a fixed number of records, half is best.
+"""
+
+from math import comb
+
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key, Shaped
+from scipy import sparse
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.randomness import generator_of
+
+SHARE = 0.5
+
+
+def deal(
+    key: Key[Array, ""], records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
+) -> Bool[np.ndarray, " records"]:
+    """Which records to hold out: a random choice, all choices of as many equally likely.
+
+    `round(share * records)` records, or with groups that share of the groups, at least one and not all.
+
+    Args:
+        key: random key.
+        records: how many there are.
+        share: of them to hold out, between 0 and 1; of the groups, if there are any.
+        groups: one value per record; records of equal value are dealt together.
+
+    Returns:
+        True for the holdout, False for the query set.
+
+    Raises:
+        InputError: the share is out of range, there is not one group per record, or there are so few records or groups
+            that no deal of them could give a p-value of 0.05.
+
+    >>> import jax
+    >>> deal(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))
+    array([False, False, False,  True, False,  True,  True])
+    """
+    if not 0 < share < 1:
+        raise InputError(f"the share of the holdout must be above 0 and below 1, got {share:g}; half is 0.5.")
+    if groups is not None and np.shape(groups) != (records,):
+        raise InputError(f"there are groups of shape {np.shape(groups)} for {records} records: give one per record.")
+    own = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
+    count = int(own.max()) + 1 if len(own) else 0
+    held = min(max(round(share * count), 1), count - 1)
+    if held < 1 or ways(count, held) * ALPHA < 1:
+        raise InputError(
+            f"{count} {'records' if groups is None else 'groups'} are too few to deal: no holdout test of them could "
+            f"reach a p-value of {ALPHA:g}. Give six or more, and a share that holds out more than one of a few."
+        )
+    return np.isin(own, generator_of(key).choice(count, held, replace=False))
+
+
+def ways(count: int, chosen: int) -> int:
+    """In how many ways some of a few can be chosen; of a thousand or more, a lower bound.
+
+    >>> ways(6, 3), ways(10**9, 5)
+    (20, 1000000000)
+    """
+    return comb(count, chosen) if count < 1000 else count * (0 < chosen < count)
+
+
+def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Groups of which those that share a copy are one, numbered from 0.
+
+    Args:
+        groups: one value per record.
+        copies: equal for equal records, such as a hash of each.
+
+    >>> joined(np.array(["a", "a", "b", "c", "d"]), np.array([1, 2, 2, 3, 4]))
+    array([0, 0, 0, 1, 2], dtype=int32)
+    """
+    own, record = (np.unique(each, return_inverse=True)[1] for each in (groups, copies))
+    nodes = 2 * len(own)
+    links = sparse.coo_array((np.ones(len(own), bool), (own, record + len(own))), shape=(nodes, nodes))
+    found = sparse.csgraph.connected_components(links, directed=False)[1][own]
+    return np.unique(found, return_inverse=True)[1].astype(np.int32)

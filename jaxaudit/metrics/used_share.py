@@ -1,0 +1,159 @@
+"""An estimate of the used share of a set of records that is linear in a model's outputs.
+
+With out, in and v the means and the variance of a record's log-odds over models without and with it in training
+(`Profile`), the gap in - out, and the weight w = gap / v, a model's outputs x give
+
+    share = sum w (x - out) / sum w gap.
+
+It is 0 on average for models that were not trained on the records and 1 for those that were trained on all of them.
+Outputs that scatter more than those of the shadow models, as a target with data of its own has them, change its
+variance but not its mean; a membership score, which is not linear, they move upwards.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxaudit.metrics.scores import Profile, profile, profiles_of_others
+
+Records = Bool[np.ndarray, " n"]
+
+
+class Spread(NamedTuple):
+    """How much an estimate varies between models of one kind.
+
+    Attributes:
+        within: variance between models of one design; `between`: between designs, beyond that.
+        models, designs: their numbers.
+    """
+
+    within: float
+    between: float
+    models: int
+    designs: int
+
+    @property
+    def total(self) -> float:
+        """The variance between models of any design."""
+        return self.within + self.between
+
+    def error(self, stretch: float = 1.0) -> float:
+        """The variance of one more model's distance from the mean, where it scatters `stretch` times as much.
+
+        The factor belongs to the part within designs: a design does not depend on anybody's data.
+        """
+        return self.within * (stretch**2 + 1 / self.models) + self.between * (1 + 1 / self.designs)
+
+    def freedom(self, stretch: float = 1.0) -> float:
+        """Satterthwaite's (1946) degrees of freedom of `error`, at least 1."""
+        parts = (
+            (self.within * (stretch**2 + 1 / self.models), self.models - self.designs),
+            (self.between * (1 + 1 / self.designs), self.designs - 1),
+        )
+        whole = sum(part for part, _ in parts)
+        shared = sum(part**2 / max(freedom, 1) for part, freedom in parts)
+        return max(1.0, whole**2 / shared) if shared > 0 else float(self.models - 1)
+
+
+def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
+    """The used share of these records, unclipped; 0 if no shadow model remembers any of them.
+
+    Args:
+        outputs: a model's log-odds of all records.
+        shadows: the profile of all records.
+        records: which of them are asked about.
+
+    >>> flat = np.ones(4)
+    >>> shadows = Profile(0 * flat, 2 * flat, flat, flat, flat)
+    >>> linear_share(np.array([2.0, 2.0, 0.0, 0.0]), shadows, np.ones(4, bool))
+    0.5
+    """
+    gap = np.maximum(shadows.inside - shadows.outside, 0)[records]
+    weight = gap / shadows.variance[records]
+    reach = float(weight @ gap)
+    return float(weight @ (outputs - shadows.outside)[records]) / reach if reach > 0 else 0.0
+
+
+def own_scatter(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
+    """The root mean square distance from models without these records, in their standard deviations.
+
+    >>> flat = np.ones(4)
+    >>> own_scatter(np.array([3.0, -3.0, 3.0, -3.0]), Profile(0 * flat, flat, flat, flat, flat), np.ones(4, bool))
+    3.0
+    """
+    return float(np.sqrt(np.mean((outputs - shadows.outside)[records] ** 2 / shadows.variance[records])))
+
+
+class Shares(NamedTuple):
+    """Estimates of the shadow models, each from the profile of the others, and of the target, from that of all.
+
+    Attributes:
+        query: the used share of the query set; `target_query`: the target's.
+        reference: the same of the reference records that a model was not trained on; 0 without a reference.
+        scatter: `own_scatter` on these; 1 without a reference.
+    """
+
+    query: Float[np.ndarray, " models"]
+    reference: Float[np.ndarray, " models"]
+    scatter: Float[np.ndarray, " models"]
+    target_query: float
+    target_reference: float
+    target_scatter: float
+
+
+def shares(
+    target: Float[np.ndarray, " n"],
+    shadows: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    queried: int,
+    unseen: Records | None = None,
+) -> Shares:
+    """The estimates of a target and of its shadow models.
+
+    Args:
+        target: its log-odds of the query set and then of the reference, if any.
+        shadows: those of the shadow models.
+        membership: which of these records each shadow model was trained on.
+        queried: the size of the query set.
+        unseen: which of all records the target is known not to have used; None: all of the reference.
+    """
+    place = np.arange(len(target))
+    query, reference = place < queried, place >= queried
+    unseen = reference if unseen is None else reference & unseen
+
+    def of(outputs: np.ndarray, others: Profile, kept: np.ndarray) -> tuple[float, float, float]:
+        share = linear_share(outputs, others, query)
+        if not kept.any():
+            return share, 0.0, 1.0
+        return share, linear_share(outputs, others, kept), own_scatter(outputs, others, kept)
+
+    others = profiles_of_others(shadows, membership)
+    rows = [
+        of(model, theirs, reference & ~member)
+        for model, theirs, member in zip(shadows, others, membership, strict=True)
+    ]
+    query_shares, reference_shares, scatters = np.array(rows).T
+    return Shares(query_shares, reference_shares, scatters, *of(target, profile(shadows, membership), unseen))
+
+
+def spread(values: Float[np.ndarray, " models"], designs: np.ndarray) -> Spread:
+    """The variances of an estimate within and between designs: a one-way analysis of variance.
+
+    Args:
+        values: the estimates of models of one kind, at least two.
+        designs: the design of each; with one design, or one model a design, all variance is within.
+
+    >>> found = spread(np.array([0.0, 2.0, 10.0, 12.0]), np.array([0, 0, 1, 1]))
+    >>> found.within, found.between
+    (2.0, 49.0)
+    """
+    names, place, counts = np.unique(designs, return_inverse=True, return_counts=True)
+    models, groups = len(values), len(names)
+    if groups == 1 or groups == models:
+        return Spread(float(np.var(values, ddof=1)), 0.0, models, 1)
+    means = np.bincount(place, values) / counts
+    within = float(((values - means[place]) ** 2).sum() / (models - groups))
+    mean_square = float((counts * (means - values.mean()) ** 2).sum() / (groups - 1))
+    size = (models - (counts**2).sum() / models) / (groups - 1)
+    return Spread(within, max(0.0, (mean_square - within) / float(size)), models, groups)

@@ -1,0 +1,87 @@
+"""Groups of records: read from every form, never shown, and refused where they were not dealt whole."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxaudit.data.groups import LONGEST, Groups, as_groups, groups_file, load_groups
+from jaxaudit.errors import InputError
+
+VALUES = np.array(["anna", "bob", "anna", "7"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.savez("set.npz", x=np.zeros((4, 2)), y=np.arange(4), patient=VALUES, wide=np.zeros((4, 2), int))
+    np.savez("splits.npz", x_train=np.zeros((4, 2)), y_train=np.arange(4), x_test=np.zeros((4, 2)), patient=VALUES)
+    np.save("g.npy", VALUES)
+    np.save("bytes.npy", VALUES.astype("S")[:, None])
+    np.save("floats.npy", np.zeros(4))
+    np.save("objects.npy", np.array([{}, 1, 2, 3], object), allow_pickle=True)
+    np.save("long.npy", np.array(["x" * (LONGEST + 1)] * 4))
+    Path("plain.csv").write_text("anna\nbob\nanna\n7\n")
+    Path("headed.csv").write_text("patient\nanna\nbob\n anna\n7\n")
+    Path("several.csv").write_text("id,Group\n1,anna\n2,bob\n3,anna\n4,7\n")
+    Path("unnamed.csv").write_text("id,other\n1,anna\n2,bob\n3,anna\n4,7\n")
+    Path("empty.csv").write_text('group\nanna\n""\nanna\n7\n')
+    Path("long.csv").write_text(f"group\n{'x' * (LONGEST + 1)}\nanna\nbob\n7\n")
+    Path("groups.txt").write_text("anna\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text", ["g.npy", "bytes.npy", "plain.csv", "headed.csv", "several.csv", "patient"], ids=lambda text: text
+)
+def test_every_form_gives_the_same_values(folder: Path, text: str) -> None:
+    assert load_groups(text, "set.npz", 4, "query set").tolist() == VALUES.tolist()
+    assert (groups_file(text) is None) == (text == "patient")
+
+
+def test_a_set_in_the_data_folder_has_its_keys_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert load_groups("patient", "set.npz", 4, "query set", folder).tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        *((text, "set.npz") for text in ("floats.npy", "objects.npy", "long.npy", "unnamed.csv", "empty.csv")),
+        *((text, "set.npz") for text in ("long.csv", "groups.txt", "missing.npy", "missing", "wide")),
+        ("patient", "set.npz@train"),
+        ("patient", "splits.npz"),
+        ("patient", "plain.csv"),
+        ("patient", "mnist"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_without_a_value(folder: Path, text: str, data: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_groups(text, data, 4, "query set")
+    assert not any(value in str(error.value) for value in ("anna", "bob", "xxx"))
+
+
+def test_one_value_per_record(folder: Path) -> None:
+    with pytest.raises(InputError, match="have 4 values, but it has 6 records"):
+        load_groups("g.npy", "set.npz", 6, "holdout")
+
+
+def test_equal_values_are_equal_numbers_whatever_they_are_called() -> None:
+    groups = as_groups(np.array([30, 10, 30]), np.array(["20", "5", "20"]))
+    assert [each.tolist() for each in groups] == [[0, 1, 0], [2, 3, 2]]
+    assert groups.counts == (2, 2)
+    renamed = as_groups(np.array(["b", "a", "b"]), np.array(["z", "y", "z"]))
+    assert renamed.content_hash == groups.content_hash
+    others = as_groups(np.array([1, 1, 2]), np.array([3, 4, 3]))
+    assert others.content_hash != groups.content_hash
+    # The same numbers, dealt otherwise.
+    moved = Groups(np.array([0, 1]), np.array([2, 3, 2]))
+    assert moved.content_hash != Groups(np.array([0, 1, 2]), np.array([3, 2])).content_hash
+    taken = groups.take(np.array([0, 2]), np.array([1]))
+    assert [each.tolist() for each in taken] == [[0, 0], [1]]
+
+
+def test_a_group_on_both_sides_is_refused_by_number() -> None:
+    with pytest.raises(InputError, match=r"^2 of 3 groups") as error:
+        as_groups(np.array([4711, 4712, 4713]), np.array([4712, 4713, 4713]))
+    assert "471" not in str(error.value)

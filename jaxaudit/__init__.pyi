@@ -11,6 +11,7 @@ from .audits.efficacy.audit import audit_efficacy as audit_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
 from .audits.ks.audit import audit_ks as audit_ks
+from .audits.ks.models import Design as Design
 from .audits.ks.result import KSAudit as KSAudit
 from .audits.ks.result import TargetResult as TargetResult
 from .audits.ks.target import FileTarget as FileTarget

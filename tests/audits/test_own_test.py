@@ -22,7 +22,7 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, Judgement, KSTest, RhoTest
 from jaxaudit.audits.pool import Part, Pool
-from jaxaudit.cli.ks.command import KSOptions
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.ks.run import tests_of as made_by_command
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution

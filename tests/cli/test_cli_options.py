@@ -16,7 +16,8 @@ from support.cli_runs import jaxaudit, options_of
 from jaxaudit.cli.app import COMMANDS
 from jaxaudit.cli.groups import failing
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.command import KS, KSOptions
+from jaxaudit.cli.ks.command import KS
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import Field, command_line, fields_of, group, identity_of, option, plain, renamed
 from jaxaudit.cli.unlearn.command import UnlearnOptions
 

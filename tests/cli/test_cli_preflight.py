@@ -9,7 +9,7 @@ import pytest
 from support.cli_runs import QUICK, SETS, content, jaxaudit, options_of, process
 
 from jaxaudit.cli import preflight
-from jaxaudit.cli.ks.command import KSOptions
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.unlearn.command import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
 

@@ -11,9 +11,9 @@ from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, least, me
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Planned
-from jaxaudit.cli.ks.command import KSOptions
 from jaxaudit.cli.ks.designs import mean_cost
 from jaxaudit.cli.ks.inputs import Given, taken
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import fields_of, plain
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.tuning import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.command import KSData, KSOptions
+from jaxaudit.cli.ks.options import KSData, KSOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import Sets
 from jaxaudit.cli.words import ACDC, parse_acdc, parse_image_size, parse_target_data

@@ -13,9 +13,9 @@ from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, ReferenceTest, 
 from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.harness import Job, Outcome, Planned
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
-from jaxaudit.cli.ks.command import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.ks.inputs import Given, read_given
+from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.progress import say
 from jaxaudit.data import is_image

@@ -1,0 +1,215 @@
+"""The options of `jaxaudit ks`, and what their names mean. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
+from jaxaudit.cli.options import group, option
+from jaxaudit.cli.sets import Sets, ShadowNetwork, ShadowRecipe, shadow_count
+from jaxaudit.cli.words import parse_names, parse_target_data, parse_time, share_check
+
+TARGET = "Target"
+SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
+GUESS = "guess"
+DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class KSData(Sets):
+    """The data."""
+
+    holdout: str | None = option(
+        None,
+        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
+        names="data",
+    )
+    groups: str | None = option(
+        None,
+        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz.",
+        metavar="FILE|KEY",
+        names="file",
+        place=lambda text: groups_place(text),
+    )
+    holdout_groups: str | None = option(
+        None,
+        "The same for each holdout record.",
+        metavar="FILE|KEY",
+        names="file",
+        place=lambda text: groups_place(text),
+    )
+    sample: int | None = option(
+        None,
+        "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
+        "[default: all, if the budget allows]",
+        formerly=("--records",),
+        minimum=20,
+        maximum=MOST * 1000,
+    )
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The targets."""
+
+    target: tuple[Path, ...] = option(
+        (), "A target's outputs on the query set, in its order: .npz, .npy, .csv or .parquet. Repeatable.", names="file"
+    )
+    holdout_target: tuple[Path, ...] = option(
+        (),
+        "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
+        names="file",
+    )
+    calibration_target: tuple[Path, ...] = option(
+        (),
+        "The same target's outputs on the calibration set, in its order, if it used none of it. Repeatable, as above. "
+        "They make a far firmer test than none.",
+        names="file",
+    )
+    before: tuple[Path, ...] = option(
+        (),
+        "The same target's outputs on the query set before the deletion, in its order: adds how much less is used now. "
+        "Repeatable: one per --target, in the same order. Needs --holdout-before.",
+        names="file",
+    )
+    holdout_before: tuple[Path, ...] = option(
+        (), "The same on the holdout. Repeatable: one per --before, in the same order.", names="file"
+    )
+    target_kind: Literal["auto", "probabilities", "logits"] = option(
+        "auto", "Content of the files.", choices=("auto", "probabilities", "logits")
+    )
+    target_data: tuple[str, ...] = option(
+        (),
+        "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
+        metavar="NAME[:FRACTION]",
+        check=parse_target_data,
+        names="data",
+        place=lambda text: parse_target_data(text)[0],
+    )
+    allow_unrelated_target: bool = option(False, "Also judge outputs that are no better than guessing.")
+
+
+@dataclass(frozen=True)
+class KSAudit(Level):
+    """The tests, and their numbers of models."""
+
+    tests: str | None = option(
+        None,
+        "Tests: holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
+        "[default: holdout with --holdout and reference with --calibration-target; with neither, shadow]",
+        formerly=("--method",),
+        metavar="NAME,...",
+        check=lambda text: parse_tests(text),
+    )
+    shadow_models: int | None = shadow_count(
+        SHADOW_MODELS,
+        "Reference and shadow test: models trained without the query set. Half as many (19 or more) are trained on "
+        "half of it, and as many on all of it.",
+        "--shadows",
+    )
+    holdout_shadow_models: int | None = shadow_count(
+        HOLDOUT_MODELS,
+        "Holdout test: models, each trained on random records of the query set and the holdout.",
+        "--holdout-shadows",
+    )
+    designs: str = option(
+        ALL,
+        f"Designs of the shadow models of a test, mixed: {', '.join(DESIGNS)}, or all. The guess is always among them: "
+        "nobody knows exactly how a target was trained.",
+        metavar="NAME,...",
+        check=lambda text: parse_designs(text),
+    )
+    stated_share: float = option(
+        0.25,
+        "`forgotten` requires that the upper limit of the used fraction (one-sided, 95%) is at most this.",
+        check=share_check("stated_share"),
+    )
+    replicates: int | None = option(
+        None, "rho: pairs of shadow models, each with its own seed. [default: 5]", minimum=1, maximum=MOST
+    )
+    controls: int = option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
+    subsample: float = option(
+        0.9, "rho: share of the calibration set that each replicate draws.", check=share_check("subsample")
+    )
+    min_accuracy: float = option(0.9, "Minimum training accuracy of a shadow model.", check=share_check("min_accuracy"))
+    budget: str | None = option(
+        None,
+        "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "
+        "none: no limit. [default: 10m on a CPU, else none]",
+        metavar="TIME",
+        check=parse_time,
+    )
+    dry_run: bool = option(False, "Print the plan and its estimated time, and stop.", decides=False)
+
+
+@dataclass(frozen=True)
+class KSOutput(Output):
+    """What is printed and written."""
+
+    fail_on: tuple[str, ...] = failing("forgotten", "not forgotten", "inconclusive")
+
+
+@dataclass(frozen=True)
+class KSOptions:
+    """All options of the command."""
+
+    data: KSData = group(DATA, KSData())
+    target: Targets = group(TARGET, Targets())
+    model: ShadowNetwork = group(MODEL, ShadowNetwork())
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
+    audit: KSAudit = group(AUDIT, KSAudit())
+    output: KSOutput = group(OUTPUT, KSOutput())
+
+
+def parse_tests(text: str) -> tuple[str, ...]:
+    """The tests of `--tests`, the deciding one first; `all` is a name among them.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    return parse_names(text, (*known_tests(), ALL), "--tests")
+
+
+def known_tests() -> tuple[str, ...]:
+    """The names of all tests, in their own order."""
+    # Imported here because it takes a second.
+    from jaxaudit.audits.ks.tests import TESTS
+
+    return tuple(test.name for test in TESTS)
+
+
+def parse_designs(text: str) -> tuple[str, ...]:
+    """The designs of `--designs`, the guess first.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    names = parse_names(text, (*DESIGNS, ALL), "--designs")
+    return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
+
+
+def tests_named(options: KSOptions) -> tuple[str, ...]:
+    """The tests that these options name; with `all`, every one that the data allow, in their own order.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    holdout, target = options.data.holdout is not None, options.target
+    reference = bool(target.calibration_target)
+    if options.audit.tests is None:
+        given = (*(("holdout",) if holdout else ()), *(("reference",) if reference else ()))
+        return given or ("shadow",)
+    names = parse_tests(options.audit.tests)
+    # A target that is simulated here says what it answers on anything.
+    missing = {*(() if holdout else ("holdout",)), *(() if reference or not target.target else ("reference",))}
+    return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
+
+
+def groups_place(text: str) -> Path | None:
+    """The file that `--groups` names; None if it is the name of an array."""
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.groups import groups_file
+
+    return groups_file(text)

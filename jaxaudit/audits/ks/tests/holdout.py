@@ -54,8 +54,8 @@ class HoldoutTest:
     title: ClassVar[str] = "holdout test"
     assumes: ClassVar[str] = (
         "Holdout test: p(unused) is exact if the provider sampled query set and holdout alike and trained on none of "
-        "the holdout. The other numbers assume shadow models designed and trained like the target; where its other "
-        "data differ from the calibration set, p(all used) is too small."
+        "the holdout. The other numbers assume that the target's design and training are among those of the shadow "
+        "models; where its other data differ from the calibration set, p(all used) is too small."
     )
 
     @property

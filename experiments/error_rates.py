@@ -3,7 +3,10 @@
     export JAXAUDIT_DATA=DATA
     python -m experiments.error_rates_targets --split report --cache FOLDER    # trains; exit status 3: call it again
     python -m experiments.error_rates_judge --split report --cache FOLDER      # answers; exit status 3: call it again
+    python -m experiments.error_rates_power --split report --cache FOLDER      # promises; exit status 3: call it again
     python -m experiments.error_rates --cache FOLDER                           # these tables
+
+The targets need scikit-learn and PyTorch.
 
 The holdout, the reference and the shadow test, the paper's rule on rho (Liu & Tsaftaris 2020) and EMA (Huang et al.
 2021), on digits, Adult and Location. Scores and thresholds were chosen on other worlds (the split `development`). Asked
@@ -21,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from experiments.error_rates_page import COMPARED, METHODS, NAMES, drawing, lines, shown
+from experiments.error_rates_page import COMPARED, METHODS, NAMES, SHOWN, TESTS, VERDICTS, drawing, lines, shown
 from experiments.error_rates_recipes import RECIPES
 from experiments.error_rates_targets import FRACTIONS, RESTS, SAME, SIZES
 from experiments.error_rates_worlds import KINDS
@@ -34,6 +37,8 @@ Rate = dict[str, Any]
 Condition = Callable[[Target], bool]
 LARGE = 1000
 MAKINGS = (SAME, "another", "other recipe")
+PROVIDERS = ("own", "both")
+"""Kinds of other training data that hold records of the query set's provider."""
 ASKED_WRONG, ASKED_FOUND = 0.05, 0.95
 
 
@@ -43,6 +48,8 @@ def read(folder: Path) -> list[Target]:
     for path in sorted(folder.glob("answers-*.json")):
         world = json.loads(path.read_text())
         origin = {name: world[name] for name in ("kind", "size", "seed")}
+        promise = json.loads(path.with_name(path.name.replace("answers", "power")).read_text())
+        origin["promised"] = dict(zip(FRACTIONS, promise["chances"], strict=True))
         found += [{**target, **origin, "like": _like(target), "making": _making(target)} for target in world["targets"]]
     return found
 
@@ -145,11 +152,40 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
         "overall": {method: overall(method) for method in METHODS},
         "by making": {m: [by_making(m, *each) for each in makings] for m in METHODS},
         "power": {m: [power(m, cell, fraction) for cell in cells for fraction in FRACTIONS] for m in METHODS},
+        "verdicts": {method: _verdicts(targets, method) for method in TESTS},
+        "promised power": _promised(targets),
         "wrong forgotten as said": rate(used, wrong_as_said),
         "found where detectable": promised(plenty, says("holdout", "not forgotten")),
         "interval covers": {m: promised(targets, covers(m)) for m in COMPARED},
         "full use rejected, all used": {m: promised(full, rejects_full_use(m)) for m in COMPARED},
     }
+
+
+def _verdicts(targets: list[Target], method: str) -> list[Rate]:
+    """How many targets of each used fraction got each verdict, by whether they have other records of the provider."""
+    found = []
+    for own in (False, True):
+        for fraction in SHOWN:
+            these = [t for t in targets if (t["rest"] in PROVIDERS) == own and t["fraction"] == fraction]
+            counts = {verdict: sum(t[method]["verdict"] == verdict for t in these) for verdict in VERDICTS}
+            found.append({"own": own, "fraction": fraction, "of": len(these), **counts})
+    return found
+
+
+def _promised(targets: list[Target]) -> list[Rate]:
+    """What `power` promised on average, and how often the holdout test found use, of networks trained as usual."""
+    networks = [t for t in targets if t["making"] != "other recipe"]
+    found = []
+    for own in (False, True):
+        for large in (False, True):
+            for fraction in FRACTIONS[1:]:
+                these = [t for t in networks if (t["rest"] in PROVIDERS) == own and t["fraction"] == fraction]
+                these = [t for t in these if (t["size"] >= LARGE) == large]
+                if these:
+                    mean = float(np.mean([t["promised"][fraction] for t in these]))
+                    rates = rate(these, says("holdout", "not forgotten"))
+                    found.append({"own": own, "large": large, "fraction": fraction, "promised": mean, **rates})
+    return found
 
 
 def _median(targets: list[Target]) -> float | None:

@@ -6,10 +6,10 @@ import numpy as np
 
 from experiments.error_rates_judge import ALONE, HALVES
 from experiments.error_rates_recipes import RECIPES
-from experiments.error_rates_targets import EPOCHS, FAMILY, FRACTIONS, GUESSED, SIZES
-from experiments.error_rates_worlds import COPIES, KINDS
-from experiments.figures import COLORS, panels
-from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION
+from experiments.error_rates_targets import EPOCHS, FAMILY, FRACTIONS, GUESSED
+from experiments.error_rates_worlds import COPIES
+from experiments.figures import panels
+from jaxaudit.metrics.usage import STATED_FRACTION
 
 METHODS = {
     "holdout": "holdout test",
@@ -27,6 +27,13 @@ REST_NAMES = {
     "both": "half of each",
     "other": "another domain",
 }
+SHOWN = (0.0, 0.25, 0.5, 1.0)
+USED = {0.0: "never used", 0.25: "a quarter used", 0.5: "half used", 1.0: "all used"}
+OWN = {
+    False: "no other records of this provider",
+    True: "other records of this provider, too",
+}
+VERDICTS = {"forgotten": "#8ecae6", "inconclusive": "#e0e0e0", "not forgotten": "#f4a261"}
 OVERALL = {
     "false alarms": 'never used: "not forgotten" (wrong)',
     "forgotten, never used": 'never used: "forgotten" (right)',
@@ -76,6 +83,10 @@ def lines(record: dict[str, Any]) -> list[str]:
     return [
         "# How often is it wrong?",
         "",
+        *_in_short(found),
+        "",
+        "## In detail",
+        "",
         f"{found['targets']:,} targets of known truth in {found['worlds']} worlds, on {record['device']}. In brackets: "
         "Clopper & Pearson's 95% intervals.",
         "",
@@ -95,6 +106,24 @@ def lines(record: dict[str, Any]) -> list[str]:
             [[*place(c), *(short(at(found, m, c, 0.0)) for m in METHODS)] for c in found["cells"]],
         ),
         *[line for method in METHODS for line in power_table(found, method)],
+        "",
+        "## What `jaxaudit power` promised, and what the holdout test found",
+        "",
+        "Networks of seven designs. Promised before there was a target, from query and calibration set alone.",
+        "",
+        *table(
+            ["other data", "n", "used", "promised", "found"],
+            [
+                [
+                    OWN[cell["own"]],
+                    "1,000 and more" if cell["large"] else "below 1,000",
+                    f"{cell['fraction']:.0%}",
+                    f"{cell['promised']:.0%}",
+                    short(cell),
+                ]
+                for cell in found["promised power"]
+            ],
+        ),
         "",
         "## By the target's other training data, and its design",
         "",
@@ -132,6 +161,47 @@ def lines(record: dict[str, Any]) -> list[str]:
     ]
 
 
+def _in_short(found: dict[str, Any]) -> list[str]:
+    """For a reader who decides, and has not read the papers."""
+
+    def said(method: str, verdict: str, fraction: float, *owns: bool) -> str:
+        cells = [
+            c for c in found["verdicts"][method] if c["fraction"] == fraction and c["own"] in (owns or (False, True))
+        ]
+        count, total = sum(c[verdict] for c in cells), sum(c["of"] for c in cells)
+        return f"{count} of {total} ({count / max(total, 1):.0%})"
+
+    wrong, missed = "not forgotten", "forgotten"
+    return [
+        f"We trained {found['targets']:,} models of which we know what they were trained on, and asked jaxaudit. It "
+        "answers `forgotten`, `not forgotten` or `inconclusive`. The last is no verdict: it says what is missing.",
+        "",
+        "**With a holdout** (records dealt at random from the same source and kept from the model):",
+        "",
+        f"- A model that never used the data was called `{wrong}`: {said('holdout', wrong, 0.0)}. The test is built "
+        "to do this at most 5 times in 100, whatever the model is.",
+        f"- A model that used all of it was called `{missed}`: {said('holdout', missed, 1.0)}; half of it: "
+        f"{said('holdout', missed, 0.5)}.",
+        f"- A model that used all of it was found: {said('holdout', wrong, 1.0)}. With few records, or where a model "
+        "remembers little, it is `inconclusive`.",
+        "",
+        "**With outputs on a reference** (other data that the model is known not to have used), where the model has no "
+        "other records of the same provider:",
+        "",
+        f"- Never used, called `{wrong}`: {said('reference', wrong, 0.0, False)}; all used, called `{missed}`: "
+        f"{said('reference', missed, 1.0, False)}; all used, found: {said('reference', wrong, 1.0, False)}.",
+        f"- If the model has other records of the same provider, this test takes them for use: "
+        f"{said('reference', wrong, 0.0, True)} were called `{wrong}`. Only a holdout tells the two apart.",
+        "",
+        "**With neither**, by shadow models alone:",
+        "",
+        f"- Never used, called `{wrong}`: {said('shadow', wrong, 0.0, False)}, and with other records of the same "
+        f"provider {said('shadow', wrong, 0.0, True)}; all used, found: {said('shadow', wrong, 1.0)}. A hint, no more.",
+        "",
+        "What to do: deal a holdout before training (`jaxaudit deal`), and ask `jaxaudit power` how large it must be.",
+    ]
+
+
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
     """Markdown."""
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
@@ -163,32 +233,27 @@ def _three(cell: dict[str, Any]) -> str:
 
 
 def drawing(found: dict[str, Any]) -> Any:
-    """Above: the holdout test, a panel a kind of data. Below: all methods at n = 1,000."""
-    figure, axes = panels(2, len(KINDS), width=12, height=5.2, sharey=True)
-    for column, kind in enumerate(KINDS):
-        above, below = axes[column], axes[len(KINDS) + column]
-        for color, size in zip(COLORS, SIZES, strict=False):
-            _curve(above, found["power"]["holdout"], kind, size, color, f"n = {size:,}")
-        for color, (method, name) in zip(COLORS, METHODS.items(), strict=False):
-            _curve(below, found["power"][method], kind, 1000, color, name)
-        above.set_title(f"{NAMES[kind]}: the holdout test")
-        below.set_title(f"{NAMES[kind]}, n = 1,000: all methods")
-        below.set_xlabel("fraction of the query set used")
-    for axis in axes:
-        axis.axhline(ALPHA, color="#999999", linestyle="--", linewidth=0.8)
-        axis.set_xticks(np.arange(len(FRACTIONS)), [f"{fraction:.0%}" for fraction in FRACTIONS])
-        axis.set_ylim(-0.03, 1.03)
-    for first in (0, len(KINDS)):
-        axes[first].set_ylabel('called "not forgotten"')
-        axes[first].legend(fontsize=7.5)
+    """What each test said, by how much of the query set was used: a panel a test and kind of target."""
+    figure, axes = panels(len(TESTS), 2, width=10, height=6.6, sharey=True)
+    for row, (method, name) in enumerate(TESTS.items()):
+        for own in (False, True):
+            axis = axes[2 * row + own]
+            bars = [each for each in found["verdicts"][method] if each["own"] == own]
+            places = np.arange(len(bars))[::-1]
+            left = np.zeros(len(bars))
+            for verdict, color in VERDICTS.items():
+                shares = np.array([100 * each[verdict] / max(each["of"], 1) for each in bars])
+                axis.barh(places, shares, left=left, color=color, label=verdict, height=0.72)
+                for place, start, width in zip(places, left, shares, strict=True):
+                    if width >= 6:
+                        axis.text(start + width / 2, place, f"{width:.0f}%", ha="center", va="center", fontsize=8)
+                left += shares
+            axis.set_yticks(places, [USED[each["fraction"]] for each in bars])
+            axis.set_xlim(0, 100)
+            axis.set_title(f"{name}, {OWN[own]}", fontsize=10)
+            axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes[-2:]:
+        axis.set_xlabel("of 100 models")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
-
-
-def _curve(axis: Any, power: list[dict[str, Any]], kind: str, size: int, color: str, label: str) -> None:
-    points = [p for p in power if (p["kind"], p["size"]) == (kind, size) and p["share"] is not None]
-    if not points:
-        return
-    places = [FRACTIONS.index(p["fraction"]) for p in points]
-    axis.plot(places, [p["share"] for p in points], color=color, marker="o", markersize=3, label=label)
-    low, high = ([p[end] for p in points] for end in ("low", "high"))
-    axis.fill_between(places, low, high, color=color, alpha=0.1, linewidth=0)

@@ -1,4 +1,4 @@
-"""Targets that no shadow model is like: other learners of scikit-learn, and networks trained in other manners.
+"""Targets that no shadow model is like: of scikit-learn and PyTorch, and networks trained in other manners.
 
 Each recipe is a function of a seed, training records and the number of classes to a function of inputs to
 log-probabilities. `error_rates_targets` trains them on the same sets as its own targets.
@@ -15,6 +15,7 @@ import optax
 LogProbs = Callable[[np.ndarray], np.ndarray]
 Recipe = Callable[[int, np.ndarray, np.ndarray, int], LogProbs]
 HIDDEN, BATCH, STEPS = 64, 32, 2500
+PYTORCH = "PyTorch"
 KEPT = 0.7
 """Dropout: the share of hidden units that a step keeps."""
 CLIP, NOISE = 1.0, 0.8
@@ -101,6 +102,38 @@ def of_network(manner: str) -> Recipe:
     return train
 
 
+def of_pytorch(seed: int, inputs: np.ndarray, labels: np.ndarray, classes: int) -> LogProbs:
+    """A network as PyTorch's users train them: batch norm, dropout, AdamW with weight decay on a cosine schedule."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    x = torch.from_numpy(np.ascontiguousarray(inputs.reshape(len(inputs), -1), np.float32))
+    y = torch.from_numpy(labels.astype(np.int64))
+    width = 2 * HIDDEN
+    net = nn.Sequential(
+        nn.Linear(x.shape[1], width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(1 - KEPT), nn.Linear(width, classes)
+    )
+    optimizer = torch.optim.AdamW(net.parameters(), lr=2e-3, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(STEPS):
+        rows = torch.randint(len(x), (BATCH,), generator=generator)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+        optimizer.step()
+        schedule.step()
+    net.eval()
+
+    def log_probs(asked: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            flat = torch.from_numpy(np.ascontiguousarray(asked.reshape(len(asked), -1), np.float32))
+            return nn.functional.log_softmax(net(flat), dim=1).double().numpy()
+
+    return log_probs
+
+
 def _forest(seed: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
@@ -133,4 +166,5 @@ RECIPES: dict[str, Recipe] = {
     "dropout": of_network("dropout"),
     "augmented": of_network("augmented"),
     "DP-SGD": of_network("DP-SGD"),
+    PYTORCH: of_pytorch,
 }

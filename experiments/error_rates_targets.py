@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.error_rates_recipes import RECIPES
+from experiments.error_rates_recipes import PYTORCH, RECIPES
 from experiments.error_rates_worlds import KINDS, World, draw_world, origins
 from jaxaudit import models, network
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
@@ -116,26 +116,33 @@ def designs(kind: str) -> dict[str, Callable[[tuple[int, ...], int], NetworkLear
 def targets(generator: np.random.Generator, world: World, kind: str) -> list[Made]:
     """Every fraction with every kind of rest, like the shadow models and unlike; and the other recipes' targets."""
 
-    def row(fraction: float, rest: str) -> np.ndarray:
-        row = np.zeros(len(world.pool.labels), bool)
-        row[world.rest[rest]] = True
-        groups = world.query.reshape(-1, world.group)
-        row[generator.choice(groups, round(fraction * len(groups)), replace=False)] = True
-        return row
-
     unlike = [name for name in designs(kind) if name != SAME]
     made = [
-        Made(row(fraction, rest), design, "", fraction, rest)
+        _target(generator, world, fraction, rest, design)
         for rest in world.rest
         for fraction in (*(0.0,) * NEVER, *FRACTIONS[1:])
         for design in (SAME, str(generator.choice(unlike)))
     ]
     made += [
-        Made(row(fraction, "calibration"), recipe, "", fraction, "calibration")
+        _target(generator, world, fraction, "calibration", recipe)
         for recipe in RECIPES
+        if recipe != PYTORCH
         for fraction in OTHER_FRACTIONS
     ]
     return made
+
+
+def pytorch_targets(generator: np.random.Generator, world: World) -> list[Made]:
+    """With every kind of rest, drawn from a generator of their own: the targets before them stay as they are."""
+    return [_target(generator, world, fraction, rest, PYTORCH) for rest in world.rest for fraction in OTHER_FRACTIONS]
+
+
+def _target(generator: np.random.Generator, world: World, fraction: float, rest: str, design: str) -> Made:
+    row = np.zeros(len(world.pool.labels), bool)
+    row[world.rest[rest]] = True
+    groups = world.query.reshape(-1, world.group)
+    row[generator.choice(groups, round(fraction * len(groups)), replace=False)] = True
+    return Made(row, design, "", fraction, rest)
 
 
 def train_world(kind: str, size: int, seed: int) -> dict[str, np.ndarray]:
@@ -147,6 +154,9 @@ def train_world(kind: str, size: int, seed: int) -> dict[str, np.ndarray]:
     seen = np.concatenate([both, world.calibration])
     classes = int(origins(kind).calibration.labels.max()) + 1
     seeds = generator.integers(2**31, size=len(made))
+    later = np.random.default_rng([KINDS.index(kind), size, seed, 5])
+    made += pytorch_targets(later, world)
+    seeds = np.r_[seeds, later.integers(2**31, size=len(made) - len(seeds))]
     log_probs = np.zeros((len(made), len(seen), classes), np.float32)
     own_accuracy = np.zeros(len(made))
     for name, maker in designs(kind).items():

@@ -7,7 +7,11 @@ from typing import Any
 from jaxaudit.cli.groups import MOST, Images, Network, Recipe
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import OWN, parse_model
-from jaxaudit.cli.words import parse_hidden, parse_image_size
+from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names
+
+GUESS = "guess"
+DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -62,3 +66,26 @@ class ShadowRecipe(Recipe):
 def shadow_count(default: int, help: str, *formerly: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
     return option(None, f"{help} [default: {default}]", formerly=formerly, minimum=19, maximum=MOST)
+
+
+def designs_of_shadows(help: str) -> Any:
+    """`--designs`, as a field."""
+    return option(ALL, help, metavar="NAME,...", check=parse_designs)
+
+
+def parse_designs(text: str) -> tuple[str, ...]:
+    """The designs of `--designs`, the guess first.
+
+    Raises:
+        InputError: one is unknown.
+    """
+    names = parse_names(text, (*DESIGNS, ALL), "--designs")
+    return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
+
+
+def groups_place(text: str) -> Path | None:
+    """The file that `--groups` names; None if it is the name of an array."""
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.groups import groups_file
+
+    return groups_file(text)

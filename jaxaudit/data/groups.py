@@ -66,7 +66,7 @@ def as_groups(query: Shaped[np.ndarray, " n"], holdout: Shaped[np.ndarray, " m"]
     >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"]))
     Groups(query=array([0, 1, 0]), holdout=array([2]))
     """
-    query, holdout = (_checked(each, of) for each, of in ((query, "query set"), (holdout, "holdout")))
+    query, holdout = (checked_groups(each, of) for each, of in ((query, "query set"), (holdout, "holdout")))
     if query.dtype.kind != holdout.dtype.kind:
         query, holdout = query.astype(str), holdout.astype(str)
     numbers = numbered(np.concatenate([query, holdout]))
@@ -89,6 +89,30 @@ def numbered(values: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """
     _, first, places = np.unique(values, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[places]
+
+
+def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
+    """The group of each record: one integer or text per record.
+
+    Raises:
+        InputError: it is not.
+    """
+    values = np.asarray(values)
+    if values.ndim != 1 or values.dtype.kind not in "iuSU":
+        raise InputError(
+            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
+        )
+    if values.dtype.kind in "SU":
+        if values.dtype.itemsize > LONGEST * (4 if values.dtype.kind == "U" else 1):
+            raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
+        values = np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
+        empty = int((np.char.str_len(values) == 0).sum())
+        if empty:
+            raise InputError(
+                f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to "
+                "none a group of its own."
+            )
+    return values
 
 
 def groups_file(text: str) -> Path | None:
@@ -115,7 +139,7 @@ def load_groups(
     """
     path = groups_file(text)
     values = _in_set(text, data, data_dir) if path is None else _in_file(path, records)
-    values = _checked(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, of)
+    values = checked_groups(values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values, of)
     if len(values) != records:
         raise InputError(
             f"the groups of the {of} have {len(values)} values, but it has {records} records; give one value per "
@@ -166,23 +190,3 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
             f"(arrays: {listed}); is the name right?"
         )
     return archive.read(key)
-
-
-def _checked(values: np.ndarray, of: str) -> np.ndarray:
-    """One integer or text per record."""
-    values = np.asarray(values)
-    if values.ndim != 1 or values.dtype.kind not in "iuSU":
-        raise InputError(
-            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
-        )
-    if values.dtype.kind in "SU":
-        if values.dtype.itemsize > LONGEST * (4 if values.dtype.kind == "U" else 1):
-            raise InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")
-        values = np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
-        empty = int((np.char.str_len(values) == 0).sum())
-        if empty:
-            raise InputError(
-                f"{empty} records of the {of} have no group (their values are empty); give a record that belongs to "
-                "none a group of its own."
-            )
-    return values

@@ -85,7 +85,7 @@ def holdout_test(
     mine, others = scores[0, :size], scores[0, size:]
     asked = np.arange(len(target)) < size
     test = permutation_test(key, mine, others, groups=own, permutations=permutations, alpha=alpha)
-    unseen = np.mean([_variance(s, own, ~m) for s, m in zip(scores[1:], membership, strict=True)])
+    unseen = np.mean([mean_variance(s, own, ~m) for s, m in zip(scores[1:], membership, strict=True)])
     least = float(unseen * (1 / size + 1 / len(others)))
     effect = effect_of(test, scores, size, membership, own)
     effect = effect._replace(
@@ -99,7 +99,7 @@ def holdout_test(
     )
     supposed = np.concatenate([membership, asked[None]])
     among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
-    full = _differences(_adjusted(among, among, supposed), supposed)
+    full = differences(without_difficulty(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     how = {"alpha": alpha, "level": level, "stated": stated}
     return conclude("holdout", test.p_larger, p_fully, effect, doubts=doubts, invalid=(), recipe=recipe, **how)
@@ -126,7 +126,7 @@ def adjusted_scores(
     """
     _check_rows(membership, size, len(target), groups)
     found = membership_scores(target, shadows, membership)
-    return found, _adjusted(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
+    return found, without_difficulty(np.concatenate([found.target[None], found.shadows]), found.shadows, membership)
 
 
 def effect_of(
@@ -146,14 +146,14 @@ def effect_of(
     asked = np.arange(scores.shape[1]) < size
     return Effect(
         difference=test.difference,
-        variance=sum(_variance(scores[0], groups, side) / int(side.sum()) for side in (asked, ~asked)),
-        full=_differences(scores[1:], membership),
+        variance=sum(mean_variance(scores[0], groups, side) / int(side.sum()) for side in (asked, ~asked)),
+        full=differences(scores[1:], membership),
         noise=float(np.mean(_sampling_variances(scores[1:], membership, groups))),
         critical=test.critical,
     )
 
 
-def _adjusted(
+def without_difficulty(
     scores: Float[np.ndarray, "models n"],
     shadows: Float[np.ndarray, "shadows n"],
     membership: Bool[np.ndarray, "shadows n"],
@@ -190,10 +190,10 @@ def _check_rows(
         )
 
 
-def _variance(
+def mean_variance(
     scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None, side: Bool[np.ndarray, " n"]
 ) -> float:
-    """The variance of the scores of one side; with groups, that of their mean, times their number.
+    """The variance of the mean score of one side, times its number of records; with groups, taken over groups.
 
     The mean over n records of G groups has variance G / (G - 1) * (sum over groups of (sum of residuals)^2) / n^2
     (Liang & Zeger 1986).
@@ -207,7 +207,7 @@ def _variance(
     return float(count / (count - 1) * (sums**2).sum() / len(scores)) if count > 1 else 0.25 * len(scores)
 
 
-def _differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
+def differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
     """Each model's mean score of the records in its training set minus that of the others."""
     inside, outside = membership.sum(axis=1), (~membership).sum(axis=1)
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
@@ -218,7 +218,7 @@ def _sampling_variances(
 ) -> Float[np.ndarray, " models"]:
     """The variance of each model's difference that comes from the choice of records, or groups, alone."""
     sides = ((s, side) for s, m in zip(scores, membership, strict=True) for side in (m, ~m))
-    found = [_variance(s, groups, side) / side.sum() for s, side in sides]
+    found = [mean_variance(s, groups, side) / side.sum() for s, side in sides]
     return np.array(found).reshape(-1, 2).sum(axis=1)
 
 

@@ -1,17 +1,20 @@
 """The probability that the holdout test detects use of part of a query set, before there is a target.
 
-A normal approximation. Its numbers are measured on models of known membership. Other sizes can be evaluated, assuming
-that a record is as exposed in a set of another size. Arrays in, numbers out.
+A normal approximation. Its numbers are measured on models of known membership, each in the place of a target whose
+other data are its own, as a real target's are. Other sizes can be evaluated, assuming that a record is as exposed in a
+set of another size. Arrays in, numbers out.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
-from scipy import stats
+from jaxtyping import Array, Bool, Float, Int
+from scipy import special, stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import scores_among
+from jaxaudit.metrics.holdout import differences, mean_variance, without_difficulty
+from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence, profile, profiles_of_others
+from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.metrics.usage import ALPHA, POWER, Effect, detectable_fraction
 
 MOST_RECORDS = 10_000_000
@@ -22,9 +25,12 @@ class Separation(NamedTuple):
 
     Attributes:
         difference: the mean score of records in training minus that of others, averaged over models.
-        inside, outside: variance of the scores within a model, of records in training and of others.
+        inside, outside: variance of the scores within a model, of records in training and of others; where groups were
+            dealt whole, the variance of their mean times their number.
         between: variance of the difference between models, beyond that from the choice of records.
         models: the number of models this was measured on.
+        stretch: how many times as far as the shadow models from their mean a target with data of its own was taken to
+            be (`own_data_stretch`).
     """
 
     difference: float
@@ -32,16 +38,28 @@ class Separation(NamedTuple):
     outside: float
     between: float
     models: int
+    stretch: float = 1.0
 
 
 def separation(
-    log_odds: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
+    log_odds: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+    draws: Int[np.ndarray, " models"] | None = None,
+    designs: Int[np.ndarray, " models"] | None = None,
+    groups: Int[np.ndarray, " n"] | None = None,
 ) -> Separation:
     """Measured on models that were each trained on a random choice of the records; each is scored by the others.
+
+    A model is moved away from the mean of the others of its design before it is scored, `own_data_stretch` times as
+    far: the shadow models share a calibration set, and a target has data of its own.
 
     Args:
         log_odds: each model's log-odds of each record's own class (`log_odds`).
         membership: which records each was trained on.
+        draws: which draw of the calibration set each was trained on, some of them the same; None: all their own, and
+            nothing is moved.
+        designs: the design of each; None: all the same.
+        groups: the group of each record, where whole groups were dealt.
 
     Raises:
         InputError: as `scores_among`; or a model has fewer than two records in or out of its training set.
@@ -49,24 +67,89 @@ def separation(
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
     >>> found = separation(random.normal(size=(20, 400)) + 2 * membership, membership)
-    >>> bool(0.3 < found.difference < 0.7), bool(found.between < 0.001)
-    (True, True)
+    >>> bool(0.3 < found.difference < 0.7), bool(found.between < 0.001), found.stretch
+    (True, True, 1.0)
     """
-    membership = np.asarray(membership)
+    log_odds, membership = cut(log_odds), np.asarray(membership)
     fewest = int(min(membership.sum(axis=1).min(), (~membership).sum(axis=1).min()))
     if fewest < 2:
         raise InputError(f"a model has {fewest} records in or out of its training set; a variance requires at least 2.")
-    scores = scores_among(log_odds, membership)
-    inside, outside = _moments(scores, membership), _moments(scores, ~membership)
-    differences = inside.mean - outside.mean
-    of_records = inside.variance / inside.count + outside.variance / outside.count
-    return Separation(
-        float(differences.mean()),
-        float(inside.variance.mean()),
-        float(outside.variance.mean()),
-        max(float(differences.var(ddof=1) - of_records.mean()), 0.0),
-        len(scores),
+    evidence, weights = evidence_among(log_odds, membership)
+    designs = np.zeros(len(log_odds), int) if designs is None else designs
+    stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws, designs)
+    known = special.expit(evidence @ weights)
+    if stretch > 1:
+        evidence = _evidence_of_targets(log_odds, membership, designs, stretch)
+    scores = without_difficulty(special.expit(evidence @ weights), known, membership)
+    found = np.array(
+        [[mean_variance(s, groups, side) for side in (m, ~m)] for s, m in zip(scores, membership, strict=True)]
     )
+    inside, outside = found.T
+    each = differences(scores, membership)
+    of_records = inside / membership.sum(axis=1) + outside / (~membership).sum(axis=1)
+    return Separation(
+        float(each.mean()),
+        float(inside.mean()),
+        float(outside.mean()),
+        max(float(each.var(ddof=1) - of_records.mean()), 0.0),
+        len(scores),
+        stretch,
+    )
+
+
+def own_data_stretch(
+    log_odds: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    draws: Int[np.ndarray, " models"],
+    designs: Int[np.ndarray, " models"],
+    share: float = SHARE,
+) -> float:
+    """How many times as far from the shadow models' mean a model with data of its own is, at least 1.
+
+    Shadow models are trained on random shares of one calibration set. The part of their variance that comes from the
+    draw is (1 - share) / (1 + share) of what it is for a target with as many records of its own from the same source;
+    the other part, from seeds, is the same. The part is what two models of the same draw have in common beyond what two
+    of different draws have: an analysis of variance of the outputs, within designs.
+
+    Args:
+        log_odds: the models' outputs; membership: which records each was trained on.
+        draws: the draw of each; designs: its design. Models of one draw have one design.
+        share: of the calibration set in a draw.
+
+    Returns:
+        1 if no two models of one design have the same draw, or different ones.
+    """
+    alike = designs[:, None] == designs
+    # By least squares, record by record: a mean for each design, and a gap between models with and without the record.
+    odds, used = (each - (alike / alike.sum(axis=1, keepdims=True)) @ each for each in (log_odds, 1.0 * membership))
+    gap = (odds * used).sum(axis=0) / np.maximum((used**2).sum(axis=0), 1e-9)
+    residuals = odds - gap * used
+    common = (residuals / profile(log_odds, membership).variance) @ residuals.T
+    same = (draws[:, None] == draws) & ~np.eye(len(draws), dtype=bool)
+    apart = alike & (draws[:, None] != draws)
+    if not same.any() or not apart.any():
+        return 1.0
+    whole, base = float(np.trace(common)) / len(common), float(common[apart].mean())
+    part = float(np.clip((common[same].mean() - base) / (whole - base), 0, 1)) if whole > base else 0.0
+    return float(np.sqrt(1 - part + part * (1 + share) / (1 - share)))
+
+
+def _evidence_of_targets(
+    log_odds: np.ndarray, membership: np.ndarray, designs: np.ndarray, stretch: float
+) -> np.ndarray:
+    """Each model's evidence from the others, as if its outputs lay `stretch` times as far from those of its design."""
+    others = list(profiles_of_others(log_odds, membership))
+    away = np.stack(
+        [
+            model - np.where(row, known.inside, known.outside)
+            for model, row, known in zip(log_odds, membership, others, strict=True)
+        ]
+    )
+    alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
+    # A design does not depend on anybody's data: what its models have in common is not stretched.
+    design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]
+    moved = cut(log_odds + (stretch - 1) * (away - design))
+    return np.stack([membership_evidence(model, known) for model, known in zip(moved, others, strict=True)])
 
 
 def detection_probability(
@@ -164,17 +247,3 @@ def records_needed(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-class _Moments(NamedTuple):
-    mean: Float[np.ndarray, " models"]
-    variance: Float[np.ndarray, " models"]
-    count: Float[np.ndarray, " models"]
-
-
-def _moments(scores: np.ndarray, chosen: np.ndarray) -> _Moments:
-    """Of every model's chosen scores."""
-    count = chosen.sum(axis=1).astype(float)
-    mean = (scores * chosen).sum(axis=1) / count
-    squares = ((scores - mean[:, None]) ** 2 * chosen).sum(axis=1)
-    return _Moments(mean, squares / (count - 1), count)

@@ -111,10 +111,9 @@ def membership_scores(
     target, shadows = cut(target), cut(shadows)
     membership = np.asarray(membership)
     _check(target, shadows, membership)
-    evidence = _evidence_of_others(shadows, membership)
-    weights = _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel())
-    own = _evidence(target, profile(shadows, membership))
-    return MembershipScores(special.expit(own @ weights), special.expit(evidence @ weights), weights)
+    among, weights = evidence_among(shadows, membership)
+    own = membership_evidence(target, profile(shadows, membership))
+    return MembershipScores(special.expit(own @ weights), special.expit(among @ weights), weights)
 
 
 def scores_among(
@@ -133,11 +132,20 @@ def scores_among(
     Raises:
         InputError: as `membership_scores`.
     """
+    found, weights = evidence_among(models, membership, start)
+    return special.expit(found @ weights)
+
+
+def evidence_among(
+    models: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+    start: Float[np.ndarray, " kinds"] | None = None,
+) -> tuple[Float[np.ndarray, "models n kinds"], Float[np.ndarray, " kinds"]]:
+    """The evidence of each model from the others, and the weights of its kinds: what `scores_among` makes scores of."""
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
-    evidence = _evidence_of_others(models, membership)
-    weights = _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
-    return special.expit(evidence @ weights)
+    found = _evidence_of_others(models, membership)
+    return found, _logistic_regression(found.reshape(-1, found.shape[-1]), membership.ravel(), start)
 
 
 def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
@@ -169,7 +177,7 @@ def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 def _evidence_of_others(models: np.ndarray, membership: np.ndarray) -> np.ndarray:
     profiles = profiles_of_others(models, membership)
-    return np.stack([_evidence(model, others) for model, others in zip(models, profiles, strict=True)])
+    return np.stack([membership_evidence(model, others) for model, others in zip(models, profiles, strict=True)])
 
 
 def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:
@@ -226,7 +234,7 @@ def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
     return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
 
 
-def _evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
+def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:
     """[n, kinds]: log-likelihood ratios of in and out (equal variances; heavy tails and own variances), and context.
 
     Each ratio is followed by its probability, which is bounded, so that the regression can limit the weight of a single

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 import jsonschema
+import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, jaxaudit
 from support.clouds import CALIBRATION, LEARNER, QUERY
@@ -35,7 +36,9 @@ def test_json_follows_the_schema(sets: Path):
     assert chances[-1] > 0.95
     least = [size["least_noticed"] or 1.0 for size in done.result["sizes"]]
     assert least == sorted(least, reverse=True)
-    assert done.result["records_needed"] < 10 * RECORDS
+    assert done.result["records_needed"] < 20 * RECORDS
+    assert [size["holdout"] for size in done.result["holdouts"]] == [RECORDS, 2 * RECORDS, 3 * RECORDS, 4 * RECORDS]
+    assert done.result["separation"]["stretch"] >= 1
     assert "--holdout-size" in done.result["provenance"]["command"]
 
 
@@ -71,3 +74,31 @@ def test_fractions_out_of_range(sets: Path, fraction: str):
 def test_options_out_of_range(options):
     with pytest.raises(InputError, match="300"):
         audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, **options)
+
+
+def test_groups_and_designs(sets: Path):
+    np.save("groups.npy", np.arange(RECORDS) // 6)
+    np.save("few.npy", np.arange(RECORDS) // 100)
+    few = (*WORDS, "--holdout-shadow-models", "20", "--epochs", "2", "--models-per-batch", "10")
+    whole = jaxaudit("power", *few, "--groups", "groups.npy", "--json").result
+    guess = jaxaudit("power", *few, "--groups", "groups.npy", "--designs", "guess", "--json").result
+    assert whole["separation"] != guess["separation"]
+    assert jaxaudit(*whole["provenance"]["command"][1:], "--json").result["sizes"] == whole["sizes"]
+    refused = jaxaudit("power", *few, "--groups", "few.npy")
+    assert (refused.code, "3 groups" in refused.err) == (2, True)
+    short = audit_groups(10)
+    assert "10" in str(short)
+    assert jaxaudit("power", "--groups", "groups.npy").code == 2
+
+
+def audit_groups(count: int) -> InputError:
+    with pytest.raises(InputError) as refused:
+        audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, groups=np.arange(count))
+    return refused.value
+
+
+def test_two_and_two_share_a_draw_of_the_calibration_set():
+    """The stretch is measured: a run of an odd number of models has one without a pair, and the same numbers again."""
+    found = [audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, models=7) for _ in range(2)]
+    assert found[0].separation == found[1].separation
+    assert found[0].separation.stretch >= 1

@@ -7,7 +7,7 @@ from scipy import stats
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.holdout import _variance, holdout_test
+from jaxaudit.metrics.holdout import holdout_test, mean_variance
 from jaxaudit.metrics.permutation import check_groups, permutation_test
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.randomness import generator_of
@@ -64,14 +64,14 @@ def test_groups_of_one_record_are_records() -> None:
     one_by_one = permutation_test(jax.random.key(1), values[:15], values[15:], permutations=9999)
     grouped = permutation_test(jax.random.key(2), values[:15], values[15:], groups=np.arange(40), permutations=9999)
     assert abs(one_by_one.p_larger - grouped.p_larger) < stats.norm.isf(SURE / 2) * np.sqrt(2 * 0.25 / 10_000)
-    assert _variance(values, np.arange(40), values > 0) == pytest.approx(_variance(values, None, values > 0))
+    assert mean_variance(values, np.arange(40), values > 0) == pytest.approx(mean_variance(values, None, values > 0))
 
 
-def test_the_variance_of_a_mean_over_groups_is_that_of_simulated_means() -> None:
+def test_themean_variance_of_a_mean_over_groups_is_that_of_simulated_means() -> None:
     random, trials = np.random.default_rng(6), 4000
     groups = np.repeat(np.arange(8), 4)
     drawn = random.normal(size=(trials, 8))[:, groups] + 0.5 * random.normal(size=(trials, 32))
-    estimates = [_variance(each, groups, np.ones(32, bool)) / 32 for each in drawn]
+    estimates = [mean_variance(each, groups, np.ones(32, bool)) / 32 for each in drawn]
     truth = (1 + 0.25 / 4) / 8
     error = np.std(estimates) / np.sqrt(trials)
     assert abs(np.mean(estimates) - truth) < stats.norm.isf(SURE / 2) * error

@@ -76,13 +76,21 @@ def shadow_rows(
 
     With the group of each record, numbered from 0: all records of `count` groups.
     """
+    return [
+        shadow_row(own, pool, draw_records(own, records, count, groups), SHARE) for own in generators(key, role, models)
+    ]
 
-    def drawn(own: np.random.Generator) -> Int[np.ndarray, " drawn"]:
-        if groups is not None:
-            return records[np.isin(groups, own.choice(groups.max() + 1, count, replace=False))]
-        return records if count == len(records) else own.choice(records, count, replace=False)
 
-    return [shadow_row(own, pool, drawn(own), SHARE) for own in generators(key, role, models)]
+def draw_records(
+    own: np.random.Generator,
+    records: Int[np.ndarray, " records"],
+    count: int,
+    groups: Int[np.ndarray, " records"] | None = None,
+) -> Int[np.ndarray, " drawn"]:
+    """`count` of these records, or with the group of each record, numbered from 0, all records of `count` groups."""
+    if groups is not None:
+        return records[np.isin(groups, own.choice(groups.max() + 1, count, replace=False))]
+    return records if count == len(records) else own.choice(records, count, replace=False)
 
 
 def train_roles(

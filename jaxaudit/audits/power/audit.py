@@ -1,22 +1,31 @@
 """The `power` audit: the minimum detectable fraction of the holdout test, before there is a target."""
 
-import numpy as np
-from jaxtyping import Array, Key
+from collections.abc import Sequence
 
-from jaxaudit.audits.ks.models import shadow_rows, train_roles
-from jaxaudit.audits.pool import make_pool
+import numpy as np
+from jaxtyping import Array, Int, Key, Shaped
+
+from jaxaudit.audits.ks.models import Design, Row, draw_records, generators, train_roles
+from jaxaudit.audits.pool import Pool, calibration_row, make_pool
 from jaxaudit.audits.power.result import FRACTIONS, Power, Size
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.groups import checked_groups, numbered
 from jaxaudit.data.overlap import refuse_overlap
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
+from jaxaudit.membership import only
 from jaxaudit.metrics.power import detection_probability, min_detectable_fraction, records_needed, separation
-from jaxaudit.randomness import stream
+from jaxaudit.metrics.shadow import SHARE
+from jaxaudit.randomness import generator_of, stream
 
-MODELS = (19, 31, 64, 128)
+HALF = "half"
+MODELS = (20, 40, 80, 160)
 LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+HOLDOUTS = (1, 2, 3, 4)
+"""Sizes of the holdout, in times of the query set's."""
+LEAST_GROUPS = 4
 
 
 def audit_power(
@@ -25,30 +34,36 @@ def audit_power(
     calibration: Examples,
     learner: Learner,
     *,
+    designs: Sequence[Design] = (),
+    groups: Shaped[np.ndarray, " n"] | None = None,
     holdout_size: int | None = None,
     fraction: float = 0.1,
-    models: int = 31,
+    models: int = 40,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Power:
     """How small a used fraction of a query set would the holdout test detect?
 
-    Trains `models` models, each on a share of the calibration set and a random half of the query set. For each model,
-    one half of the query set acts as query set and the other as holdout. A target built and trained like these models,
-    on about as many records, separates the two equally well. The rest is a normal approximation
-    (`jaxaudit.metrics.power`).
+    Trains `models` models, each on a random half of the query set and a share of the calibration set, two and two on
+    the same share. Each is then judged by the others as a target would be: one half of the query set acts as query set
+    and the other as holdout. How much two models of the same share have in common tells how much further a target with
+    data of its own would lie from them (`own_data_stretch`), and they are judged as if they lay there. The rest is a
+    normal approximation (`jaxaudit.metrics.power`).
 
     Args:
         key: random key; everything follows from it.
         query: the query set.
         calibration: data of the same domain with no query record.
         learner: the model and training recipe of the target, as far as they are known.
+        designs: further designs, as for `audit_ks`: a target has one of them, and nobody knows which.
+        groups: one value (integer or text) per query record, if whole groups, such as patients, were or will be dealt
+            into query set and holdout.
         holdout_size: number of holdout records; by default as many as the query set has.
         fraction: the used fraction to detect.
         models: shadow models of the measurement, and of the audit.
         execution: as for `audit_ks`.
 
     Raises:
-        InputError: the sets overlap, or an option is out of range.
+        InputError: the sets overlap, there are too few groups, or an option is out of range.
     """
     holdout = len(query) if holdout_size is None else holdout_size
     if holdout < 2 or len(query) < 4 or not 0 < fraction <= 1 or models < LEAST_MODELS:
@@ -57,23 +72,55 @@ def audit_power(
             f"{LEAST_MODELS} shadow models (got {models}), and a fraction above 0 and at most 1 (got {fraction:g})."
         )
     refuse_overlap(query, calibration)
-    pool = make_pool(query, calibration, ())
-    records = np.arange(pool.query.start, pool.query.stop)
-    roles = {"half": shadow_rows(stream(key, "draw"), pool, "half", records, max(1, len(query) // 2), models)}
+    dealt = None if groups is None else _dealt(groups, len(query))
+    pool, draws = make_pool(query, calibration, ()), np.arange(models) // 2
+    learners = (learner, *(design.learner for design in designs))
+    in_turn = draws % len(learners)
+    roles = {HALF: _halves(stream(key, "draw"), pool, draws, dealt)}
     trained, models_per_batch = train_roles(
-        stream(key, "train"), roles, pool, (learner,), {}, with_signals=False, execution=execution
+        stream(key, "train"), roles, pool, learners, {HALF: in_turn}, with_signals=False, execution=execution
     )
-    measured = separation(trained["half"].log_odds, np.concatenate(roles["half"])[:, pool.query])
-    numbers = [(max(2, round(scale * len(query))), max(2, round(scale * holdout))) for scale in SCALES]
-    sizes = tuple(
-        Size(
-            n,
-            m,
-            tuple(detection_probability(measured, n, m, f) for f in FRACTIONS),
-            min_detectable_fraction(measured, n, m, models),
+    membership = np.concatenate(roles[HALF])[:, pool.query]
+    measured = separation(trained[HALF].log_odds, membership, draws, in_turn, dealt)
+
+    def size_of(n: int, m: int) -> Size:
+        chances = tuple(detection_probability(measured, n, m, each) for each in FRACTIONS)
+        return Size(n, m, chances, min_detectable_fraction(measured, n, m, models))
+
+    return Power(
+        measured,
+        tuple(size_of(*(max(2, round(scale * each)) for each in (len(query), holdout))) for scale in SCALES),
+        SCALES.index(1.0),
+        tuple(size_of(len(query), times * len(query)) for times in HOLDOUTS),
+        tuple((count, min_detectable_fraction(measured, len(query), holdout, count)) for count in MODELS),
+        fraction,
+        records_needed(measured, fraction),
+        models_per_batch,
+    )
+
+
+def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:
+    """The groups of the query set, numbered from 0."""
+    numbers = numbered(checked_groups(groups, "query set"))
+    if len(numbers) != records:
+        raise InputError(f"there are groups of {len(numbers)} records, but the query set has {records}.")
+    count = int(numbers.max()) + 1
+    if count < LEAST_GROUPS:
+        raise InputError(
+            f"the query set has {count} groups; a variance over groups on both sides of a deal needs at least "
+            f"{LEAST_GROUPS}."
         )
-        for n, m in numbers
-    )
-    by_models = tuple((count, min_detectable_fraction(measured, len(query), holdout, count)) for count in MODELS)
-    needed = records_needed(measured, fraction)
-    return Power(measured, sizes, SCALES.index(1.0), by_models, fraction, needed, models_per_batch)
+    return numbers
+
+
+def _halves(
+    key: Key[Array, ""], pool: Pool, draws: Int[np.ndarray, " models"], groups: Int[np.ndarray, " n"] | None
+) -> list[Row]:
+    """A random half of the query set for each model, and a share of the calibration set for each draw."""
+    records = np.arange(pool.query.start, pool.query.stop)
+    half = (len(records) if groups is None else int(groups.max()) + 1) // 2
+    return [
+        calibration_row(generator_of(stream(key, "calibration", int(draw))), pool, SHARE)
+        | only(draw_records(own, records, half, groups), len(pool.examples))
+        for own, draw in zip(generators(key, HALF, len(draws)), draws, strict=True)
+    ]

@@ -16,7 +16,8 @@ ENOUGH_MODELS = 19
 """Shadow models from which on the variance between models is known well enough: their t quantile is within 6% of the
 normal one."""
 CAVEATS = (
-    "The target must be built and trained like the shadow models, on about as many records.",
+    "The target must have a design like one of the shadow models', about as many training records, and other data like "
+    "the calibration set. A target that was also trained on other records of the query set's provider shows less.",
     "A record is assumed to be as exposed in a set of another size.",
     f"The probabilities are those of the holdout test at the {ALPHA:.0%} level, by a normal approximation. The minimum "
     "detectable fraction is by another, that of the ks audit: the two differ by some percent.",
@@ -39,6 +40,7 @@ def find(power: "Power") -> Finding:
         f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
         "shadow models",
         f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
+        f"a target with data of its own: {measured.stretch:.2f} times as far from the shadow models' mean as they are",
     )
     few = models < ENOUGH_MODELS
     why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."

@@ -39,6 +39,7 @@ class Power:
         separation: how far membership scores separate query records in training from others.
         sizes: for the sizes given (`given`, its index) and for smaller and larger ones in proportion.
         given: index of the sizes given among `sizes`.
+        holdouts: for the query set given and holdouts of 1, 2, 3 and 4 times its size.
         by_models: numbers of shadow models, and for each the minimum detectable fraction at the sizes given.
         fraction: the fraction to detect.
         records_needed: the number of query records, with as many holdout records, that detect it with 95%
@@ -49,6 +50,7 @@ class Power:
     separation: Separation
     sizes: tuple[Size, ...]
     given: int
+    holdouts: tuple[Size, ...]
     by_models: tuple[tuple[int, float | None], ...]
     fraction: float
     records_needed: int | None

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.cli.groups import Network, Recipe
-from jaxaudit.cli.ks.options import GUESS, parse_designs
+from jaxaudit.cli.sets import GUESS, parse_designs
 from jaxaudit.cli.words import parse_hidden
 from jaxaudit.learners import NetworkLearner
 

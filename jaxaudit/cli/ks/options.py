@@ -6,14 +6,20 @@ from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.sets import Sets, ShadowNetwork, ShadowRecipe, shadow_count
+from jaxaudit.cli.sets import (
+    ALL,
+    DESIGNS,
+    Sets,
+    ShadowNetwork,
+    ShadowRecipe,
+    designs_of_shadows,
+    groups_place,
+    shadow_count,
+)
 from jaxaudit.cli.words import parse_names, parse_target_data, parse_time, share_check
 
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
-GUESS = "guess"
-DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
-ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -31,14 +37,14 @@ class KSData(Sets):
         ".csv, or the name of an array in the set's .npz.",
         metavar="FILE|KEY",
         names="file",
-        place=lambda text: groups_place(text),
+        place=groups_place,
     )
     holdout_groups: str | None = option(
         None,
         "The same for each holdout record.",
         metavar="FILE|KEY",
         names="file",
-        place=lambda text: groups_place(text),
+        place=groups_place,
     )
     sample: int | None = option(
         None,
@@ -114,12 +120,9 @@ class KSAudit(Level):
         "Holdout test: models, each trained on random records of the query set and the holdout.",
         "--holdout-shadows",
     )
-    designs: str = option(
-        ALL,
+    designs: str = designs_of_shadows(
         f"Designs of the shadow models of a test, mixed: {', '.join(DESIGNS)}, or all. The guess is always among them: "
         "nobody knows exactly how a target was trained.",
-        metavar="NAME,...",
-        check=lambda text: parse_designs(text),
     )
     stated_share: float = option(
         0.25,
@@ -180,16 +183,6 @@ def known_tests() -> tuple[str, ...]:
     return tuple(test.name for test in TESTS)
 
 
-def parse_designs(text: str) -> tuple[str, ...]:
-    """The designs of `--designs`, the guess first.
-
-    Raises:
-        InputError: one is unknown.
-    """
-    names = parse_names(text, (*DESIGNS, ALL), "--designs")
-    return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
-
-
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; with `all`, every one that the data allow, in their own order.
 
@@ -205,11 +198,3 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     # A target that is simulated here says what it answers on anything.
     missing = {*(() if holdout else ("holdout",)), *(() if reference or not target.target else ("reference",))}
     return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
-
-
-def groups_place(text: str) -> Path | None:
-    """The file that `--groups` names; None if it is the name of an array."""
-    # Imported here because NumPy takes a tenth of a second.
-    from jaxaudit.data.groups import groups_file
-
-    return groups_file(text)

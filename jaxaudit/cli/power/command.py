@@ -6,10 +6,11 @@ from typing import Any
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, failing
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.sets import Sets, ShadowNetwork, ShadowRecipe, shadow_count
+from jaxaudit.cli.sets import DESIGNS, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows, groups_place, shadow_count
 from jaxaudit.cli.words import check_pair, share_check
+from jaxaudit.errors import InputError
 
-SHADOW_MODELS = 31
+SHADOW_MODELS = 40
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,14 @@ class PowerData(Sets):
         minimum=2,
         maximum=MOST * 1000,
     )
+    groups: str | None = option(
+        None,
+        "Group of each query record, such as its patient, if whole groups are dealt into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz.",
+        metavar="FILE|KEY",
+        names="file",
+        place=groups_place,
+    )
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,7 @@ class PowerAudit(Seeded):
     holdout_shadow_models: int | None = shadow_count(
         SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
     )
+    designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {', '.join(DESIGNS)}, or all, as for ks.")
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,12 @@ class PowerOptions:
     output: PowerOutput = group(OUTPUT, PowerOutput())
 
 
+def _check_groups(options: PowerOptions) -> None:
+    """Refuses groups of a set that is not given."""
+    if options.data.groups is not None and options.data.query is None:
+        raise InputError("--groups needs --query: the embedded sets have no groups.")
+
+
 def _prepare(options: PowerOptions) -> Job[Any] | Planned:
     from jaxaudit.cli.power.run import prepare
 
@@ -64,15 +80,15 @@ POWER = Command(
     _prepare,
     """How small a used fraction of a data set could `jaxaudit ks --holdout` detect?
 
-    Trains shadow models, each on half of the query set and a share of the calibration set, and measures how far their
-    outputs separate the halves. Gives the probability of detecting use of 1% to 100% with the records given, with fewer
-    and with more.
+    Trains shadow models of several designs, each on half of the query set and a share of the calibration set, and
+    measures how far their outputs separate the halves, for a target with data of its own. Gives the probability of
+    detecting use of 1% to 100% with the records given, with fewer and with more, and with larger holdouts.
 
     Examples:
 
-    `jaxaudit power` (embedded data, about half a minute)
+    `jaxaudit power` (embedded data, about a minute)
 
     `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --fraction 0.05`
     """,
-    (lambda options: check_pair(options.data.query, options.data.calibration),),
+    (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups),
 )

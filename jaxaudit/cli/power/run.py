@@ -6,12 +6,16 @@ import jax
 
 from jaxaudit.audits.power.audit import audit_power
 from jaxaudit.audits.power.result import Power
+from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.ks.inputs import read_sets, reader
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.data import is_image
+from jaxaudit.data.groups import as_groups, load_groups
 from jaxaudit.ensemble import Execution
+from jaxaudit.learners import NetworkLearner
 from jaxaudit.report.power.record import power_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_examples
@@ -23,7 +27,13 @@ def prepare(options: PowerOptions) -> Job[Power]:
     query, calibration, _ = read_sets(data, reader(data))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     audited = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
-    learner = make_shadow_learner(model, recipe, query, len(query) + len(calibration))
+    groups = None
+    if data.groups is not None:
+        groups = load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
+
+    def make(network: Network, recipe: Recipe) -> NetworkLearner:
+        return make_shadow_learner(network, recipe, query, len(query) + len(calibration))
+
     models, sets = audited.holdout_shadow_models or SHADOW_MODELS, {"query": query, "calibration": calibration}
 
     def audit(execution: Execution) -> Power:
@@ -31,12 +41,18 @@ def prepare(options: PowerOptions) -> Job[Power]:
             jax.random.key(audited.seed),
             query,
             calibration,
-            learner,
+            make(model, recipe),
+            designs=make_designs(audited.designs, model, recipe, make),
+            groups=groups,
             holdout_size=data.holdout_size,
             fraction=audited.fraction,
             models=models,
             execution=execution,
         )
+
+    hashes = {name: examples.content_hash for name, examples in sets.items()}
+    if groups is not None:
+        hashes["groups"] = as_groups(groups, groups[:0]).content_hash
 
     def outcome(found: Power, provenance: Provenance) -> Outcome:
         return Outcome(power_record(found, provenance), {}, {})
@@ -44,7 +60,7 @@ def prepare(options: PowerOptions) -> Job[Power]:
     return Job(
         options=replace(options, data=data, model=model, recipe=recipe, audit=audited),
         data={name: describe_examples(examples) for name, examples in sets.items()},
-        hashes={name: examples.content_hash for name, examples in sets.items()},
+        hashes=hashes,
         audit=audit,
         outcome=outcome,
         models=lambda _: models,

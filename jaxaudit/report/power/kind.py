@@ -7,11 +7,11 @@ from jaxaudit.report.power.view import power_part
 
 def _check(result: PowerRecord, arrays: Arrays) -> None:
     demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
-    fractions = {tuple(each.fraction for each in size.chances) for size in result.sizes}
+    fractions = {tuple(each.fraction for each in size.chances) for size in (*result.sizes, *result.holdouts)}
     demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")
     every = [result.fraction, *fractions.pop()]
     demand(all(0 < fraction <= 1 for fraction in every), "a fraction is not above 0 and at most 1")
-    for size in result.sizes:
+    for size in (*result.sizes, *result.holdouts):
         fits = all(0 <= each.chance_noticed <= 1 for each in size.chances)
         demand(fits, "a probability is not between 0 and 1")
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.power.result import FRACTIONS, Power
+from jaxaudit.audits.power.result import Size as Detects
 from jaxaudit.report.record import Number, Part, Provenance, Record
 
 
@@ -15,6 +16,7 @@ class Separation(Part):
     outside: float
     between: float
     models: int
+    stretch: float
 
 
 class Chance(Part):
@@ -48,6 +50,7 @@ class PowerRecord(Record, kw_only=True):
     finding: Finding
     separation: Separation
     sizes: list[Size]
+    holdouts: list[Size]
     shadow_models: list[ByModels]
     fraction: float
     records_needed: int | None
@@ -55,24 +58,19 @@ class PowerRecord(Record, kw_only=True):
 
 def power_record(power: Power, provenance: Provenance) -> PowerRecord:
     """The record of what was found; `provenance` repeats the run."""
-    measured = power.separation
+    given = power.sizes[power.given]
     return PowerRecord(
         finding=power.finding,
-        separation=Separation(
-            measured.difference, measured.inside, measured.outside, measured.between, measured.models
-        ),
-        sizes=[
-            Size(
-                size.query,
-                size.holdout,
-                place == power.given,
-                [Chance(*each) for each in zip(FRACTIONS, size.probabilities, strict=True)],
-                size.min_detectable,
-            )
-            for place, size in enumerate(power.sizes)
-        ],
+        separation=Separation(*power.separation),
+        sizes=[_size(size, place == power.given) for place, size in enumerate(power.sizes)],
+        holdouts=[_size(size, (size.query, size.holdout) == (given.query, given.holdout)) for size in power.holdouts],
         shadow_models=[ByModels(models, least) for models, least in power.by_models],
         fraction=power.fraction,
         records_needed=power.records_needed,
         provenance=provenance,
     )
+
+
+def _size(size: Detects, given: bool) -> Size:
+    chances = [Chance(*each) for each in zip(FRACTIONS, size.probabilities, strict=True)]
+    return Size(size.query, size.holdout, given, chances, size.min_detectable)

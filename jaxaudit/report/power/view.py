@@ -1,5 +1,7 @@
 """The content of a `power` run for the terminal and the page."""
 
+from collections.abc import Sequence
+
 from jaxaudit.audits.power.finding import percent
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.numbers import NONE, precise
@@ -7,6 +9,8 @@ from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
 from jaxaudit.report.power.record import PowerRecord, Size
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
+
+LARGER = "The same query set with larger holdouts"
 
 
 def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
@@ -25,7 +29,7 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
         f"{result.separation.models} shadow models were each trained on a random half of the query set and a share of "
         "the calibration set. How far their membership scores separate the two halves shows how small a used fraction "
-        "of the query set the holdout test would detect for a target like them.",
+        "of the query set the holdout test would detect, for a target of such a design with data of its own.",
         (
             Answer(
                 "",
@@ -43,7 +47,14 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
                 ),
             ),
         ),
-        (sizes_table(result, "terminal"), sizes_table(result, "page"), _by_models(result), _separation(result)),
+        (
+            sizes_table(result, "terminal"),
+            sizes_table(result, "page"),
+            _detection(LARGER, result.holdouts, "terminal"),
+            _detection(LARGER, result.holdouts, "page"),
+            _by_models(result),
+            _separation(result),
+        ),
         pictures,
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
@@ -62,10 +73,14 @@ def given_of(result: PowerRecord) -> Size:
 
 def sizes_table(result: PowerRecord, on: Where) -> Cells:
     """The probability of detection by size and used fraction, and the minimum detectable fraction."""
+    return _detection("Probability of detecting use of part of the query set", result.sizes, on)
+
+
+def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
     breaks = "\n" if on == "terminal" else " "
     columns = (
         *(f"{name}{breaks}records" for name in ("query", "holdout")),
-        *(f"{percent(each.fraction)}{breaks}used" for each in result.sizes[0].chances),
+        *(f"{percent(each.fraction)}{breaks}used" for each in sizes[0].chances),
         f"min.{breaks}detectable",
     )
     rows = (
@@ -75,9 +90,9 @@ def sizes_table(result: PowerRecord, on: Where) -> Cells:
             *(f"{100 * each.chance_noticed:.0f}%" for each in size.chances),
             _fraction(size.least_noticed),
         )
-        for size in result.sizes
+        for size in sizes
     )
-    return Cells("Probability of detecting use of part of the query set", columns, tuple(rows), columns, on=on)
+    return Cells(title, columns, tuple(rows), columns, on=on)
 
 
 def _by_models(result: PowerRecord) -> Cells:
@@ -93,6 +108,7 @@ def _separation(result: PowerRecord) -> Cells:
         ("variance of the scores of records in training", precise(measured.inside)),
         ("variance of the scores of others", precise(measured.outside)),
         ("variance of the difference between models", precise(measured.between)),
+        ("distance of a target with data of its own, in that of a shadow model", precise(measured.stretch)),
         ("shadow models", str(measured.models)),
     )
     return Cells("Membership scores", ("what", "value"), rows, ("value",), folded=True)

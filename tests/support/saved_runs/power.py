@@ -16,17 +16,20 @@ def power_audit(fraction: float = 0.1, query: int = 500, holdout: int = 500, mea
     """What a measured separation says of sizes and of a fraction asked about."""
     models = measured.models
     numbers = [(query // 2, holdout // 2), (query, holdout), (2 * query, 2 * holdout)]
-    sizes = tuple(
-        Size(
-            n,
-            m,
-            tuple(detection_probability(measured, n, m, each) for each in FRACTIONS),
-            min_detectable_fraction(measured, n, m, models),
+    sizes, holdouts = (
+        tuple(
+            Size(
+                n,
+                m,
+                tuple(detection_probability(measured, n, m, each) for each in FRACTIONS),
+                min_detectable_fraction(measured, n, m, models),
+            )
+            for n, m in some
         )
-        for n, m in numbers
+        for some in (numbers, [(query, times * query) for times in (1, 2)])
     )
     by_models = tuple((count, min_detectable_fraction(measured, query, holdout, count)) for count in (19, 64))
-    return Power(measured, sizes, 1, by_models, fraction, records_needed(measured, fraction), 8)
+    return Power(measured, sizes, 1, holdouts, by_models, fraction, records_needed(measured, fraction), 8)
 
 
 def power_run(name: str = "people.csv", audit: Power | None = None) -> Run[PowerRecord]:

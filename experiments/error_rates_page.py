@@ -9,7 +9,8 @@ from experiments.error_rates_recipes import RECIPES
 from experiments.error_rates_targets import EPOCHS, FAMILY, FRACTIONS, GUESSED, SIZES
 from experiments.error_rates_worlds import COPIES, KINDS
 from experiments.figures import COLORS, panels
-from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import STATED_FRACTION
 
 METHODS = {
     "holdout": "holdout test",

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 from scipy import sparse
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of
 
 SHARE = 0.5

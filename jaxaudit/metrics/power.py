@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.scores import scores_among
-from jaxaudit.metrics.usage import ALPHA, POWER, Effect, detectable_fraction
 
 MOST_RECORDS = 10_000_000
 

@@ -30,7 +30,8 @@ from experiments.error_rates_targets import FRACTIONS, RESTS, SAME, SIZES
 from experiments.error_rates_worlds import KINDS
 from experiments.figures import write
 from experiments.record import RESULTS, describe_run
-from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import STATED_FRACTION
 
 Target = dict[str, Any]
 Rate = dict[str, Any]

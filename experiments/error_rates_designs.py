@@ -24,8 +24,9 @@ from experiments.error_rates_worlds import KINDS, draw_world, origins
 from experiments.record import RESULTS, describe_run, device_slug
 from experiments.summary import Row
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.usage import ALPHA, Usage
+from jaxaudit.metrics.usage import Usage
 
 MODELS, ROUNDS = 30, 3
 SETS = (

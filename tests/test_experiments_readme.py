@@ -54,6 +54,13 @@ def test_committed_crosschecks_hold_but_for_those_that_are_known_not_to():
     assert {(row[0].strip("| `"), row[3]) for row in cells if row[6] != "yes"} <= KNOWN
 
 
+def test_crosschecks_name_functions_by_the_module_that_has_them():
+    for cells in readme.crosschecks()[2:]:
+        name = cells.split(" | ")[1].strip("`").partition(",")[0]
+        module, _, function = f"jaxaudit.{name}".rpartition(".")
+        assert getattr(import_module(module), function).__module__.startswith(module), name
+
+
 def test_a_crosscheck_that_fails_says_so(tmp_path, capsys):
     check = import_module("experiments.crosscheck.record").Check("ours", "theirs", "apples", 2.0, 1.0, "")
     with pytest.raises(SystemExit) as stopped:

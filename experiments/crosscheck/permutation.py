@@ -29,16 +29,17 @@ def check(full: bool = True) -> list[Check]:
             everything: dict[str, Any] = {"vectorized": True, "n_resamples": np.inf, "alternative": side}
             exact: Any = stats.permutation_test((first, second), difference, **everything)
             p_values.append(abs(mine - exact.pvalue))
+    name = "metrics.permutation.permutation_test"
     return [
         Check(
-            "metrics.holdout.permutation_test",
+            name,
             "scipy.stats.permutation_test, all permutations",
             f"p-value of {permutations:,} random permutations, both sides, {pairs} pairs of samples, with ties",
             max(p_values),
             5 * 0.5 / np.sqrt(permutations),
             "five standard deviations of a share of so many",
         ),
-        Check("metrics.holdout.permutation_test", "NumPy", "difference of means", max(differences), 1e-12, "float64"),
+        Check(name, "NumPy", "difference of means", max(differences), 1e-12, "float64"),
     ]
 
 

@@ -14,7 +14,7 @@ from jaxaudit.membership import only, random_subset
 
 
 class Part(NamedTuple):
-    """A share of a data set, drawn at random."""
+    """A share of a data set, drawn at random; of the groups of the query set, where these were dealt whole."""
 
     examples: Examples
     fraction: float
@@ -95,9 +95,20 @@ def make_pool(
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
-    """The membership row of a simulated target: a random share of each part."""
-    examples = len(pool.examples)
-    rows = [random_subset(generator, _indices(pool, part.examples), part.fraction, examples) for part in parts]
+    """The membership row of a simulated target: a random share of each part, of the query set's groups if it has any.
+
+    A group is drawn with all of its records that the part has.
+    """
+    own = np.arange(len(pool.examples))
+    if pool.groups is not None:
+        # After the numbers of groups, so that every other record is a group of its own.
+        own += int(pool.groups.max()) + 1
+        own[pool.query] = pool.groups[: pool.query.stop]
+    rows = []
+    for part in parts:
+        records = _indices(pool, part.examples)
+        drawn = random_subset(generator, np.unique(own[records]), part.fraction, int(own.max()) + 1)[0]
+        rows.append(only(records[drawn[own[records]]], len(own)))
     return np.any(rows, axis=0)
 
 

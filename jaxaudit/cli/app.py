@@ -36,7 +36,7 @@ app = typer.Typer(
 
 for command in COMMANDS:
     app.command(command.name)(command.as_function())
-app.command()(deal)
+app.command("deal")(deal)
 app.command()(report)
 
 

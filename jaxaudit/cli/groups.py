@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import parse_model
-from jaxaudit.cli.words import check_learning_rate, parse_hidden, parse_image_size, share_check
+from jaxaudit.cli.words import check_learning_rate, groups_place, parse_hidden, parse_image_size, share_check
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 MOST = 1_000_000
@@ -87,6 +87,11 @@ class ListOutput(Output):
     """The same, and the number of records that a terminal lists."""
 
     top: int = option(10, "Number of records to list.", minimum=0, maximum=MOST, decides=False)
+
+
+def dealt_groups(help: str) -> Any:
+    """Groups of records as a field: a file, or a name within the set's own file."""
+    return option(None, help, metavar="FILE|KEY", names="file", place=groups_place)
 
 
 def failing(*verdicts: str) -> Any:

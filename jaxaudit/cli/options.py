@@ -41,6 +41,7 @@ class Declared:
     Attributes:
         help: one line of help.
         flags: its flags; by default its name with hyphens. A switch may have an opposite: `--gray/--color`.
+        argument: whether it is a word without a flag.
         formerly: flags of the previous version, accepted with a note.
         choices: the allowed values.
         minimum, maximum: of a number.
@@ -54,6 +55,7 @@ class Declared:
 
     help: str
     flags: tuple[str, ...] = ()
+    argument: bool = False
     formerly: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     minimum: int | float | None = None
@@ -77,16 +79,16 @@ class Field(typing.NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The first form, such as `--gray`."""
-        return self.flags[0].partition("/")[0]
+        """The first form, such as `--gray`; of an argument, what the help calls it."""
+        return self.flags[0].partition("/")[0] if self.flags else self.name.upper()
 
     @property
     def flags(self) -> tuple[str, ...]:
-        return self.declared.flags or (f"--{self.name.replace('_', '-')}",)
+        return () if self.declared.argument else self.declared.flags or (f"--{self.name.replace('_', '-')}",)
 
 
 def option(default: Any, help: str, *flags: str, **declared: Any) -> Any:
-    """A field of a group of options; see `Declared`."""
+    """A field of a group of options; see `Declared`. It must be given if its default is `...`."""
     return dataclasses.field(default=default, metadata={"declared": Declared(help, flags, **declared)})
 
 
@@ -130,13 +132,13 @@ def command_line(command: str, options: Any) -> list[str]:
     for field in fields_of(options):
         if not field.declared.decides:
             continue
-        value, (on, _, off) = values[_key(field)], field.flags[0].partition("/")
+        value, (on, _, off) = values[_key(field)], next(iter(field.flags), "").partition("/")
         if field.kind is bool:
             words += [on] if value else [off] if off else []
         elif isinstance(value, list):
             words += [word for each in value for word in (on, str(each))]
         elif value is not None:
-            words += [on, str(value)]
+            words += [on, str(value)] if on else [str(value)]
     return words
 
 
@@ -211,15 +213,13 @@ def _parameter(field: Field) -> inspect.Parameter:
         default = choice(default) if isinstance(default, str) else default
         kind = choice | None if optional else choice
         help, metavar = f"{help} [{'|'.join(declared.choices)}]", "NAME"
-    info = typer.Option(
-        *field.flags,
-        help=help,
-        rich_help_panel=field.panel,
-        # In the help a range would take the room of the option's name.
-        parser=_number_within(base, declared) if ranged else None,
-        metavar=declared.metavar or metavar,
-        envvar=declared.variable,
-    )
+    told: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "envvar": declared.variable}
+    # In the help a range would take the room of the option's name.
+    told["parser"] = _number_within(base, declared) if ranged else None
+    if declared.argument:
+        info = typer.Argument(**{**told, "metavar": field.flag})
+    else:
+        info = typer.Option(*field.flags, rich_help_panel=field.panel, **told)
     annotation = Annotated[list[kind] | None if several else kind, info]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -244,7 +244,7 @@ def _number_within(kind: type[Any], declared: Declared) -> Callable[[Any], Any]:
 
 def _key(field: Field) -> str:
     """Its name in JSON: that of its flag, because some names are reserved in Python."""
-    return field.flag.removeprefix("--").replace("-", "_")
+    return field.flag.removeprefix("--").replace("-", "_").lower()
 
 
 def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:

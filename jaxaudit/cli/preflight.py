@@ -52,7 +52,8 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
 
 def _questions(options: Any) -> Iterator[Question]:
     fields = [field for field in fields_of(options) if field.value is not None]
-    folder = next((field.value for field in fields if field.name == "data_dir"), None)
+    given = {field.name: field.value for field in fields}
+    folder, out = given.get("data_dir"), given.get("out")
     if folder is not None:
         yield _check_folder, (folder,)
     for field in fields:
@@ -61,11 +62,10 @@ def _questions(options: Any) -> Iterator[Question]:
                 yield field.declared.check, (value,)
             if field.declared.names:
                 yield _check_place, (field, value, folder)
-    output = options.output
-    if output.report is not None:
-        yield _claim_report, (output.report, output.out)
-    if output.out is not None:
-        yield _claim, (output.out,)
+    if "report" in given:
+        yield _claim_report, (given["report"], out)
+    if out is not None:
+        yield _claim, (out,)
 
 
 def _check_place(field: Field, value: Any, folder: Path | None) -> None:

@@ -81,11 +81,3 @@ def parse_designs(text: str) -> tuple[str, ...]:
     """
     names = parse_names(text, (*DESIGNS, ALL), "--designs")
     return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
-
-
-def groups_place(text: str) -> Path | None:
-    """The file that `--groups` names; None if it is the name of an array."""
-    # Imported here because NumPy takes a tenth of a second.
-    from jaxaudit.data.groups import groups_file
-
-    return groups_file(text)

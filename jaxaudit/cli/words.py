@@ -20,6 +20,7 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "subsample": (lambda share: 0 < share <= 1, "above 0 and at most 1"),
     "fraction": (lambda share: 0 < share <= 1, "above 0 and at most 1, such as 0.1"),
     "stated_share": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.25"),
+    "holdout_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.5"),
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
 }
@@ -160,6 +161,14 @@ def parse_names(text: str, known: Sequence[str], option: str) -> tuple[str, ...]
     if not names:
         raise InputError(f"{option} is empty; choose from {', '.join(known)}.")
     return names
+
+
+def groups_place(text: str) -> Path | None:
+    """The file that `--groups` names; None if it is the name of an array or column."""
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.groups import groups_file
+
+    return groups_file(text)
 
 
 def check_pair(query: str | None, calibration: str | None) -> None:

@@ -1,6 +1,6 @@
 """Reads labelled records from a file or folder of any supported kind."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ def load_path(
     size: tuple[int, int] | None = None,
     gray: bool = True,
     label_column: str | None = None,
+    drop: Sequence[str] = (),
     max_bytes: int = MAX_BYTES,
 ) -> Examples:
     """The labelled records in a file or folder, named after it.
@@ -59,6 +60,7 @@ def load_path(
             does. Images of one size stay as they are.
         gray: as for `prepare_images`, where sizes differ.
         label_column: for CSV.
+        drop: for CSV: columns that are neither inputs nor labels; a file may lack them.
         max_bytes: refuse to unpack more than this.
 
     Raises:
@@ -82,7 +84,7 @@ def load_path(
 
         choose_splits([None], split, path.name)
         encoded = None if given is None else encode_labels(given, None, str(labels_path))
-        return load_csv(path, label_column, encoded)
+        return load_csv(path, label_column, encoded, drop)
     if labels_path is not None:
         raise InputError(f"{path}: has its own labels; leave out the labels file.")
     if path.is_file() and suffix == ".mat":
@@ -95,7 +97,7 @@ def load_path(
     if path.is_dir():
         only = _only_file(path)
         if only is not None:
-            return load_path(only, split=split, label_column=label_column, max_bytes=max_bytes)
+            return load_path(only, split=split, label_column=label_column, drop=drop, max_bytes=max_bytes)
         return _from_folder(path, split, size, gray, max_bytes)
     raise InputError(f"{path}: is of an unknown kind; give {KINDS}.")
 

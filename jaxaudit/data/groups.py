@@ -4,17 +4,18 @@ No message and no result contains a group's value.
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.named_arrays import find_pairs
+from jaxaudit.data.formats.named_arrays import choose_splits, find_pairs, named_in
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.selection import split_name
-from jaxaudit.data.tfds.tfds import data_folder
+from jaxaudit.data.selection import parse_split
+from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
 COLUMN = "group"
@@ -116,7 +117,7 @@ def checked_groups(values: np.ndarray, of: str) -> np.ndarray:
 
 
 def groups_file(text: str) -> Path | None:
-    """The file that `--groups` names; None if it is the name of an array in the set's own file."""
+    """The file that `--groups` names; None if it is the name of an array or column in the set's own file."""
     path = expanded(text)
     return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
 
@@ -127,9 +128,10 @@ def load_groups(
     """One value per record, integers or text.
 
     Args:
-        text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array in the `.npz` that
-            `data` names.
-        data: the name of the set, as for `load`.
+        text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
+            `.npz` or `.csv` that `data` names. In a `.npz` with several splits that is the array with the split in its
+            name, as for inputs and labels: `patient_train` is `patient` of `train`.
+        data: the name of the set, as for `load`: NAME[@SPLIT].
         records: the number of its records.
         of: what to call the set in messages.
         data_dir: as for `load`.
@@ -154,7 +156,7 @@ def _in_file(path: Path, records: int) -> np.ndarray:
         return read_npy(path, 4 * LONGEST * records + SPARE)
     if suffix == ".csv":
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.csv_table import read_csv, trimmed
+        from jaxaudit.data.tables.csv_table import read_csv
 
         table = read_csv(path, header=False, max_bytes=4 * LONGEST * records + SPARE)
         column = 0
@@ -164,29 +166,92 @@ def _in_file(path: Path, records: int) -> np.ndarray:
             if names.count(COLUMN) != 1:
                 raise InputError(f"{path}: has several columns; call the one with the groups {COLUMN!r}.")
             column = names.index(COLUMN)
-        cells = trimmed(table.columns[column]).to_pylist()
-        if max(map(len, cells), default=0) > LONGEST:
-            raise InputError(f"{path}: has groups of more than {LONGEST} characters; give short names.")
+        cells = _texts(table.columns[column], path)
         headed = len(table.columns) == 1 and (len(cells) == records + 1 or cells[0].lower() == COLUMN)
-        return np.array(cells[1:] if headed else cells, str)
-    raise InputError(f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array of the set's .npz.")
+        return cells[1:] if headed else cells
+    raise InputError(
+        f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz or "
+        ".csv."
+    )
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
-    source, split = (data, None) if exists(expanded(data)) else split_name(data)
-    path, folder = expanded(source), data_folder(data_dir)
-    if not exists(path) and folder is not None:
-        path = folder / source
-    if split is not None or path.suffix.lower() != ".npz" or not exists(path):
+    """The array or column `key` of the set's own file, of the records that the set's name selects."""
+    path, split = file_and_split(data, data_dir)
+    suffix = path.suffix.lower() if path is not None and path.is_file() else None
+    if path is None or suffix not in (".npz", ".csv"):
         raise InputError(
-            f"groups {key!r}: there is no such file, and only a whole .npz (no @SPLIT) has arrays to name; give a .npy "
-            "or .csv with one value per record."
+            f"groups {key!r}: there is no such file, and only a .npz has arrays and a .csv columns to name; give a "
+            ".npy or .csv with one value per record."
         )
-    archive = NpzArrays(path)
-    if key not in archive.names or len(find_pairs(archive.names, path.name, labels_elsewhere=True)) > 1:
-        listed = ", ".join(map(repr, archive.names[:10]))
+    read = _of_archive(NpzArrays(path), key) if suffix == ".npz" else _of_table(path, key)
+    if split is None:
+        return read(None)
+    found = []
+    for part in parse_split(split):
+        whole = read(part.split)
+        span = part.span(len(whole), data)
+        found.append(whole[span.start : span.stop])
+    return np.concatenate(found)
+
+
+def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarray]:
+    """A function from a split of a `.npz` to the values of all its records."""
+    source, listed = archive.path.name, ", ".join(map(repr, archive.names[:10]))
+    pairs = find_pairs(archive.names, source)
+
+    def read(split: str | None) -> np.ndarray:
+        found = []
+        for each in choose_splits(pairs, split, source):
+            alone = len(pairs) == 1 and key in archive.names
+            name = key if alone else named_in(archive.names, key, each)
+            if name is None:
+                wanted = repr(key) if each is None else f"{key!r} of the split {each}"
+                raise InputError(
+                    f"groups {key!r}: there is no such file, and {source} has no array {wanted} (arrays: {listed}); is "
+                    "the name right?"
+                )
+            values, records = archive.read(name), len(archive.read(str(pairs[each].labels)))
+            # A slice of another number of values would be of other records.
+            if values.shape[:1] != (records,):
+                raise InputError(
+                    f"groups {name!r}: the array has shape {values.shape}, but there are {records} records; give one "
+                    "value per record, in its order."
+                )
+            found.append(values)
+        return np.concatenate(found)
+
+    return read
+
+
+def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
+    """A function from a split of a `.csv` with a header line, which is all of it, to the values of all its records."""
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.tables.csv_table import check_header, read_csv
+
+    table = read_csv(path)
+    check_header(table, path)
+    names = table.header or []
+    if names.count(key) != 1:
+        found = "several columns" if key in names else "no column"
         raise InputError(
-            f"groups {key!r}: there is no such file, nor such an array in {path.name}, or it has several splits "
-            f"(arrays: {listed}); is the name right?"
+            f"groups {key!r}: there is no such file, and the header line of {path.name} has {found} of that name; is "
+            "the name right?"
         )
-    return archive.read(key)
+    values = _texts(table.columns[names.index(key)], path)
+
+    def read(split: str | None) -> np.ndarray:
+        choose_splits([None], split, path.name)
+        return values
+
+    return read
+
+
+def _texts(cells: Any, path: Path) -> np.ndarray:
+    """The cells of a column without the blanks around them."""
+    from jaxaudit.data.tables.csv_table import trimmed
+
+    texts = trimmed(cells).to_pylist()
+    if max(map(len, texts), default=0) > LONGEST:
+        raise InputError(f"{path}: has groups of more than {LONGEST} characters; give short names.")
+    return np.array(texts, str)

@@ -1,7 +1,7 @@
 """A name -> `Examples`: the only place where a string selects a data set."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from jaxaudit.data.tfds.tfds import (
     find_prepared,
     is_prepared_folder,
     known_names,
+    on_disk,
     parse_set_name,
     set_folders,
 )
@@ -30,7 +31,12 @@ _FORCE_TFDS = "tfds:"
 
 
 def load(
-    name: str, *, data_dir: Path | None = None, image_size: tuple[int, int] | None = None, gray: bool = True
+    name: str,
+    *,
+    data_dir: Path | None = None,
+    image_size: tuple[int, int] | None = None,
+    gray: bool = True,
+    drop: Sequence[str] = (),
 ) -> Examples:
     """The labelled records that `name` names: `NAME_OR_PATH[@SPLIT]`.
 
@@ -56,6 +62,7 @@ def load(
             `float32` in [0, 1]. Images of one size are returned as stored, so `prepare_images` is still to be called;
             it leaves prepared ones as they are.
         gray: as for `prepare_images`, where sizes differ.
+        drop: columns of a CSV that are neither inputs nor labels, such as one with groups; a set may lack them.
 
     Raises:
         InputError: nothing fits (with near matches), the set is not available here (with what to install or which
@@ -73,7 +80,7 @@ def load(
     elif source in _EMBEDDED:
         examples = _select(lambda _: _EMBEDDED[source](), split, source, image_size, gray, ("train", "all"))
     else:
-        found = _from_disk(source, split, data_folder(data_dir), image_size, gray)
+        found = _from_disk(source, split, data_dir, image_size, gray, drop)
         examples = load_tfds(source, split, data_dir, image_size, gray) if found is None else found
     return replace(examples, name=without_folders(name))
 
@@ -100,17 +107,21 @@ def load_tfds(
 
 
 def _from_disk(
-    source: str, split: str | None, folder: Path | None, image_size: tuple[int, int] | None, gray: bool
+    source: str,
+    split: str | None,
+    data_dir: Path | None,
+    image_size: tuple[int, int] | None,
+    gray: bool,
+    drop: Sequence[str],
 ) -> Examples | None:
     """The file or folder `source`, here or in the data directory; None where TFDS is to be asked."""
-    here = expanded(source)
-    path = here if exists(here) or folder is None else folder / source
-    if not exists(path):
+    path, folder = on_disk(source, data_dir), data_folder(data_dir)
+    if path is None:
         return None
     if is_prepared_folder(path):
         return read_prepared(path, split, source, image_size, gray)
     set_name = parse_set_name(source)
-    in_data_folder = path != here
+    in_data_folder = path != expanded(source)
     if set_name is not None and folder is not None and in_data_folder and path.is_dir():
         # What TFDS leaves there: a prepared set, or an empty folder after it failed.
         content = [child for child in entries(path) if not child.name.startswith(".")]
@@ -119,7 +130,11 @@ def _from_disk(
             return None
     try:
         return _select(
-            lambda part: load_path(path, split=part, size=image_size, gray=gray), split, source, image_size, gray
+            lambda part: load_path(path, split=part, size=image_size, gray=gray, drop=drop),
+            split,
+            source,
+            image_size,
+            gray,
         )
     except InputError as error:
         if set_name is None or set_name.base not in known_names():

@@ -21,6 +21,10 @@ from .checks import shadow_accuracy as shadow_accuracy
 from .checks import target_accuracy as target_accuracy
 from .checks import tied_confidences as tied_confidences
 from .deal import deal as deal
+from .effect import Effect as Effect
+from .effect import detectable_fraction as detectable_fraction
+from .effect import upper_limit as upper_limit
+from .effect import used_fraction as used_fraction
 from .efficacy import Efficacy as Efficacy
 from .efficacy import MeasuredEfficacy as MeasuredEfficacy
 from .efficacy import efficacy as efficacy
@@ -74,11 +78,7 @@ from .stability import naive_bayes_delta as naive_bayes_delta
 from .stability import posterior_dtp_bound as posterior_dtp_bound
 from .stability import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 from .stability import softmax_regression_lipschitz as softmax_regression_lipschitz
-from .usage import Effect as Effect
 from .usage import Share as Share
 from .usage import Usage as Usage
-from .usage import detectable_fraction as detectable_fraction
 from .usage import holm as holm
-from .usage import upper_limit as upper_limit
-from .usage import used_fraction as used_fraction
 from .usage import used_share as used_share

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.metrics.effect import ALPHA, LEVEL, share_of_effect
 from jaxaudit.metrics.holdout import adjusted_scores, effect_of
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
-from jaxaudit.metrics.usage import ALPHA, LEVEL, share_of_effect
 
 
 class Change(NamedTuple):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 from scipy import sparse
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of
 
 SHARE = 0.5
@@ -64,6 +64,21 @@ def ways(count: int, chosen: int) -> int:
     (20, 1000000000)
     """
     return comb(count, chosen) if count < 1000 else count * (0 < chosen < count)
+
+
+def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
+    """How many groups to draw of each side of a deal for a sample of `records` records on average; at least one.
+
+    It does not depend on which groups are on which side, so the sampled sides stay exchangeable.
+
+    Args:
+        records: of one side.
+        groups: one value per record of both sides.
+
+    >>> groups_in_sample(4, np.array([0, 0, 0, 1, 2, 2]))
+    2
+    """
+    return max(1, records * len(np.unique(groups)) // len(groups))
 
 
 def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import joined
+from jaxaudit.metrics.deal import groups_in_sample, joined
 from jaxaudit.randomness import generator_of, stream
 
 PERMUTATIONS = 999
 MOST_RECORDS = 5_000
-"""Records of each set that are used; from larger sets this many are drawn."""
+"""Records of each set that are used; from larger sets this many are drawn, or whole groups of about as many."""
 MOST_FEATURES = 64
 """Features that are used; of more, this many random combinations."""
 ROWS = 64
@@ -66,7 +66,8 @@ def alike(
     (Schilling 1986; Henze 1988). Nearest neighbours do not depend on the sets, and ties are broken at random, so these
     are exact, too.
 
-    With groups, whole groups are permuted, and copies and nearest neighbours are sought in other groups only.
+    With groups, whole groups are permuted and sampled, and copies and nearest neighbours are sought in other groups
+    only.
 
     Args:
         key: random key of the permutations.
@@ -97,8 +98,9 @@ def alike(
             f"{size} of {len(labels)} records are query records: neither query set nor holdout may be empty."
         )
     generator = generator_of(key)
-    chosen = np.concatenate([_some(generator, np.arange(size)), _some(generator, np.arange(size, len(labels)))])
-    count = min(size, MOST_RECORDS)
+    most = MOST_RECORDS if groups is None else groups_in_sample(MOST_RECORDS, groups)
+    query, holdout = (_some(generator, each, groups, most) for each in np.split(np.arange(len(labels)), [size]))
+    chosen, count = np.concatenate([query, holdout]), len(query)
     features = (
         (labels[chosen, None] == np.unique(labels)).astype(np.float32),
         _moments(generator, inputs[chosen]),
@@ -112,8 +114,15 @@ def alike(
     return Alike(labels=found[0], inputs=found[1], difficulty=found[2], copies=duplicates, clustered=more, mixed=fewer)
 
 
-def _some(generator: np.random.Generator, records: np.ndarray) -> np.ndarray:
-    return records if len(records) <= MOST_RECORDS else generator.choice(records, MOST_RECORDS, replace=False)
+def _some(
+    generator: np.random.Generator, records: Int[np.ndarray, " n"], groups: np.ndarray | None, most: int
+) -> Int[np.ndarray, " some"]:
+    """At most `most` of the records; with groups, all records of at most so many groups."""
+    own = records if groups is None else np.unique(groups[records])
+    if len(own) <= most:
+        return records
+    drawn = generator.choice(own, most, replace=False)
+    return drawn if groups is None else records[np.isin(groups[records], drawn)]
 
 
 def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:

@@ -19,9 +19,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
-from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
 
 MOST_TIED = 0.5
 """Largest share of a model's outputs that may be the same value."""

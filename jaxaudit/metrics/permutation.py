@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import ways
-from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of
 
 PERMUTATIONS = 1999

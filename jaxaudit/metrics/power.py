@@ -12,10 +12,10 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import special, stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import differences, mean_variance, without_difficulty
 from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence, profile, profiles_of_others
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import ALPHA, POWER, Effect, detectable_fraction
 
 MOST_RECORDS = 10_000_000
 

@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
-from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
 from jaxaudit.metrics.used_share import shares
 
 LEAST_RECORDS = 50

@@ -14,8 +14,9 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
-from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
 from jaxaudit.metrics.used_share import Spread, shares, spread
 
 SHARE = 2 / 3

@@ -1,4 +1,4 @@
-"""Was a query set used, and how much of it? The holdout test and the shadow test share this answer.
+"""Was a query set used, and how much of it? The tests of use share this answer.
 
 One rule turns the numbers into a verdict:
 
@@ -14,15 +14,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
-from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER, Effect, detectable_fraction, upper_limit, used_fraction
 from jaxaudit.metrics.ks import Verdict
 
-ALPHA = 0.05
-LEVEL = 0.95
-POWER = 0.95
 STATED_FRACTION = 0.25
 """`forgotten` requires an upper limit of the used fraction of at most this.
 
@@ -91,93 +87,6 @@ def used_share(usage: Usage, alpha: float = ALPHA) -> Share | None:
     return None if percent[1:] == [0, 100] or rejected.get(percent[0], False) else share
 
 
-class Effect(NamedTuple):
-    """What a test measured of the target, and of models of full use.
-
-    A target that used the fraction f of the query set has a difference of mean e(f) * (the mean of `full`) and variance
-
-        variance + e(f)^2 * max(var(full) - noise, 0):
-
-    the variance of the measurement plus the variance between models. The effect e(f) is f. If models of partial use
-    show more, e is piecewise linear from (0, 0) over `partly` to (1, 1): records that were left out can look used if
-    similar records were used.
-
-    Attributes:
-        difference: the target's statistic; 0 on average if nothing was used.
-        variance: a lower bound of its sampling variance.
-        full: the statistic of each model that used all of the query set.
-        noise: the part of the variance of `full` that is sampling variance.
-        critical: the critical value: the test detects use if `difference` is above it.
-        partly: a used fraction in (0, 1), and the mean statistic of models that used that fraction; None if the effect
-            is proportional.
-    """
-
-    difference: float
-    variance: float
-    full: Float[np.ndarray, " models"]
-    noise: float
-    critical: float
-    partly: tuple[float, float] | None = None
-
-
-def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
-    """The used fraction and its interval: all f in [0, 1] that a t-test at `level` does not reject.
-
-    With M models of full use, d their mean difference and t Student's quantile at M - 1 degrees of freedom, these are
-    the f whose effect e = e(f) has
-
-        |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
-
-    (Fieller 1954). The interval covers the truth at its level if the target's effect comes from the same population as
-    theirs. An estimate below 0 or above 1 becomes 0 or 1; if that is rejected too, the interval is that one point. If
-    full use makes no difference (d <= 0), the fraction is unknown: NaN, from 0 to 1.
-
-    >>> full = np.array([0.9, 1.0, 1.1, 1.0])
-    >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16))]
-    [0.5, 0.18, 0.91]
-    >>> [round(number, 2) for number in used_fraction(Effect(0.5, 0.01, full, 0.0, 0.16, partly=(0.5, 0.8)))]
-    [0.31, 0.11, 0.79]
-    """
-    estimate, low, high = (float(np.clip(each, 0, 1)) for each in share_of_effect(effect, level))
-    if np.isnan(estimate):
-        return estimate, low, high
-    low, high = min(low, estimate), max(high, estimate)
-    return _fraction_of(estimate, effect), _fraction_of(low, effect), _fraction_of(high, effect)
-
-
-def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
-    """The share e of the effect of full use, and its interval as in `used_fraction`, but not cut to [0, 1].
-
-    From -infinity to infinity if full use cannot be told from none; NaN if it makes no difference.
-    """
-    models, mean = len(effect.full), float(np.mean(effect.full))
-    if not mean > 0:
-        return float("nan"), -float("inf"), float("inf")
-    spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
-    squared = float(stats.t.ppf((1 + level) / 2, models - 1)) ** 2
-    # (difference - e mean)^2 <= squared (variance + e^2 spread), a parabola in e.
-    a = mean**2 - squared * spread
-    b = -effect.difference * mean
-    c = effect.difference**2 - squared * effect.variance
-    if a <= 0:
-        # The accepted effects are unbounded. Those in [0, 1] that are rejected lie between the roots, if there are any.
-        return effect.difference / mean, -float("inf"), float("inf")
-    low, high = ((-b + sign * np.sqrt(max(b**2 - a * c, 0.0))) / a for sign in (-1, 1))
-    return effect.difference / mean, float(low), float(high)
-
-
-def upper_limit(effect: Effect, alpha: float = ALPHA) -> float:
-    """The one-sided upper limit of the used fraction: it is below the truth with probability `alpha` at most.
-
-    The upper end of the two-sided interval at 1 - 2 alpha (`used_fraction`); 1 if the data do not determine it.
-
-    >>> effect = Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)
-    >>> [round(number, 2) for number in (upper_limit(effect), used_fraction(effect)[2])]
-    [0.24, 0.33]
-    """
-    return used_fraction(effect, 1 - 2 * alpha)[2]
-
-
 def at_most(limit: float) -> str:
     """An upper limit as text: rounded up, never down; two digits below 10%, and 0.1% or more.
 
@@ -188,34 +97,6 @@ def at_most(limit: float) -> str:
     # A limit that is a round number but for its last bit keeps it.
     rounded = float(np.ceil(100 * limit * 10**digits - 1e-9)) / 10**digits
     return f"{max(rounded, 0.1):g}%"
-
-
-def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
-    """The smallest used fraction that would have been detected with probability `power`; None if not even 1 would.
-
-    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of
-    `used_fraction`, with t the quantile of `power`. The effect is taken as proportional to f even if models of partial
-    use showed more.
-
-    >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
-    0.411
-    >>> detectable_fraction(Effect(0.0, 1.0, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 1.6)) is None
-    True
-    """
-    models, mean = len(effect.full), float(np.mean(effect.full))
-    spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
-    quantile = float(stats.t.ppf(power, models - 1))
-
-    def margin(fraction: float) -> float:
-        return fraction * mean - effect.critical - quantile * float(np.sqrt(effect.variance + fraction**2 * spread))
-
-    if not margin(1.0) >= 0:
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (low, middle) if margin(middle) >= 0 else (middle, high)
-    return high
 
 
 def conclude(
@@ -296,17 +177,3 @@ def refuse_stated(stated: float) -> None:
             f"the stated fraction must be above 0 and below 1; got {stated:g}: `forgotten` requires an upper limit of "
             "the used fraction of at most this, and a limit of 1 rules nothing out."
         )
-
-
-def _fraction_of(part: float, effect: Effect) -> float:
-    """The used fraction that has this share of the effect of full use."""
-    if effect.partly is None:
-        return part
-    fraction, shown = effect.partly
-    shown = max(shown / float(np.mean(effect.full)), fraction)
-    # Where they show as much as models of full use, nothing below that effect tells how much more was used.
-    return float(np.interp(part, [0, min(shown, 1.0), 1], [0, fraction, 1]))
-
-
-def _between(effect: Effect) -> float:
-    return max(float(np.var(effect.full, ddof=1)) - effect.noise, 0.0)

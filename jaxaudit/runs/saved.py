@@ -17,6 +17,7 @@ from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import RESULT, TABLE
 from jaxaudit.runs.files import read_archive, read_columns, read_result, read_table
 from jaxaudit.runs.unfinished import NAME as UNFINISHED
+from jaxaudit.version import __version__
 
 
 def read_run(path: Path) -> Run[Record]:
@@ -125,9 +126,17 @@ def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> Record:
         return from_json(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
         raise InputError(
-            f"{path}: its result does not have the format of jaxaudit ({visible(str(error))[:200]}); make the run "
-            "again."
+            f"{path}: its result does not have the format of this version, jaxaudit {__version__} "
+            f"({visible(str(error))[:200]}). It was written by {_writer(result)}: make the run again, or show it with "
+            "the version that wrote it."
         ) from error
+
+
+def _writer(result: Mapping[str, Any]) -> str:
+    """The version that a result says it was written by."""
+    provenance = result.get("provenance")
+    version = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
+    return f"jaxaudit {_short(version)}" if isinstance(version, str) else "a version that it does not name"
 
 
 def _arrays(directory: Path, kind: Kind, record: Record) -> Arrays:

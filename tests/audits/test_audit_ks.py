@@ -16,6 +16,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import RhoTest
 from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
+from jaxaudit.data.groups import as_groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution, kept_models
 from jaxaudit.errors import InputError
@@ -245,6 +246,31 @@ def test_a_fraction_is_drawn_from_each_part(query, calibration):
     pool = make_pool(query, calibration, (target,))
     row = target_row(np.random.default_rng(1), pool, target.parts)[0]
     assert [int(part.sum()) for part in (row[pool.query], row[pool.calibration], row[480:])] == [60, 120, 3]
+
+
+def test_whole_groups_are_drawn_of_a_query_set_that_was_dealt_by_groups(query, calibration):
+    """Also of a slice of it, and no draw of other sets is another one for that."""
+    holdout = blobs(7, 60, 0.0, "holdout")
+    sizes = np.random.default_rng(5).permutation(np.repeat(np.arange(24), np.arange(24) % 4 * 6 + 1))
+    groups = as_groups(sizes[:240], 100 + np.arange(60) // 3)
+    for part, records in ((query, np.arange(240)), (query.take(slice(30, 90), "slice"), np.arange(30, 90))):
+        target = SimulatedTarget("t", (Part(calibration, 0.5), Part(part, 0.25)))
+        plain = make_pool(query, calibration, (target,), holdout)
+        whole = make_pool(query, calibration, (target,), holdout, groups)
+        known = np.unique(groups.query[records])
+        for seed in range(5):
+            pools = plain, whole
+            by_records, row = (target_row(np.random.default_rng(seed), each, target.parts)[0] for each in pools)
+            np.testing.assert_array_equal(by_records[whole.calibration], row[whole.calibration])
+            assert by_records[whole.query].sum() == round(len(records) / 4)
+            assert not row[whole.holdout].any()
+            drawn = np.unique(groups.query[row[whole.query]])
+            assert len(drawn) == round(len(known) / 4)
+            # Every record of these groups that the part has, and no other.
+            wanted = records[np.isin(groups.query[records], drawn)]
+            np.testing.assert_array_equal(np.flatnonzero(row[whole.query]), wanted)
+    everyone = target_row(np.random.default_rng(1), whole, (Part(query, 1.0),))[0]
+    assert np.flatnonzero(everyone).tolist() == list(range(240))
 
 
 def test_a_target_of_nothing_is_refused(query, calibration, learner):

@@ -20,8 +20,9 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.metrics.effect import Effect
 from jaxaudit.metrics.ema import Signals
-from jaxaudit.metrics.usage import Effect, conclude
+from jaxaudit.metrics.usage import conclude
 
 KEY = jax.random.key(5)
 

@@ -54,6 +54,25 @@ def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
     assert other["targets"][0]["usage"][0]["p_never"] != target["usage"][0]["p_never"]
 
 
+def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[str, Any]) -> None:
+    def written(name: str, seed: int, first: int) -> None:
+        inputs, labels = records(seed, 0.0)
+        rows = [*zip(inputs.tolist(), labels.tolist(), strict=True)]
+        lines = [f"{','.join(map(repr, row))},p{first + place // 5},{label}" for place, (row, label) in enumerate(rows)]
+        header = [*(f"x{place}" for place in range(inputs.shape[1])), "patient", "label"]
+        Path(name).write_text("\n".join([",".join(header), *lines, ""]))
+
+    for seed, name in enumerate(("query", "holdout", "calibration"), 2):
+        written(f"{name}.csv", seed, 1000 * seed)
+    words = [word.replace(".npz", ".csv") for word in HELD]
+    done = jaxaudit("ks", *words, "--groups", "patient", "--holdout-groups", "patient")
+    assert done.err.endswith("Error: enough\n")
+    assert asked["groups"].counts == (MANY, MANY)
+    sets = [asked[name].inputs for name in ("query", "holdout", "calibration")]
+    np.testing.assert_array_equal(sets[0], records(2, 0.0)[0])
+    assert {each.shape[1] for each in sets} == {12}
+
+
 def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None:
     done = jaxaudit("ks", *HELD, *GROUPS, "--sample", "57")
     assert done.err.endswith("Error: enough\n")

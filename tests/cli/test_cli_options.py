@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.cli_runs import jaxaudit, options_of
 
 from jaxaudit.cli.app import COMMANDS
+from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.groups import failing
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.command import KS
@@ -246,6 +247,14 @@ def test_old_names_are_replaced_where_they_are_names():
         assert notes == []
     # A switch takes no value, so that what follows one is a name.
     assert new("--json", "--width", "3") == ["--json", "--models-per-batch", "3"]
+
+
+def test_an_argument_is_a_word_without_a_flag():
+    options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, out=Path("deal"))
+    words = command_line("deal", options)
+    assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--seed", "7"]
+    assert plain(options)["data"] == "a.npz@train"
+    assert "data" not in identity_of(options)
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,21 @@ def test_decimal_commas_are_numbers(write):
     assert load_csv(write("a;label\n1,5;x\n2;y\n")).inputs.tolist() == [[1.5], [2]]
 
 
+def test_what_is_dropped_is_as_if_it_were_not_there(write):
+    path = write("id,patient,age,label\n1,ann,20,a\n2,bob,30,b\n")
+    for drop, inputs in ((("patient", "nobody"), [[20], [30]]), (("patient", "age", "id"), None)):
+        if inputs is None:
+            with pytest.raises(InputError, match="no column other"):
+                load_csv(path, drop=drop)
+        else:
+            assert load_csv(path, drop=drop).inputs.tolist() == inputs
+    # Without it the last of the others is the label; a column that is named as a label is never dropped.
+    assert load_csv(write("age,kind,patient\n1,a,p\n2,b,q\n"), drop=["patient"]).class_names == ("a", "b")
+    assert load_csv(write("age,Label\n1,a\n2,b\n"), drop=["Label"]).class_names == ("a", "b")
+    with pytest.raises(InputError, match="left out"):
+        load_csv(write("patient\nann\nbob\n"), drop=["patient"])
+
+
 def test_what_was_asked_for_counts(write):
     path = write("a;b\n1,5;2\n")
     assert cells(read_csv(path, header=False, asked=Asked(delimiter=":"))) == [["a;b"], ["1,5;2"]]

@@ -1,6 +1,7 @@
 """Groups of records: read from every form, never shown, and refused where they were not dealt whole."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("empty.csv").write_text('group\nanna\n""\nanna\n7\n')
     Path("long.csv").write_text(f"group\n{'x' * (LONGEST + 1)}\nanna\nbob\n7\n")
     Path("groups.txt").write_text("anna\n")
+    Path("table.csv").write_text(
+        "age,patient,twice,twice,label\n1,anna,1,1,0\n2, bob,1,1,1\n3,anna ,1,1,0\n4,7,1,1,1\n"
+    )
+    arrays: dict[str, Any] = {"patient_train": VALUES, "test_patient": VALUES[::-1][:3], "short_train": VALUES[:3]}
+    arrays |= {f"{name}_{split}": np.zeros(n) for split, n in (("train", 4), ("test", 3)) for name in "xy"}
+    np.savez("named.npz", **arrays)
     return tmp_path
 
 
@@ -49,8 +56,14 @@ def test_a_set_in_the_data_folder_has_its_keys_there(folder: Path, monkeypatch: 
     [
         *((text, "set.npz") for text in ("floats.npy", "objects.npy", "long.npy", "unnamed.csv", "empty.csv")),
         *((text, "set.npz") for text in ("long.csv", "groups.txt", "missing.npy", "missing", "wide")),
-        ("patient", "set.npz@train"),
+        # An array of three values beside the four records of which two are selected would be of others.
+        *(("short", f"named.npz@{split}") for split in ("train", "train[:2]", "all")),
+        ("patient_train", "named.npz@test"),
+        ("patient_train", "named.npz@all"),
+        *(("patient", f"set.npz@{split}") for split in ("test", "train[:9]", "train[")),
         ("patient", "splits.npz"),
+        *(("patient", f"table.csv@{split}") for split in ("test", "train[:9]")),
+        *((column, "table.csv") for column in ("twice", "Patient", "nobody")),
         ("patient", "plain.csv"),
         ("patient", "mnist"),
     ],
@@ -59,6 +72,27 @@ def test_what_cannot_be_used_is_refused_without_a_value(folder: Path, text: str,
     with pytest.raises(InputError) as error:
         load_groups(text, data, 4, "query set")
     assert not any(value in str(error.value) for value in ("anna", "bob", "xxx"))
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "places"),
+    [
+        ("patient", "set.npz@train", [0, 1, 2, 3]),
+        ("patient", "set.npz@train[1:3]+train[:1]", [1, 2, 0]),
+        ("patient", "table.csv", [0, 1, 2, 3]),
+        ("patient", "table.csv@all[2:]", [2, 3]),
+        ("patient", "named.npz", [0, 1, 2, 3]),
+        ("patient_train", "named.npz@train", [0, 1, 2, 3]),
+        ("patient", "named.npz@test", [3, 2, 1]),
+        ("test_patient", "named.npz@test[1:]", [2, 1]),
+        ("patient", "named.npz@all", [0, 1, 2, 3, 3, 2, 1]),
+        ("patient", "named.npz@test[:1]+train[2:]", [3, 2, 3]),
+    ],
+)
+def test_a_name_in_the_sets_own_file_is_of_the_records_that_are_selected(
+    folder: Path, key: str, data: str, places: list[int]
+) -> None:
+    assert load_groups(key, data, len(places), "query set").tolist() == VALUES[places].tolist()
 
 
 def test_one_value_per_record(folder: Path) -> None:

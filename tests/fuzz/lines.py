@@ -48,6 +48,7 @@ NO_NUMBER = {"", "nan", "x", "9" * 5000, "18446744073709551616"}
 NO_SHARE = {"", "nan", "inf", "-inf", "x", "-1", "1e400"}
 """What none of these can mean:"""
 SHARES = {"--level", "--subsample", "--learning-rate", "--penalty", "--fraction", "--min-accuracy", "--smoothing"}
+SHARES |= {"--holdout-share"}
 TRAPS: Tree = {
     "folder": Special("folder"),
     "pipe": Special("pipe"),
@@ -65,6 +66,7 @@ USUAL = {
     "attack": (*PEOPLE, "--iterations", "2", "--targets", "5", "--shadow-pairs", "2"),
     "unlearn": ("--data", "query.npz", "--class", "1", "--per-class", "4", "--epochs", "2", "--seeds", "3"),
     "efficacy": (),
+    "deal": ("query.npz", "--out", "dealt", "--groups", "patient"),
     "report": ("run",),
 }
 
@@ -90,7 +92,8 @@ def prepare(command: str) -> Callable[[Path], object]:
     def make(folder: Path) -> None:
         rng = np.random.default_rng(0)
         for name in ("query", "calibration"):
-            np.savez(folder / f"{name}.npz", x=rng.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
+            arrays = {"x": rng.normal(size=(60, 4)).astype(np.float32), "y": np.arange(60) % 3}
+            np.savez(folder / f"{name}.npz", **arrays, patient=np.arange(60) // 4)
         lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
         save(RUNS["efficacy"](), folder / "run")
@@ -100,20 +103,22 @@ def prepare(command: str) -> Callable[[Path], object]:
 
 
 def options_of(command: str) -> list[Any]:
-    """The command's options, as Typer knows them."""
+    """The command's options and arguments, as Typer knows them."""
     import typer
 
     from jaxaudit.cli.app import app
 
     group: Any = typer.main.get_command(app)
-    return [option for option in group.commands[command].params if option.opts[0].startswith("-")]
+    return group.commands[command].params
 
 
 def fields_called(command: str) -> list[Field]:
     """The command's options, as they are declared."""
     from jaxaudit.cli.app import COMMANDS
+    from jaxaudit.cli.deal.command import DealOptions
 
-    return [field for each in COMMANDS if each.name == command for field in fields_of(each.options())]
+    declared = {each.name: each.options for each in COMMANDS} | {"deal": DealOptions}
+    return list(fields_of(declared[command]())) if command in declared else []
 
 
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
@@ -122,7 +127,9 @@ def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     option = choose.choice(options_of(words[0]))
     name = choose.choice(option.opts)
     value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
-    if option.is_flag:
+    if option.param_type_name == "argument":
+        words[1] = value
+    elif option.is_flag:
         words.append(name)
     elif choose.random() < 0.1:
         words += [choose.choice((name, value, "--", f"{name}={value}", f"{name[:4]}", "-h", "--help"))]

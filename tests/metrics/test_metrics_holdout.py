@@ -10,7 +10,8 @@ from scipy import stats
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.holdout import _one_value, holdout_test, permutation_test
+from jaxaudit.metrics.holdout import _one_value, holdout_test
+from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
 
 SURE = 1e-4

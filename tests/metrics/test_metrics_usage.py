@@ -7,17 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.usage import (
-    Effect,
-    Usage,
-    at_most,
-    conclude,
-    detectable_fraction,
-    holm,
-    upper_limit,
-    used_fraction,
-    used_share,
-)
+from jaxaudit.metrics.effect import Effect, detectable_fraction, upper_limit, used_fraction
+from jaxaudit.metrics.usage import Usage, at_most, conclude, holm, used_share
 
 TRIALS = 600
 SURE = 1e-4

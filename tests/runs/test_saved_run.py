@@ -1,6 +1,5 @@
 """What is read back from disk, and what is no run."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -8,24 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.saved_runs import RUNS, save
+from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import ks_run
 from support.saved_runs.pdtp import pdtp_run
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.record import to_json
-from jaxaudit.report.run import Run
 from jaxaudit.runs import files as run_files
 from jaxaudit.runs.directory import write
 from jaxaudit.runs.saved import read_printed, read_run
 
 ARRAYS = {"ks": "confidences.npz", "attack": "outputs.npz"}
-
-
-def as_json(run: Run[Any]) -> dict[str, Any]:
-    """What `--json` prints of it."""
-    return json.loads(json.dumps(to_json(run.result)))
 
 
 def of_many(folder: Path, records: int = 1000) -> Path:
@@ -59,16 +51,6 @@ def test_of_many_records_all_are_drawn(tmp_path):
         parquet.write_table(pyarrow.table({"pdtp": wrong}), folder / "records.parquet")
         with pytest.raises(InputError):
             read_run(folder)
-
-
-@pytest.mark.parametrize("kind", RUNS)
-def test_the_first_schema_is_refused_in_words(tmp_path, kind: str):
-    """Runs of the version before have other fields, and say less than is shown."""
-    run = RUNS[kind]()
-    folder = save(run, tmp_path / "run", {**as_json(run), "schema": f"jaxaudit.{kind}/1"})
-    with pytest.raises(InputError, match="older version") as caught:
-        read_run(folder)
-    assert f"jaxaudit.{kind}/1" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from scipy import stats
 from jaxaudit.audits.ks.tests import KSTest, RhoTest, ShadowTest
 from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.plan import chunk_places
+from jaxaudit.metrics.effect import POWER
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import POWER
 
 FEWEST = 1_000
 """Query records below which a smaller model, and then fewer epochs, are preferred to fewer records."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from jaxaudit.audits.ks.tests.test import Judgement, p_text
-from jaxaudit.metrics.usage import ALPHA, holm
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import holm
 
 
 def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:

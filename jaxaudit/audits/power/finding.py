@@ -6,8 +6,8 @@ import numpy as np
 from scipy import stats
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
+from jaxaudit.metrics.effect import ALPHA, POWER
 from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed
-from jaxaudit.metrics.usage import ALPHA, POWER
 
 if TYPE_CHECKING:
     from jaxaudit.audits.power.result import Power

@@ -5,7 +5,7 @@ import json
 import platform
 import shlex
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -13,12 +13,14 @@ from typing import IO, Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.show import show_text
 from jaxaudit.data import Examples, load
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs
-from jaxaudit.data.groups import COLUMN, load_groups, numbered
-from jaxaudit.data.paths import exists, expanded, open_data
+from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
+from jaxaudit.data.paths import open_data
+from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics.deal import deal, joined
 from jaxaudit.places import without_folders
@@ -54,17 +56,20 @@ class Side(NamedTuple):
     groups: int
 
 
-def run(data: str, out: Path, share: float, groups: str | None, seed: int) -> None:
-    """Deals the records of `data` and writes both sides into `out`.
+def run(options: DealOptions) -> None:
+    """Deals the records and writes both sides.
 
     Raises:
-        InputError: the data or groups cannot be used, or `out` contains something or cannot be written.
+        InputError: the data or groups cannot be used, or the directory contains something or cannot be written.
     """
+    data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
+    share, seed, out = options.deal.holdout_share, options.deal.seed, options.output.out
     claim(out)
-    source = _read(data)
+    # A column with groups is no input.
+    source = _read(data, data_dir, [] if groups is None or groups_file(groups) else [groups])
     count = len(source.examples)
     copies = source.examples.record_hashes.view("S16")
-    given = np.arange(count) if groups is None else load_groups(groups, data, count, "data")
+    given = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
     dealt = numbered(joined(given, copies))
     copied = count - len(np.unique(copies))
     # Records that belong to nobody need no groups, and the test of records finds more.
@@ -112,10 +117,11 @@ def run(data: str, out: Path, share: float, groups: str | None, seed: int) -> No
     show_text(_summary(data, out, sides, whole, copied))
 
 
-def _read(data: str) -> Source:
+def _read(data: str, data_dir: Path | None, drop: Sequence[str]) -> Source:
     """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels."""
-    examples, path = load(data), expanded(data)
-    file = path if exists(path) and path.is_file() else None
+    examples = load(data, data_dir=data_dir, drop=drop)
+    path, split = file_and_split(data, data_dir)
+    file = path if path is not None and split is None and path.is_file() else None
     if file is not None and file.suffix.lower() == ".npz":
         archive = NpzArrays(file)
         if list(find_pairs(archive.names, file.name)) == [None]:

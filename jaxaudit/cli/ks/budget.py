@@ -28,6 +28,7 @@ from jaxaudit.ensemble import Speed, measure_speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
+from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 
 USUAL = "10m"
@@ -151,8 +152,7 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
     """At most `records` records of each set, drawn at random, and the outputs on them.
 
     A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
-    stay exchangeable if they were. With groups, whole groups are drawn, as many as have `records` records on average
-    over both sets: how many must not depend on which groups are in which set.
+    stay exchangeable if they were. With groups, whole groups are drawn (`groups_in_sample`).
     """
     if records is None:
         return sets
@@ -161,8 +161,7 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
         generator = generator_of(stream(key, "records", role))
         if groups is None or sets.groups is None:
             return np.sort(generator.permutation(len(examples))[:records])
-        whole = np.concatenate(sets.groups)
-        count = max(1, records * len(np.unique(whole)) // len(whole))
+        count = groups_in_sample(records, np.concatenate(sets.groups))
         return np.flatnonzero(np.isin(groups, generator.permutation(np.unique(groups))[:count]))
 
     groups = sets.groups

@@ -1,6 +1,6 @@
 """From the command line to data, preprocessed and matched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from jaxaudit.data import (
     load,
     prepare_images,
 )
-from jaxaudit.data.groups import Groups, as_groups, load_groups
+from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
@@ -31,11 +31,18 @@ from jaxaudit.places import without_folders
 
 
 def read_examples(
-    name: str, data_dir: Path | None, size: tuple[int, int] | None, gray: bool, field_strength: Path | None
+    name: str,
+    data_dir: Path | None,
+    size: tuple[int, int] | None,
+    gray: bool,
+    field_strength: Path | None,
+    drop: Sequence[str] = (),
 ) -> Examples:
     """The records that `name` names; images are resized to `size` and scaled to [0, 1], tables become float32."""
-    acdc = name.startswith(ACDC)
-    examples = _read_acdc(name, field_strength) if acdc else load(name, data_dir=data_dir, image_size=size, gray=gray)
+    if name.startswith(ACDC):
+        examples = _read_acdc(name, field_strength)
+    else:
+        examples = load(name, data_dir=data_dir, image_size=size, gray=gray, drop=drop)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     height, width = size or examples.inputs.shape[1:3]
@@ -70,12 +77,12 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     return _drop_from_calibration(query, aligned, "query")
 
 
-def reader(data: Sets) -> Callable[[str], Examples]:
-    """A function that reads a set by its name, with these options."""
+def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
+    """A function that reads a set by its name, with these options; without these columns of a CSV."""
     size = parse_image_size(data.image_size or "none")
 
     def read(name: str) -> Examples:
-        return read_examples(name, data.data_dir, size, data.gray, data.field_strength)
+        return read_examples(name, data.data_dir, size, data.gray, data.field_strength, drop)
 
     return read
 
@@ -132,7 +139,9 @@ def read_given(options: KSOptions) -> Given:
         InputError: sets share records without `--drop-overlap`, or files of outputs do not fit.
     """
     data, target = options.data, options.target
-    read = reader(data)
+    groups = (data.groups, data.holdout_groups)
+    # A column with groups is no input, whichever set it is in.
+    read = reader(data, [each for each in groups if each is not None and groups_file(each) is None])
     query, calibration, whole = read_sets(data, read)
     holdout = None if data.holdout is None else align_target_data(query, read(data.holdout))
     if holdout is not None and not data.drop_overlap:

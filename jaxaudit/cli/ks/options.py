@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.sets import (
     ALL,
@@ -13,7 +13,6 @@ from jaxaudit.cli.sets import (
     ShadowNetwork,
     ShadowRecipe,
     designs_of_shadows,
-    groups_place,
     shadow_count,
 )
 from jaxaudit.cli.words import parse_names, parse_target_data, parse_time, share_check
@@ -31,21 +30,11 @@ class KSData(Sets):
         "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
     )
-    groups: str | None = option(
-        None,
+    groups: str | None = dealt_groups(
         "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz.",
-        metavar="FILE|KEY",
-        names="file",
-        place=groups_place,
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
     )
-    holdout_groups: str | None = option(
-        None,
-        "The same for each holdout record.",
-        metavar="FILE|KEY",
-        names="file",
-        place=groups_place,
-    )
+    holdout_groups: str | None = dealt_groups("The same for each holdout record.")
     sample: int | None = option(
         None,
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "

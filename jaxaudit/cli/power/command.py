@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.sets import DESIGNS, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows, groups_place, shadow_count
+from jaxaudit.cli.sets import DESIGNS, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows, shadow_count
 from jaxaudit.cli.words import check_pair, share_check
 from jaxaudit.errors import InputError
 
@@ -23,13 +23,9 @@ class PowerData(Sets):
         minimum=2,
         maximum=MOST * 1000,
     )
-    groups: str | None = option(
-        None,
+    groups: str | None = dealt_groups(
         "Group of each query record, such as its patient, if whole groups are dealt into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz.",
-        metavar="FILE|KEY",
-        names="file",
-        place=groups_place,
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
     )
 
 

@@ -27,12 +27,27 @@ def role_of(name: str) -> tuple[str | None, str] | None:
     >>> role_of("X_train"), role_of("test_labels"), role_of("y"), role_of("index_in_train")
     (('train', 'inputs'), ('test', 'labels'), (None, 'labels'), None)
     """
-    words = re.split(r"[_\-. ]", name.lower())
-    splits = [SPLITS[word] for word in words if word in SPLITS]
-    others = [word for word in words if word not in SPLITS]
+    splits, others = _words(name)
     if len(splits) > 1 or len(others) != 1 or others[0] not in INPUT_NAMES | LABEL_NAMES:
         return None
     return (splits[0] if splits else None), ("inputs" if others[0] in INPUT_NAMES else "labels")
+
+
+def named_in(names: Iterable[str], key: str, split: str | None) -> str | None:
+    """The array of `names` that is called `key` in this split, as inputs and labels are; None if there is none.
+
+    >>> named_in(["x_train", "patient_test", "train_patient"], "patient", "train")
+    'train_patient'
+    """
+    splits, others = _words(key)
+    wanted = [] if split is None else [split]
+    return next((name for name in names if splits in ([], wanted) and _words(name) == (wanted, others)), None)
+
+
+def _words(name: str) -> tuple[list[str], list[str]]:
+    """The splits that a name mentions, and its other words."""
+    words = re.split(r"[_\-. ]", name.lower())
+    return [SPLITS[word] for word in words if word in SPLITS], [word for word in words if word not in SPLITS]
 
 
 def find_pairs(names: Iterable[str], source: str, labels_elsewhere: bool = False) -> dict[str | None, Pair]:

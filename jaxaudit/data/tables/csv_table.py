@@ -1,5 +1,6 @@
 """CSV files: a header row, numeric feature columns and one column of labels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -62,6 +63,11 @@ class TextTable:
         """The table whose header is the first line of this one, which has none yet."""
         names = [column[0].as_py().strip() for column in self.columns]
         return replace(self, header=names, columns=[column[1:] for column in self.columns])
+
+    def without(self, names: Sequence[str]) -> "TextTable":
+        """The table without the columns of these names."""
+        kept = [place for place, name in enumerate(self.header or ()) if name not in names]
+        return replace(self, header=[(self.header or [])[i] for i in kept], columns=[self.columns[i] for i in kept])
 
     def numbers(self, column: int) -> np.ndarray:
         """`float64[rows]`: the cells of a column as numbers.
@@ -152,7 +158,10 @@ def _check_file(path: Path, max_bytes: int) -> None:
 
 
 def load_csv(
-    path: Path, label_column: str | None = None, labels: tuple[np.ndarray, tuple[str, ...]] | None = None
+    path: Path,
+    label_column: str | None = None,
+    labels: tuple[np.ndarray, tuple[str, ...]] | None = None,
+    drop: Sequence[str] = (),
 ) -> Examples:
     """The records of a CSV file with a header line, as `float32[n, features]`.
 
@@ -161,6 +170,7 @@ def load_csv(
 
     Args:
         labels: encoded labels and class names from elsewhere; every column is then a feature.
+        drop: columns that are read as if the file did not have them, unless they are named as a label is.
 
     Raises:
         InputError: when the file has no header line, no rows or no features, a cell is not a number, or the
@@ -171,7 +181,10 @@ def load_csv(
     if table.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
     check_header(table, path)
-    features = list(range(len(table.header)))
+    table = table.without([name for name in drop if name.lower() not in LABEL_NAMES])
+    if not table.columns:
+        raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")
+    features = list(range(len(table.header or ())))
     if counts_rows(table):
         features.remove(0)
     if labels is None:
@@ -180,7 +193,7 @@ def load_csv(
         cells = trimmed(table.columns[column]).to_numpy().astype(str)
         empty = np.flatnonzero(cells == "")
         if len(empty):
-            raise InputError(f"{path}: row {empty[0] + 1} has no label (column {table.header[column]!r} is empty).")
+            raise InputError(f"{path}: row {empty[0] + 1} has no label ({table.title(column)} is empty).")
         labels = encode_labels(cells, None, f"{path.name}, {table.title(column)}")
     if not features:
         raise InputError(f"{path}: there is no column other than the label; is it comma-separated?")

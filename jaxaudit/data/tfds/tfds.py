@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxaudit.data.paths import entries, exists, expanded, open_data
+from jaxaudit.data.selection import split_name
 from jaxaudit.errors import InputError
 
 _NAME = re.compile(r"(?P<base>\w+)(?:/(?P<config>[\w\-.+]+))?(?::(?P<version>\d+\.\d+\.\d+))?", re.ASCII)
@@ -35,6 +36,20 @@ def data_folder(data_dir: Path | None) -> Path | None:
     """The data directory: `data_dir`, else `$JAXAUDIT_DATA`, else none."""
     chosen = data_dir or os.environ.get("JAXAUDIT_DATA")
     return expanded(chosen) if chosen else None
+
+
+def on_disk(source: str, data_dir: Path | None) -> Path | None:
+    """The file or folder of this name, here or else in the data directory; None if there is none."""
+    here, folder = expanded(source), data_folder(data_dir)
+    path = here if exists(here) or folder is None else folder / source
+    return path if exists(path) else None
+
+
+def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str | None]:
+    """Where the set `NAME[@SPLIT]` is, if it is a file or folder, and its split."""
+    # A path may itself have an '@'.
+    source, split = (name, None) if exists(expanded(name)) else split_name(name)
+    return on_disk(source, data_dir), split
 
 
 def set_folders(data_dir: Path | None) -> tuple[Path, ...]:

@@ -1,5 +1,6 @@
 """Small audits, and the runs they would leave, without training anything."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,3 +33,8 @@ def save(run: Run[Any], directory: Path, result: dict[str, Any] | None = None) -
     files = {stored.file: arrays(run.arrays)} if stored is not None and run.arrays else {}
     write(directory, to_json(run.result) if result is None else result, files)
     return directory
+
+
+def as_json(run: Run[Any]) -> dict[str, Any]:
+    """What `--json` prints of it."""
+    return json.loads(json.dumps(to_json(run.result)))

@@ -15,9 +15,10 @@ from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.usage import ALPHA, Share, Usage, at_most, used_share
+from jaxaudit.metrics.usage import Share, Usage, at_most, used_share
 
 TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 

@@ -95,16 +95,17 @@ def plan_within(
         )
     first = speeds[0]()
     told = _told(full, plan, designs, seconds_of(full, first), sets, budget)
-    return _settled(options, plan, full, designs[plan.design]), told
+    return settled(options, plan, full, designs[plan.design]), told
 
 
-def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
+def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
     """The options of the plan."""
     work = plan.work
     records = max(work.query, work.calibration, work.holdout)
     fewer = records < max(full.query, full.calibration, full.holdout)
     tests = {test.name: test for test in work.tests}
-    rho, shadow, holdout = tests["rho"], tests.get("shadow"), tests.get("holdout")
+    rho, holdout = tests["rho"], tests.get("holdout")
+    shadow = next((test for test in work.tests if isinstance(test, ShadowTest)), None)
     audit = options.audit
     return replace(
         options,
@@ -118,7 +119,7 @@ def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]
         audit=replace(
             audit,
             replicates=rho.replicates if isinstance(rho, RhoTest) else audit.replicates,
-            shadow_models=shadow.without_query if isinstance(shadow, ShadowTest) else audit.shadow_models,
+            shadow_models=audit.shadow_models if shadow is None else shadow.without_query,
             holdout_shadow_models=holdout.query_and_holdout
             if isinstance(holdout, HoldoutTest)
             else audit.holdout_shadow_models,

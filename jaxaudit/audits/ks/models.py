@@ -71,10 +71,13 @@ def shadow_rows(
     count: int,
     models: int,
     groups: Int[np.ndarray, " records"] | None = None,
+    *,
+    with_reference: bool = False,
 ) -> list[Row]:
     """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row.
 
-    With the group of each record, numbered from 0: all records of `count` groups.
+    With the group of each record, numbered from 0: all records of `count` groups. With the reference: and as large a
+    share of it, where it is a set of its own.
     """
 
     def drawn(own: np.random.Generator) -> Int[np.ndarray, " drawn"]:
@@ -82,7 +85,9 @@ def shadow_rows(
             return records[np.isin(groups, own.choice(groups.max() + 1, count, replace=False))]
         return records if count == len(records) else own.choice(records, count, replace=False)
 
-    return [shadow_row(own, pool, drawn(own), SHARE) for own in generators(key, role, models)]
+    return [
+        shadow_row(own, pool, drawn(own), SHARE, with_reference=with_reference) for own in generators(key, role, models)
+    ]
 
 
 def train_roles(

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.groups import Groups
-from jaxaudit.data.overlap import refuse_held
+from jaxaudit.data.overlap import refuse_held, refuse_in_reference
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
 
@@ -31,10 +31,11 @@ class Trainable(Protocol):
 
 
 class Pool(NamedTuple):
-    """Query records, calibration records, the holdout, then records that only simulated targets use.
+    """Query records, calibration records, the holdout, a reference of its own, then what only simulated targets use.
 
     `groups` has the group of each query and then each holdout record, where groups were dealt whole. `reference` are
-    the calibration records, where targets say what they answer on them; else it is empty.
+    records that a target is known not to have used, where targets say what they answer on them: the calibration set, or
+    a set of its own; else it is empty.
     """
 
     examples: Examples
@@ -49,6 +50,11 @@ class Pool(NamedTuple):
         """The records whose outputs the tests of use compare: query set, holdout, reference."""
         return np.r_[self.query, self.holdout, self.reference]
 
+    @property
+    def reference_apart(self) -> bool:
+        """Whether the reference is a set of its own."""
+        return self.reference.start >= self.calibration.stop
+
 
 def make_pool(
     query: Examples,
@@ -56,12 +62,15 @@ def make_pool(
     targets: Sequence[Trainable],
     holdout: Examples | None = None,
     groups: Groups | None = None,
+    reference: Examples | None = None,
 ) -> Pool:
     """The pool; a record that several sets share is in it once, matched by its hash.
 
+    The reference is the calibration set itself, or a set of its own.
+
     Raises:
-        InputError: a holdout record is in another set, a target's parts cannot be used, or groups are not those of
-            query set and holdout.
+        InputError: a holdout record is in another set, a record of a reference of its own is in query set, calibration
+            set or holdout, a target's parts cannot be used, or groups are not those of query set and holdout.
     """
     parts = [query, calibration]
     known = set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist())
@@ -69,6 +78,14 @@ def make_pool(
         refuse_held(query, holdout, "query set")
         refuse_held(calibration, holdout, "calibration set")
         parts.append(holdout)
+    q, c = len(query), len(query) + len(calibration)
+    h = c + (0 if holdout is None else len(holdout))
+    place = slice(0, 0) if reference is None else slice(q, c)
+    if reference is not None and reference is not calibration:
+        refuse_in_reference(reference, query, calibration, holdout)
+        parts.append(reference)
+        known.update(reference.record_hashes.tolist())
+        place = slice(h, h + len(reference))
     for target in targets:
         for part in target.parts:
             if not 0 < part.fraction <= 1:
@@ -83,15 +100,13 @@ def make_pool(
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))
                 known.update(parts[-1].record_hashes.tolist())
-    q, c = len(query), len(query) + len(calibration)
-    h = c + (0 if holdout is None else len(holdout))
     if groups is not None and (len(groups.query), len(groups.holdout)) != (q, h - c):
         raise InputError(
             f"there are groups of {len(groups.query)} and {len(groups.holdout)} records, but the query set has {q} and "
             f"the holdout {h - c}: give each record of both its group."
         )
     whole = None if groups is None else np.concatenate(groups)
-    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h), whole)
+    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h), whole, place)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
@@ -130,17 +145,31 @@ def query_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
 
 def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float) -> Bool[np.ndarray, "1 examples"]:
     """Trained on a random share of the calibration set."""
-    indices = np.arange(pool.calibration.start, pool.calibration.stop)
-    return random_subset(generator, indices, fraction, len(pool.examples))
+    return _share_of(generator, pool, pool.calibration, fraction)
 
 
 def shadow_row(
-    generator: np.random.Generator, pool: Pool, given: Int[np.ndarray, " records"], calibration_share: float
+    generator: np.random.Generator,
+    pool: Pool,
+    given: Int[np.ndarray, " records"],
+    share: float,
+    *,
+    with_reference: bool = False,
 ) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on a random share of the calibration set and on the given records."""
-    return calibration_row(generator, pool, calibration_share) | only(given, len(pool.examples))
+    """Trained on a random share of the calibration set and on the given records.
+
+    With the reference: also on the same share of a reference of its own, drawn after the other.
+    """
+    row = calibration_row(generator, pool, share) | only(given, len(pool.examples))
+    return row | _share_of(generator, pool, pool.reference, share) if with_reference and pool.reference_apart else row
 
 
 def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:
     """Trained on the whole query and the whole calibration set."""
     return only(np.arange(pool.calibration.stop), len(pool.examples))
+
+
+def _share_of(
+    generator: np.random.Generator, pool: Pool, part: slice, fraction: float
+) -> Bool[np.ndarray, "1 examples"]:
+    return random_subset(generator, np.arange(part.start, part.stop), fraction, len(pool.examples))

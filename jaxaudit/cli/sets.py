@@ -38,8 +38,8 @@ class Sets(Images):
     )
     drop_overlap: bool = option(
         False,
-        "Drop calibration records that are in the query set or the holdout; drop records that are in both of these, "
-        "with their outputs.",
+        "Drop calibration records that are in the query set or the holdout, and reference records that are in any of "
+        "these; drop records that are in both query set and holdout. Their outputs are dropped, too.",
     )
     drop_unshared: bool = option(False, "Drop calibration classes that have no query record.")
 

@@ -9,6 +9,11 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 
 SHOWN = 3
+HOLDOUT, REFERENCE = "holdout", "reference"
+MEANING = {
+    HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
+    REFERENCE: "a reference has records that the target did not use, and that are in no other set",
+}
 
 
 class Overlap(NamedTuple):
@@ -72,43 +77,70 @@ def refuse_overlap(query: Examples, calibration: Examples) -> None:
         )
 
 
-def drop_overlap(query: Examples, calibration: Examples) -> Examples:
+def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
     """`calibration` without the records that also occur in `query`, the others in their order.
 
+    Args:
+        query: the set that keeps them.
+        calibration: the set that does not.
+        role: of that set in the audit.
+
     Raises:
-        InputError: when no calibration record would remain.
+        InputError: when no record would remain.
     """
     overlap = find_overlap(query, calibration)
     if overlap.count == 0:
         return calibration
     if overlap.count == len(calibration):
         raise InputError(
-            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: no calibration "
-            "record remains; is it the same data set? Choose another calibration set."
+            f"all {overlap.count} records of {calibration.name} also occur in {query.name}: no record remains for the "
+            f"{role}; is it the same data set? Choose another {role}."
         )
     return calibration.take(np.delete(np.arange(len(calibration)), overlap.calibration_indices))
 
 
 def refuse_held(
-    other: Examples, holdout: Examples, role: str, advice: str = "use --drop-overlap to leave them out"
+    other: Examples, held: Examples, role: str, advice: str = "use --drop-overlap to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that no record of the holdout is in another set.
+    """Checks that no record of the holdout, or of the reference, is in another set.
 
     Args:
         other: the other set.
-        role: its role in the audit, such as "query set".
+        held: the holdout or the reference.
+        role: the other set's role in the audit, such as "query set".
         advice: what to do.
+        of: `holdout` or `reference`.
 
     Raises:
         InputError: when records are shared, with their number and the first of them.
     """
-    overlap = find_overlap(other, holdout)
+    overlap = find_overlap(other, held)
     if overlap.count:
         raise InputError(
-            f"{overlap.count} of the {len(holdout)} records of the holdout {holdout.name} also occur in the {role} "
-            f"{other.name} ({_first_pairs(overlap, other, holdout)}); a holdout has records of the query set's "
-            f"provider that nobody trained on: {advice}."
+            f"{overlap.count} of the {len(held)} records of the {of} {held.name} also occur in the {role} "
+            f"{other.name} ({_first_pairs(overlap, other, held)}); {MEANING[of]}: {advice}."
         )
+
+
+def refuse_in_reference(
+    reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None = None
+) -> None:
+    """Checks that no record of a reference of its own is in another set.
+
+    Raises:
+        InputError: when records are shared.
+    """
+    leave_out = "use --drop-overlap to leave them out"
+    refuse_held(query, reference, "query set", leave_out, REFERENCE)
+    refuse_held(
+        calibration,
+        reference,
+        "calibration set",
+        f"{leave_out}, or give the target's outputs on the whole calibration set instead (--calibration-target)",
+        REFERENCE,
+    )
+    if holdout is not None:
+        refuse_held(holdout, reference, HOLDOUT, leave_out, REFERENCE)
 
 
 class Kept(NamedTuple):

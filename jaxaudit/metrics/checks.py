@@ -32,6 +32,7 @@ TIED_CONFIDENCES = "tied confidences"
 HOLDOUT_LIKE_QUERY = "holdout like query"
 HOLDOUT_APART = "holdout apart from query"
 HOLDOUT_MODELS = "holdout test's models"
+REFERENCE_MODELS = "reference test's models"
 SHADOW_MODELS = "shadow test's models"
 REFERENCE_LIKE_TARGET = "reference like target's data"
 MIN_REFERENCE_ACCURACY = 2 / 3
@@ -232,8 +233,8 @@ def reference_like_target(
     share = accuracy / lowest if lowest > 0 else 1.0
     message = f"accuracy of the target on the reference: {accuracy:.1%} (shadow models, unseen records: {lowest:.1%})"
     advice = (
-        "; the target's other data seem to be unlike the calibration set, or the rows of its outputs are in another "
-        "order: use a calibration set like its other data"
+        "; the target's other data seem to be unlike the reference, or the rows of its outputs are in another order: "
+        "use a reference like its other data"
     )
     passed = share >= minimum
     return Check(REFERENCE_LIKE_TARGET, passed, share, minimum, True, message + ("" if passed else advice))

@@ -85,12 +85,7 @@ def reference_test(
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     never, fully = check_shadows(target, shadows, membership, queried, alpha)
-    left = len(target) - queried if unseen is None else int(unseen[queried:].sum())
-    if left < LEAST_RECORDS:
-        raise InputError(
-            f"the reference has {left} records that the target is known not to have used; the reference test needs at "
-            f"least {LEAST_RECORDS}: give its outputs on more of them."
-        )
+    refuse_few(len(target) - queried if unseen is None else int(unseen[queried:].sum()))
     found = shares(target, shadows, membership, queried, unseen)
     scatter = max(1.0, found.target_scatter / float(np.median(found.scatter[never])))
     statistic = found.query - found.reference
@@ -123,6 +118,22 @@ def reference_test(
     kept = place if unseen is None else place & unseen
     accuracies = [float((row[place & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
     return ReferenceAnswer(usage, float((target[kept] > 0).mean()), np.array(accuracies), scatter)
+
+
+def refuse_few(records: int) -> None:
+    """Checks that a reference is large enough.
+
+    Args:
+        records: how many of it the target is known not to have used.
+
+    Raises:
+        InputError: there are fewer than 50.
+    """
+    if records < LEAST_RECORDS:
+        raise InputError(
+            f"the reference has {records} records that the target is known not to have used; the reference test needs "
+            f"at least {LEAST_RECORDS}: give its outputs on more of them."
+        )
 
 
 def _rank(others: np.ndarray, own: float, scatter: float, *, larger: bool) -> float:

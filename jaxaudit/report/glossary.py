@@ -61,6 +61,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         PROGRAM,
     ),
     "holdout": ("Records of the query set's provider that nobody trained on.", PROGRAM),
+    "reference": ("Records that the target is known not to have used, like its other data.", PROGRAM),
     "shadow model": ("A model trained here, of known membership.", SHOKRI),
     "EMA": (
         "Ensembled membership auditing: flags records that look like training records, and tests whether all do.",

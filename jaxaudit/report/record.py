@@ -30,7 +30,8 @@ class Provenance(Part, kw_only=True):
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
-        targets, holdout_targets, calibration_targets: files of outputs; `before`, `holdout_before`: before a deletion.
+        targets, holdout_targets: files of outputs; `calibration_targets`, `reference_targets`: on the reference, which
+            is the calibration set or a set of its own; `before`, `holdout_before`: before a deletion.
         plan: the plan for a time budget.
         started: date and time, UTC; `seconds` how long it took.
     """
@@ -54,6 +55,7 @@ class Provenance(Part, kw_only=True):
     targets: list[dict[str, str]] | None = None
     holdout_targets: list[dict[str, str]] | None = None
     calibration_targets: list[dict[str, str]] | None = None
+    reference_targets: list[dict[str, str]] | None = None
     before: list[dict[str, str]] | None = None
     holdout_before: list[dict[str, str]] | None = None
     plan: dict[str, Any] | None = None

@@ -13,7 +13,7 @@ from support.cli_runs import records
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
@@ -45,10 +45,16 @@ TARGETS = [FileTarget(outputs(1, QUERY)), simulated(11)]
 HELD = [FileTarget(outputs(1, QUERY), outputs(6, HOLDOUT)), simulated(11)]
 RHO = RhoTest(replicates=2)
 SHADOW = ShadowTest(without_query=19, half_query=3, with_query=19)
+REFERENCE = examples(8, -0.5, "kept from the target")
 
 
-def run(*tests: KSTest, targets: Sequence[Target] = TARGETS, holdout: Examples | None = None) -> KSAudit:
-    how: dict[str, Any] = {"holdout": holdout, "execution": Execution(3)}
+def run(
+    *tests: KSTest,
+    targets: Sequence[Target] = TARGETS,
+    holdout: Examples | None = None,
+    reference: Examples | None = None,
+) -> KSAudit:
+    how: dict[str, Any] = {"holdout": holdout, "reference": reference, "execution": Execution(3)}
     return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, tests=tests, **how)
 
 
@@ -98,6 +104,14 @@ def test_the_holdout_test_says_the_same_alone_and_among_all(everything):
 
 def test_the_shadow_test_says_the_same_alone_and_among_all(everything):
     same(run(SHADOW, RhoTest(replicates=2, controls=0)), everything, "shadow", "confidences", "rho")
+
+
+def test_a_reference_of_its_own_changes_nothing_of_the_other_tests(everything):
+    targets = [each._replace(on_reference=outputs(9, REFERENCE)) for each in HELD[:1]] + HELD[1:]
+    tests = (HoldoutTest(query_and_holdout=19), ReferenceTest(without_query=19, half_query=3, with_query=19), SHADOW)
+    beside = run(*tests, EMATest(), RHO, targets=targets, holdout=HOLDOUT, reference=REFERENCE)
+    assert "reference" in told(beside, "1.csv")
+    same(beside, everything, "holdout", "shadow", "ema", "rho", "confidences")
 
 
 def test_more_of_a_kind_begins_with_what_was_there(base, everything):

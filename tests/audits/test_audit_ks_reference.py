@@ -43,7 +43,7 @@ def outputs(trained_on: list[Examples], asked: Examples, name: str) -> Outputs:
 
 def target(name: str, trained_on: list[Examples]) -> FileTarget:
     query, calibration = (outputs(trained_on, asked, name) for asked in (QUERY, CALIBRATION))
-    return FileTarget(query, on_calibration=calibration)
+    return FileTarget(query, on_reference=calibration)
 
 
 USED, UNUSED = target("used.csv", [FRESH, QUERY]), target("unused.csv", [FRESH])
@@ -89,14 +89,14 @@ def test_designs_take_turns_and_the_first_keeps_its_numbers(audit: KSAudit) -> N
 
 
 def test_the_order_of_records_in_the_reference_is_checked() -> None:
-    assert USED.on_calibration is not None
-    turned = Outputs(np.roll(USED.on_calibration.probabilities, 1, axis=1), "probabilities", None, "float32", "turned")
+    assert USED.on_reference is not None
+    turned = Outputs(np.roll(USED.on_reference.probabilities, 1, axis=1), "probabilities", None, "float32", "turned")
     audit = audit_ks(
         KEY,
         QUERY,
         CALIBRATION,
         LEARNER,
-        [USED._replace(on_calibration=turned)],
+        [USED._replace(on_reference=turned)],
         tests=[REFERENCE, FEW],
         execution=Execution(16),
     )
@@ -108,16 +108,14 @@ def test_the_order_of_records_in_the_reference_is_checked() -> None:
 def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
     assert isinstance(default_tests(None, [USED, HALF])[0], ReferenceTest)
     assert type(default_tests(None, [HALF])[0]) is ShadowTest
-    assert type(default_tests(None, [USED, UNUSED._replace(on_calibration=None)])[0]) is ShadowTest
+    assert type(default_tests(None, [USED, UNUSED._replace(on_reference=None)])[0]) is ShadowTest
     assert default_tests(QUERY, [USED]) == (HoldoutTest(), ReferenceTest())
 
 
 @pytest.mark.parametrize("taken", [None, slice(5)])
 def test_outputs_that_are_missing_or_do_not_fit_are_refused(taken: slice | None) -> None:
-    full = USED.on_calibration
+    full = USED.on_reference
     assert full is not None
-    on_calibration = None if taken is None else full.take(np.arange(len(CALIBRATION))[taken])
+    on_reference = None if taken is None else full.take(np.arange(len(CALIBRATION))[taken])
     with pytest.raises(InputError, match=r"--calibration-target|has outputs of shape \(5, 3\)"):
-        audit_ks(
-            KEY, QUERY, CALIBRATION, LEARNER, [USED._replace(on_calibration=on_calibration)], tests=[REFERENCE, FEW]
-        )
+        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [USED._replace(on_reference=on_reference)], tests=[REFERENCE, FEW])

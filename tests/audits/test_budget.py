@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from jaxaudit.audits.ks.plan import FEWEST, LEAST_STEPS, Free, Work, choose, cost_of, members, memory_of, seconds_of
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.budget import parse_budget, take_records
+from jaxaudit.cli.ks.budget import parse_budget, settled, take_records
 from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Speed
@@ -23,24 +24,32 @@ from jaxaudit.membership import only
 ALL, NOTHING = Free(True, True, True, True), Free(False, False, False, False)
 TESTS: tuple[KSTest, ...] = (ShadowTest(), EMATest(), RhoTest())
 MNIST = Work(60_000, 10_000, 0, (6_700, 66_700, 36_700), 60_000, TESTS, 15, 64)
+REFERRED = ReferenceTest()
 SLOW, FAST = Speed(1, 0.04, 1e-3, 80_000_000), Speed(4, 2e-4, 1e-6, 1_000_000)
 
 
 def works(**more: Any) -> st.SearchStrategy[Work]:
     sizes = st.integers(50, 100_000)
     return st.builds(
-        lambda query, calibration, holdout, more: Work(
-            *(query, calibration, holdout, (query,), query, (*more, *TESTS), 15, 64)
+        lambda query, calibration, holdout, more, reference: Work(
+            *(query, calibration, holdout, (query,), query, (*more, *TESTS), 15, 64), reference=reference
         ),
-        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([(), (HoldoutTest(),)])),
+        *(sizes, sizes, st.sampled_from([0, 500]), st.sampled_from([(), (HoldoutTest(),), (HoldoutTest(), REFERRED)])),
+        st.sampled_from([0, 70, 50_000]),
     )
 
 
 def shadows_of(work: Work) -> tuple[int, int, int, int]:
     """Models trained on nothing, half and all of the query set, and on a mix of it and the holdout."""
-    (plain,) = (test for test in work.tests if isinstance(test, ShadowTest))
+    (plain,) = (test for test in work.tests if type(test) is ShadowTest)
     mixed = sum(test.query_and_holdout for test in work.tests if isinstance(test, HoldoutTest))
     return plain.without_query, plain.half_query, plain.with_query, mixed
+
+
+def referring_of(work: Work) -> tuple[int, int, int]:
+    """Models of the reference test alone: with the calibration set as its reference it has none."""
+    own = (test for test in work.tests if isinstance(test, ReferenceTest) and work.reference)
+    return next(((test.without_query, test.half_query, test.with_query) for test in own), (0, 0, 0))
 
 
 def rho_of(work: Work) -> RhoTest:
@@ -55,8 +64,11 @@ def seconds_by_loop(work: Work, speed: Speed) -> float:
     rest = round(2 / 3 * work.calibration)
     for models, given_ in zip(shadows_of(work), (0, work.query // 2, work.query, work.query), strict=True):
         sizes += [rest + given_] * models
+    more = round(2 / 3 * (work.calibration + work.reference))
+    for models, given_ in zip(referring_of(work), (0, work.query // 2, work.query), strict=True):
+        sizes += [more + given_] * models
     steps = sum(-(-size // work.batch_size) for size in sizes)
-    asked = work.query + work.calibration + work.holdout
+    asked = work.query + work.calibration + work.holdout + work.reference
     return work.epochs * steps * speed.step + len(sizes) * asked * speed.record
 
 
@@ -65,7 +77,7 @@ def seconds_by_loop(work: Work, speed: Speed) -> float:
 def test_the_time_is_that_of_every_model(work):
     speed = Speed(1, 0.01, 1e-5, 1)
     np.testing.assert_allclose(seconds_of(work, speed), seconds_by_loop(work, speed), rtol=0.02)
-    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(shadows_of(work))
+    assert len(members(work)) == 2 * 5 + 1 + 1 + sum(shadows_of(work)) + sum(referring_of(work))
 
 
 @settings(max_examples=50)
@@ -79,7 +91,7 @@ def test_a_plan_fits_or_there_is_none(work, budget, free):
         return
     assert seconds_of(plan.work, plan.speed) == plan.seconds <= budget
     if not free.records:
-        assert plan.work[:3] == work[:3]
+        assert plan.work.records == work.records
     if free == NOTHING:
         assert plan.work == work
 
@@ -132,6 +144,15 @@ def test_the_cost_is_that_of_fewer_records_and_models():
     assert 1 < cost_of(MNIST, MNIST._replace(tests=tuple(test.lighter() for test in TESTS))) < 1.1
 
 
+@pytest.mark.parametrize("test", [ShadowTest(), ReferenceTest()])
+def test_the_options_of_a_plan_are_those_of_its_tests(test):
+    full = MNIST._replace(tests=(test, RhoTest()))
+    plan = choose(full, [lambda: FAST], 0.9 * seconds_of(full, FAST), ALL)
+    assert plan is not None
+    audit = settled(KSOptions(), plan, full, ("mlp", "128")).audit
+    assert (audit.shadow_models, audit.replicates) == (19, 2)
+
+
 def test_memory_grows_with_records_models_and_streams():
     small = memory_of(MNIST, FAST, 784 * 4, 2)
     assert small < memory_of(MNIST, FAST, 784 * 4, 4) < memory_of(MNIST, SLOW, 784 * 4, 4)
@@ -154,7 +175,7 @@ def test_a_cpu_has_a_budget_unless_told_otherwise():
     assert parse_budget("none") is None
 
 
-def sets(holdout: bool = True) -> Given:
+def sets(holdout: bool = True, reference: bool = False) -> Given:
     def examples(start: int, records: int, name: str) -> Examples:
         inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
         return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
@@ -164,22 +185,27 @@ def sets(holdout: bool = True) -> Given:
         return Outputs(said, "probabilities", None, "float32", "out.csv")
 
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
-    target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
-    file = FileTarget(outputs(query), outputs(held) if holdout else None)
-    return Given(query, calibration, held if holdout else None, (file,), (target,))
+    other = examples(300, 60, "r") if reference else None
+    target = SimulatedTarget("both", (Part(other or calibration, 0.5), Part(query, 1.0)))
+    file = FileTarget(outputs(query), outputs(held) if holdout else None, on_reference=outputs(other or calibration))
+    return Given(query, calibration, held if holdout else None, (file,), (target,), reference=other)
 
 
-def test_outputs_are_taken_with_their_records():
-    taken = take_records(sets(), 40, jax.random.key(1))
-    held = taken.holdout
+@pytest.mark.parametrize("reference", [False, True])
+def test_outputs_are_taken_with_their_records(reference):
+    taken = take_records(sets(reference=reference), 40, jax.random.key(1))
+    held, referred = taken.holdout, taken.reference if reference else taken.calibration
     assert held is not None
-    assert [len(taken.query), len(taken.calibration), len(held)] == [40, 40, 40]
+    assert referred is not None
+    assert [len(taken.query), len(taken.calibration), len(held), len(referred)] == [40] * 4
     (file,) = taken.files
-    for examples, outputs in ((taken.query, file.outputs), (held, file.on_holdout)):
+    for examples, outputs in ((taken.query, file.outputs), (held, file.on_holdout), (referred, file.on_reference)):
         assert outputs is not None
         np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
     # A simulated target is trained on what the sets have left.
-    assert [part.examples for part in taken.simulated[0].parts] == [taken.calibration, taken.query]
+    assert [part.examples for part in taken.simulated[0].parts] == [referred, taken.query]
+    # And a reference changes nothing that is taken of the others.
+    assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
 
 def test_a_longer_draw_holds_the_records_of_a_shorter_one():

@@ -56,7 +56,7 @@ class LossTest:
     def references(self) -> int:
         return self.models
 
-    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * calibration)),)
 
     def lighter(self) -> "LossTest":

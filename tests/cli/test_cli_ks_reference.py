@@ -1,28 +1,38 @@
-"""`jaxaudit ks --calibration-target` and `--designs`, on sets small enough to train on in a second."""
+"""`jaxaudit ks --calibration-target`, `--reference` and `--designs`, on sets small enough to train on in a second."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, jaxaudit, records
+from support.cli_runs import RECORDS, SETS, jaxaudit, process, records
+from support.html_pages import Parsed
 
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.cli.ks import run as ks_run
 from jaxaudit.errors import InputError
 
 FEW = ("--hidden", "16", "--epochs", "4", "--learning-rate", "0.02", "--shadow-models", "19", "--replicates", "2")
-GIVEN = ("--target", "out.npy", "--calibration-target", "out_c.npy", "--budget", "none", "--models-per-batch", "16")
+PLAIN = ("--budget", "none", "--models-per-batch", "16")
+GIVEN = ("--target", "out.npy", "--calibration-target", "out_c.npy", *PLAIN)
+KEPT = ("--reference", "kept.npz", "--reference-target", "out_r.npy")
+OTHER = ("--target", "out.npy", *KEPT, *PLAIN)
+SAME = ("--target", "out.npy", "--reference", "calibration.npz", "--reference-target", "out_c.npy", *PLAIN)
+LEFT = 120
+"""Records of the reference that is a set of its own."""
 
 
 @pytest.fixture
 def outputs(sets: Path) -> SimpleNamespace:
-    """Outputs on both sets, a row of its own for each record."""
+    """Outputs on both sets and on a reference of its own, a row of its own for each record."""
     random = np.random.default_rng(4)
     made = {}
-    for name, file in (("query", "out.npy"), ("calibration", "out_c.npy")):
+    inputs, classes = records(6, -0.5, LEFT)
+    np.savez("kept.npz", x=inputs, y=classes)
+    for name, file in (("query", "out.npy"), ("calibration", "out_c.npy"), ("kept", "out_r.npy")):
         labels = np.load(f"{name}.npz")["y"]
         made[name] = random.dirichlet(np.ones(3), len(labels)).astype(np.float32) + np.eye(3, dtype=np.float32)[labels]
         made[name] /= made[name].sum(axis=1, keepdims=True)
@@ -36,6 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     kept: dict[str, Any] = {}
 
     def stop(*arguments: Any, **options: Any) -> None:
+        kept.clear()
         kept.update(options, query=arguments[1], calibration=arguments[2], learner=arguments[3], targets=arguments[4])
         raise InputError("enough")
 
@@ -69,12 +80,145 @@ def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespac
     jaxaudit("ks", *SETS, *FEW, *GIVEN, "--drop-overlap")
     left = np.delete(np.arange(RECORDS), places)
     assert np.array_equal(asked["calibration"].inputs, inputs[left])
-    assert np.array_equal(asked["targets"][0].on_calibration.probabilities, outputs.calibration[left])
+    assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.calibration[left])
     jaxaudit("ks", *SETS, *FEW, *GIVEN, "--drop-overlap", "--sample", "40")
     place = {row.tobytes(): index for index, row in enumerate(inputs)}
     taken = [place[row.tobytes()] for row in asked["calibration"].inputs]
     assert len(taken) == 40
-    assert np.array_equal(asked["targets"][0].on_calibration.probabilities, outputs.calibration[taken])
+    assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.calibration[taken])
+
+
+def test_a_reference_of_its_own_decides_and_moves_no_other_number(outputs: SimpleNamespace, sets: Path):
+    done = process("ks", *SETS, *FEW, *OTHER, "--out", "run", "--report", "page.html", "--json", cwd=sets)
+    (target,) = done.result["targets"]
+    assert target["method"] == "reference"
+    assert [(usage["method"], usage["design"]) for usage in target["usage"]] == [("reference", "mixed")]
+    provenance = done.result["provenance"]
+    assert [file["name"] for file in provenance["reference_targets"]] == ["out_r.npy"]
+    assert provenance["calibration_targets"] == []
+    assert provenance["data"]["reference"]["records"] == LEFT
+    assert {"--reference", "--reference-target"} <= set(provenance["command"])
+    with np.load("run/confidences.npz", allow_pickle=False) as arrays:
+        assert arrays["log_odds_reference_never"].shape == (19, RECORDS)
+    assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
+    alone = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--tests", "rho", "--json").result["targets"][0]
+    assert alone["rho"] == target["rho"]
+    every = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", "--json").result["targets"][0]
+    assert [usage["method"] for usage in every["usage"]] == ["reference", "shadow"]
+    assert every["usage"][0] == target["usage"][0]
+    shadow = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--json").result["targets"][0]
+    assert every["usage"][1] == shadow["usage"][0]
+
+
+def test_rows_follow_a_reference_of_its_own(outputs: SimpleNamespace, asked: dict[str, Any]):
+    """Records of the other sets leave it, and stay where they are."""
+    x, y = records(9, 0.0)
+    np.savez("holdout.npz", x=x, y=y)
+    np.save("out_h.npy", np.eye(3, dtype=np.float32)[y] * 0.4 + 0.2)
+    held = ("--holdout", "holdout.npz", "--holdout-target", "out_h.npy")
+    with np.load("kept.npz") as kept:
+        inputs, classes = kept["x"], kept["y"]
+    places = np.array([3, 40, 77, 78])
+    others = [np.load(f"{name}.npz")["x"] for name in ("query", "calibration", "holdout")]
+    inputs[places] = np.stack([others[0][5], others[1][6], others[2][7], others[0][5]])
+    np.savez("kept.npz", x=inputs, y=classes)
+    refused = jaxaudit("ks", *SETS, *FEW, *OTHER, *held)
+    assert refused.code == 2
+    assert "2 of the 120 records of the reference kept.npz also occur in the query set query.npz" in refused.err
+    assert "--drop-overlap" in refused.err
+    done = jaxaudit("ks", *SETS, *FEW, *OTHER, *held, "--drop-overlap")
+    said = [line.split()[1:3] + line.split()[-2:] for line in done.err.splitlines() if line.startswith("dropped")]
+    assert said == [
+        ["2", "reference", "query", "set"],
+        ["1", "reference", "calibration", "set"],
+        ["1", "reference", "the", "holdout"],
+    ]
+    left = np.delete(np.arange(LEFT), places)
+    assert np.array_equal(asked["reference"].inputs, inputs[left])
+    assert [len(asked[role]) for role in ("query", "calibration", "holdout")] == [RECORDS] * 3
+    assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.kept[left])
+    jaxaudit("ks", *SETS, *FEW, *OTHER, *held, "--drop-overlap", "--sample", "60")
+    place = {row.tobytes(): index for index, row in enumerate(inputs)}
+    taken = [place[row.tobytes()] for row in asked["reference"].inputs]
+    assert len(taken) == 60
+    assert set(taken) <= set(left.tolist())
+    assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.kept[taken])
+
+
+def test_rows_follow_where_query_set_and_holdout_lose_records_too(outputs: SimpleNamespace, asked: dict[str, Any]):
+    x, y = records(9, 0.0)
+    x[4] = np.load("query.npz")["x"][8]
+    np.savez("holdout.npz", x=x, y=y)
+    np.save("out_h.npy", np.eye(3, dtype=np.float32)[y] * 0.4 + 0.2)
+    jaxaudit("ks", *SETS, *FEW, *OTHER, "--holdout", "holdout.npz", "--holdout-target", "out_h.npy", "--drop-overlap")
+    assert [len(asked[role]) for role in ("query", "holdout", "reference")] == [RECORDS - 1, RECORDS - 1, LEFT]
+    assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.kept)
+
+
+def test_images_and_classes_of_a_reference_become_those_of_the_query_set(sets: Path, asked: dict[str, Any]):
+    random = np.random.default_rng(7)
+    for name, size, names in (("q", 8, "ab"), ("c", 8, "ab"), ("r", 12, "ba")):
+        images = random.integers(0, 256, (60, size, size, 3)).astype(np.uint8)
+        np.savez(f"{name}.npz", images=images, labels=np.arange(60) % 2, class_names=np.array([*names]))
+        np.save(f"out_{name}.npy", random.dirichlet(np.ones(2), 60))
+    words = ("--query", "q.npz", "--calibration", "c.npz", "--image-size", "10x10", "--model", "mlp", *FEW, *PLAIN)
+    jaxaudit("ks", *words, "--target", "out_q.npy", "--reference", "r.npz", "--reference-target", "out_r.npy")
+    reference, query = asked["reference"], asked["query"]
+    assert reference.inputs.shape == query.inputs.shape == (60, 10, 10, 1)
+    assert reference.inputs.dtype == query.inputs.dtype
+    assert reference.class_names == query.class_names == ("a", "b")
+    assert reference.labels.tolist() == [1, 0] * 30
+
+
+def test_a_plan_counts_the_reference(outputs: SimpleNamespace):
+    done = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", "--dry-run")
+    assert done.code == 0, done.err
+    assert f"{LEFT} reference records" in done.out
+    # 57 each of two tests, and 5 of rho.
+    assert "119 models" in done.out
+    assert "62 models" in jaxaudit("ks", *SETS, *FEW, *GIVEN, "--tests", "all", "--dry-run").out
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ((), True),
+        (("--reference", "copy.npz"), True),
+        (("--reference-target", "copy.npy"), True),
+        (("--reference", "other.npz"), False),
+        (("--reference-target", "other.npy"), False),
+    ],
+)
+def test_the_contents_of_a_reference_make_a_run(
+    outputs: SimpleNamespace, asked: dict[str, Any], change: tuple[str, ...], same: bool
+):
+    shutil.copy("kept.npz", "copy.npz")
+    shutil.copy("out_r.npy", "copy.npy")
+    x, y = records(8, -0.5, LEFT)
+    np.savez("other.npz", x=x, y=y)
+    np.save("other.npy", outputs.kept[::-1])
+
+    def identity(*more: str) -> Path:
+        words = {**dict(zip(KEPT[::2], KEPT[1::2], strict=True)), **dict(zip(more[::2], more[1::2], strict=True))}
+        done = jaxaudit(
+            "ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, *(word for each in words.items() for word in each)
+        )
+        assert done.err.endswith("Error: enough\n")
+        return asked["execution"].checkpoints.parent
+
+    assert (identity() == identity(*change)) is same
+
+
+def test_targets_of_known_truth_are_trained_like_the_shadow_models(outputs: SimpleNamespace, asked: dict[str, Any]):
+    jaxaudit("ks", *SETS, *FEW, "--reference", "kept.npz", *PLAIN)
+    assert [test.name for test in asked["tests"]] == ["reference", "rho"]
+    assert [[part.examples.name for part in target.parts] for target in asked["targets"]] == [
+        ["calibration.npz", "kept.npz", "query.npz"],
+        ["calibration.npz", "kept.npz"],
+        ["calibration.npz", "kept.npz", "query.npz"],
+    ]
+    jaxaudit("ks", *SETS, *FEW, "--reference", "kept.npz", "--target-data", "kept.npz:0.5", *PLAIN, "--sample", "80")
+    assert asked["targets"][0].parts[0].examples is asked["reference"]
 
 
 def test_designs_are_those_that_are_named_the_guess_first(outputs: SimpleNamespace, asked: dict[str, Any]):
@@ -100,17 +244,47 @@ def test_a_holdout_decides_and_the_reference_stands_beside_it(outputs: SimpleNam
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--target", "out.npy", "--tests", "reference"), "--calibration-target"),
-        ((*GIVEN, "--tests", "shadow"), "--calibration-target"),
-        ((*GIVEN, "--target", "out.npy"), "--target was given 2 times and --calibration-target 1"),
-        ((*GIVEN, "--designs", "fancy"), "--designs"),
+        (("--target", "out.npy", "--tests", "reference"), ("--calibration-target", "--reference")),
+        ((*GIVEN, "--tests", "shadow"), ("--tests shadow", "--calibration-target")),
+        ((*GIVEN, "--target", "out.npy"), ("--target was given 2 times", "--calibration-target 1")),
+        (("--target", "out.npy", *KEPT[2:]), ("--reference-target", "--reference:")),
+        (("--target", "out.npy", *KEPT[:2]), ("--target was given 1 times", "--reference-target 0")),
+        ((*OTHER, "--target", "out.npy"), ("--target was given 2 times", "--reference-target 1")),
+        ((*GIVEN, *KEPT), ("--calibration-target", "--reference", "two references")),
+        ((*GIVEN, *KEPT[:2]), ("--calibration-target", "--reference", "two references")),
+        ((*GIVEN, *KEPT[2:]), ("--reference-target", "--reference:")),
+        ((*OTHER, "--tests", "shadow"), ("--tests shadow", "--reference")),
+        ((*OTHER, "--reference", "nowhere.npz"), ("--reference nowhere.npz",)),
+        ((*OTHER, "--reference-target", "nowhere.npy"), ("--reference-target nowhere.npy",)),
+        ((*GIVEN, "--designs", "fancy"), ("--designs", "fancy")),
     ],
 )
-def test_what_does_not_go_together_is_refused(outputs: SimpleNamespace, words: tuple[str, ...], named: str):
+def test_what_does_not_go_together_is_refused_before_any_data_are_read(
+    outputs: SimpleNamespace, words: tuple[str, ...], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("jaxaudit.cli.ks.run.read_given", None)
     done = jaxaudit("ks", *SETS, *words)
     assert done.code == 2
-    assert named in done.err
+    assert [each for each in named if each not in done.err] == [], done.err
     assert not done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((*OTHER, "--sample", "49"), ("49 records", "at least 50")),
+        (SAME, ("300 of the 300", "reference calibration.npz", "calibration set", "--calibration-target")),
+        ((*SAME, "--drop-overlap"), ("300", "calibration.npz", "another reference")),
+        (("--target", "out.npy", *KEPT[:3], "out.npy", *PLAIN), ("out.npy", "300", str(LEFT), "reference")),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_refused_before_training(
+    outputs: SimpleNamespace, words: tuple[str, ...], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    done = jaxaudit("ks", *SETS, *FEW, *words)
+    assert done.code == 2
+    assert [each for each in named if each not in done.err] == [], done.err
 
 
 def test_a_file_of_other_length_is_refused(outputs: SimpleNamespace):

@@ -185,6 +185,8 @@ def test_a_place_is_no_part_of_a_run():
         "target",
         "holdout_target",
         "calibration_target",
+        "reference",
+        "reference_target",
         "before",
         "holdout_before",
         "target_data",

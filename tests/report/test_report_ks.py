@@ -120,6 +120,13 @@ def test_names_cannot_speak_to_the_terminal():
     assert "\x1b[31m\x07" not in coloured.getvalue()
 
 
+def test_a_reference_of_its_own_is_named():
+    made = ks_run()
+    assert "reference" not in Parsed(report_html([made])).text.lower()
+    made.result.provenance.data["reference"] = {"name": "kept\x1b.npz", "records": 1234}
+    assert r"a share of the reference, kept\x1b.npz (1,234 records)" in Parsed(report_html([made])).text
+
+
 # JSON.
 
 

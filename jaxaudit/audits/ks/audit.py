@@ -23,6 +23,7 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
+from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.randomness import stream
 
 
@@ -35,6 +36,7 @@ def audit_ks(
     *,
     tests: Sequence[KSTest] | None = None,
     holdout: Examples | None = None,
+    reference: Examples | None = None,
     groups: tuple[np.ndarray, np.ndarray] | None = None,
     designs: Sequence[Design] = (),
     level: float = 0.95,
@@ -55,11 +57,13 @@ def audit_ks(
             simulated targets have it, too.
         targets: what is judged: `FileTarget`, `SimulatedTarget`, or anybody's `Target`.
         tests: the tests to make, the deciding one first: those of `jaxaudit.audits.ks.tests`, or anybody's `KSTest`.
-            By default the holdout test where there is a holdout, then the reference test where every target from a
-            file has outputs on the calibration set; with neither, the shadow test. `RhoTest()` is added at the end
-            where it is not among them.
+            By default the holdout test where there is a holdout, then the reference test where there is a reference or
+            every target from a file has outputs on the calibration set; with neither, the shadow test. `RhoTest()` is
+            added at the end where it is not among them.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was,
             same classes in the same order.
+        reference: records that the targets from files did not use, like their other data, none of them in another set,
+            same classes in the same order. By default the calibration set, where a target has outputs on it.
         groups: one value (integer or text) per query record and per holdout record, where the provider dealt whole
             groups, such as patients, into the two. The holdout test then deals and permutes whole groups.
         designs: further designs. The models of every test are dealt to `learner` and these in turn, so that their
@@ -75,19 +79,24 @@ def audit_ks(
         InputError: where the sets overlap, a group lies in both query set and holdout, there is no target, outputs do
             not fit the sets, a test is named twice or cannot be made, or an option is out of range.
     """
-    tests = with_rho(tests if tests is not None else default_tests(holdout, targets))
-    referring = any(isinstance(test, ReferenceTest) for test in tests)
-    _refuse(targets, tests, query, calibration if referring else None, holdout, level)
+    tests = with_rho(tests if tests is not None else default_tests(holdout, targets, reference))
+    if reference is None and any(isinstance(test, ReferenceTest) for test in tests):
+        reference = calibration
+    _refuse(targets, tests, query, reference, holdout, level)
     refuse_overlap(query, calibration)
     dealt = None if groups is None else as_groups(*groups)
-    pool = make_pool(query, calibration, tuple(target for target in targets if target.parts), holdout, dealt)
-    pool = pool._replace(reference=pool.calibration) if referring else pool
+    trainable = tuple(target for target in targets if target.parts)
+    pool = make_pool(query, calibration, trainable, holdout, dealt, reference)
     drawing = stream(key, "draw")
     rho = next(test for test in tests if isinstance(test, RhoTest))
     names = _roles_of(targets)
     of_targets = (target.draw(drawing, pool, role) for target, role in zip(targets, names, strict=True))
     of_tests = _together([test.draw(drawing, pool) for test in tests if test is not rho])
     roles = _together([rho.draw(drawing, pool), *of_targets, of_tests])
+    if reference is not None:
+        # What a simulated target was trained on is no reference for it.
+        used = (int(roles[role][0][0, pool.reference].sum()) for role in names if role)
+        refuse_few(len(reference) - max(used, default=0))
     watching = any(isinstance(test, EMATest) for test in tests)
     if watching:
         refuse_without_records(roles, pool)
@@ -120,10 +129,15 @@ def audit_ks(
     )
 
 
-def default_tests(holdout: Examples | None, targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
-    """The default tests: by a holdout, then by outputs on the calibration set; with neither, by shadow models alone."""
+def default_tests(
+    holdout: Examples | None, targets: Sequence[Target] = (), reference: Examples | None = None
+) -> tuple[KSTest, ...]:
+    """The default tests: by a holdout, then by outputs on a reference; with neither, by shadow models alone.
+
+    Outputs of every target from a file are on the calibration set where no other reference is given.
+    """
     files = [target for target in targets if isinstance(target, FileTarget)]
-    referred = files and all(target.on_calibration is not None for target in files)
+    referred = reference is not None or (files and all(target.on_reference is not None for target in files))
     given = (*((HoldoutTest(),) if holdout is not None else ()), *((ReferenceTest(),) if referred else ()))
     return given or (ShadowTest(),)
 

@@ -71,13 +71,17 @@ def shadow_rows(
     count: int,
     models: int,
     groups: Int[np.ndarray, " records"] | None = None,
+    *,
+    with_reference: bool = False,
 ) -> list[Row]:
     """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row.
 
-    With the group of each record, numbered from 0: all records of `count` groups.
+    With the group of each record, numbered from 0: all records of `count` groups. With the reference: and as large a
+    share of it, where it is a set of its own.
     """
     return [
-        shadow_row(own, pool, draw_records(own, records, count, groups), SHARE) for own in generators(key, role, models)
+        shadow_row(own, pool, draw_records(own, records, count, groups), SHARE, with_reference=with_reference)
+        for own in generators(key, role, models)
     ]
 
 

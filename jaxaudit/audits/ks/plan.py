@@ -39,6 +39,7 @@ class Work(NamedTuple):
         tests: the tests, including rho.
         epochs, batch_size: the recipe.
         design_cost: the time that a model of a test takes on average, in that of the guessed design.
+        reference: records of a reference that is a set of its own; 0 without one.
     """
 
     query: int
@@ -50,6 +51,12 @@ class Work(NamedTuple):
     epochs: int
     batch_size: int
     design_cost: float = 1.0
+    reference: int = 0
+
+    @property
+    def records(self) -> tuple[int, int, int, int]:
+        """Of query set, calibration set, holdout and reference."""
+        return self.query, self.calibration, self.holdout, self.reference
 
 
 class Free(NamedTuple):
@@ -87,7 +94,7 @@ def members(work: Work) -> Int[np.ndarray, " models"]:
     # A design that takes twice as long counts as twice as many records.
     parts = [
         (models, size if isinstance(test, RhoTest) else round(work.design_cost * size))
-        for test, sizes in sizes_of(work.tests, work.query, work.calibration)
+        for test, sizes in sizes_of(work.tests, work.query, work.calibration, work.reference)
         for models, size in sizes
     ]
     parts += [(1, round(scale * target)) for target in work.targets]
@@ -95,14 +102,16 @@ def members(work: Work) -> Int[np.ndarray, " models"]:
 
 
 def sizes_of(
-    tests: Iterable[KSTest], query: int, calibration: int
+    tests: Iterable[KSTest], query: int, calibration: int, reference: int
 ) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
     """Each test with the numbers of models and of their training records; models that two tests share count once."""
-    shared = False
+    known = []
     for test in tests:
-        ours = isinstance(test, ShadowTest)
-        yield test, () if ours and shared else test.training_sizes(query, calibration)
-        shared = shared or ours
+        sizes = test.training_sizes(query, calibration, reference)
+        # The reference test is a shadow test, too: with a reference of its own, of other models.
+        shared = isinstance(test, ShadowTest) and sizes in known
+        yield test, () if shared else sizes
+        known += [sizes] if isinstance(test, ShadowTest) else []
 
 
 def seconds_of(work: Work, speed: Speed) -> float:
@@ -110,13 +119,12 @@ def seconds_of(work: Work, speed: Speed) -> float:
     steps = np.sort(-(-members(work) // work.batch_size))[::-1]
     # As `fit_many` trains them: in chunks of one size, each as long as its longest model.
     chunks = [int(steps[places[0]]) * len(places) for places in chunk_places(len(steps), speed.models_per_batch)]
-    asked = work.query + work.calibration + work.holdout
-    return work.epochs * sum(chunks) * speed.step + len(steps) * asked * speed.record
+    return work.epochs * sum(chunks) * speed.step + len(steps) * sum(work.records) * speed.record
 
 
 def memory_of(work: Work, speed: Speed, record_bytes: int, concurrent_chunks: int) -> int:
     """Bytes of the pool (as read, joined, on the device), of models in training, and of outputs of finished ones."""
-    models, asked = len(members(work)), work.query + work.calibration + work.holdout
+    models, asked = len(members(work)), sum(work.records)
     under_way = concurrent_chunks * speed.models_per_batch * 2 * speed.state_bytes
     return 3 * asked * record_bytes + under_way + models * asked * 24
 
@@ -194,7 +202,9 @@ def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: 
     """The work with the most records that fits, at least `fewest` of them."""
     if not free.records:
         return work if seconds_of(work, speed) <= budget else None
-    sizes = sorted({fewest, *range(ROUND * -(-fewest // ROUND), max(work.query, work.calibration) + 1, ROUND)})
+    sizes = sorted(
+        {fewest, *range(ROUND * -(-fewest // ROUND), max(work.query, work.calibration, work.reference) + 1, ROUND)}
+    )
     low, high = 0, len(sizes)
     while low < high:
         middle = (low + high) // 2
@@ -207,8 +217,8 @@ def _fewer_records(work: Work, speed: Speed, budget: float, free: Free, fewest: 
 
 def _of_records(work: Work, records: int, more_epochs: bool) -> Work:
     """The work with at most this many records of each set, and enough epochs to learn them."""
-    query, calibration, holdout = (min(size, records) for size in (work.query, work.calibration, work.holdout))
-    fewer = work._replace(query=query, calibration=calibration, holdout=holdout)
+    query, calibration, holdout, reference = (min(size, records) for size in work.records)
+    fewer = work._replace(query=query, calibration=calibration, holdout=holdout, reference=reference)
     if more_epochs and fewer != work:
         steps = -(-min(query, round(SHARE * calibration)) // work.batch_size)
         fewer = fewer._replace(epochs=max(work.epochs, -(-LEAST_STEPS // steps)))

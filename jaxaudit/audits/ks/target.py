@@ -57,8 +57,8 @@ class FileTarget(NamedTuple):
     Attributes:
         outputs: on the query set, in its order.
         on_holdout: on the holdout, in its order; None without a holdout.
-        on_calibration: on the calibration set, in its order, of which the target is known to have used nothing; None
-            without them.
+        on_reference: on the reference, in its order, of which the target is known to have used nothing: the
+            calibration set, unless the audit is given another; None without them.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
         before, before_on_holdout: the same of the model before a deletion, for the holdout test; both or none.
     """
@@ -66,7 +66,7 @@ class FileTarget(NamedTuple):
     outputs: Outputs
     on_holdout: Outputs | None = None
     allow_unrelated: bool = False
-    on_calibration: Outputs | None = None
+    on_reference: Outputs | None = None
     before: Outputs | None = None
     before_on_holdout: Outputs | None = None
 
@@ -112,12 +112,12 @@ class FileTarget(NamedTuple):
         """
         if reference is None:
             return
-        if self.on_calibration is None:
+        if self.on_reference is None:
             raise InputError(
-                f"{self.name}: the reference test needs the target's outputs on the calibration set "
-                "(--calibration-target), of which it must not have used any record."
+                f"{self.name}: the reference test needs the target's outputs on records of which it used none: on the "
+                "calibration set (--calibration-target), or on other data (--reference, --reference-target)."
             )
-        _refuse_shape(self.on_calibration, reference, "calibration set")
+        _refuse_shape(self.on_reference, reference, "reference")
 
     def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
         query, file = evidence.query, self.outputs
@@ -125,8 +125,8 @@ class FileTarget(NamedTuple):
         if self.on_holdout is not None and holdout is not None:
             given.append((self.on_holdout, holdout.labels))
         referred = pool.reference.stop > pool.reference.start
-        if referred and self.on_calibration is not None:
-            given.append((self.on_calibration, evidence.calibration.labels))
+        if referred and self.on_reference is not None:
+            given.append((self.on_reference, pool.examples.labels[pool.reference]))
         files, labels = zip(*given, strict=True)
         unseen = np.arange(len(pool.asked)) >= evidence.dealt.stop if referred else None
         log_odds, at_resolution, compared = of_file(files, labels, evidence.trained)

@@ -32,6 +32,8 @@ from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 
 USUAL = "10m"
+SETS = ("query", "calibration", "holdout", "reference")
+"""As `Work.records` has them."""
 TRAINING_SHARE = 0.8
 """Share of the budget for training; the rest is for reading, compiling, judging, and a busier machine."""
 FIXED_SECONDS = 15.0
@@ -96,16 +98,17 @@ def plan_within(
         )
     first = speeds[0]()
     told = _told(full, plan, designs, seconds_of(full, first), sets, budget)
-    return _settled(options, plan, full, designs[plan.design]), told
+    return settled(options, plan, full, designs[plan.design]), told
 
 
-def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
+def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]) -> KSOptions:
     """The options of the plan."""
     work = plan.work
-    records = max(work.query, work.calibration, work.holdout)
-    fewer = records < max(full.query, full.calibration, full.holdout)
+    records = max(work.records)
+    fewer = records < max(full.records)
     tests = {test.name: test for test in work.tests}
-    rho, shadow, holdout = tests["rho"], tests.get("shadow"), tests.get("holdout")
+    rho, holdout = tests["rho"], tests.get("holdout")
+    shadow = next((test for test in work.tests if isinstance(test, ShadowTest)), None)
     audit = options.audit
     return replace(
         options,
@@ -119,7 +122,7 @@ def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]
         audit=replace(
             audit,
             replicates=rho.replicates if isinstance(rho, RhoTest) else audit.replicates,
-            shadow_models=shadow.without_query if isinstance(shadow, ShadowTest) else audit.shadow_models,
+            shadow_models=audit.shadow_models if shadow is None else shadow.without_query,
             holdout_shadow_models=holdout.query_and_holdout
             if isinstance(holdout, HoldoutTest)
             else audit.holdout_shadow_models,
@@ -168,7 +171,10 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
     query = drawn(sets.query, "query", groups and groups.query)
     calibration = drawn(sets.calibration, "calibration")
     held = None if sets.holdout is None else drawn(sets.holdout, "holdout", groups and groups.holdout)
+    reference = None if sets.reference is None else drawn(sets.reference, "reference")
     known = {id(sets.query): sets.query.take(query), id(sets.calibration): sets.calibration.take(calibration)}
+    if sets.reference is not None and reference is not None:
+        known[id(sets.reference)] = sets.reference.take(reference)
 
     def part(one: Part) -> Part:
         if id(one.examples) not in known:
@@ -179,7 +185,8 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
         query=known[id(sets.query)],
         calibration=known[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
-        files=tuple(taken(file, query, held, calibration) for file in sets.files),
+        reference=None if sets.reference is None else known[id(sets.reference)],
+        files=tuple(taken(file, query, held, calibration if reference is None else reference) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
         groups=None if groups is None or held is None else groups.take(query, held),
     )
@@ -198,12 +205,13 @@ def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
         epochs=options.recipe.epochs or 0,
         batch_size=options.recipe.batch_size,
         design_cost=mean_cost(options.audit.designs, options.model),
+        reference=0 if sets.reference is None else len(sets.reference),
     )
 
 
 def _models_of(work: Work) -> dict[str, int]:
     """The number of models of each test, by title."""
-    sizes = work.query, work.calibration
+    sizes = work.query, work.calibration, work.reference
     return {test.title: sum(count for count, _ in each) for test, each in sizes_of(work.tests, *sizes)}
 
 
@@ -218,16 +226,15 @@ def _told(
     work = plan.work
     record_bytes = 4 * int(np.prod(sets.query.inputs.shape[1:]))
     # What was read stays beside what is taken of it: as stored, as prepared, and while it is hashed.
-    whole = 3 * record_bytes * (full.query + full.calibration + full.holdout)
+    whole = 3 * record_bytes * sum(full.records)
     memory = BASE_BYTES + whole + memory_of(work, plan.speed, record_bytes, concurrent_chunks())
     cost = cost_of(full, work)
     reduced = list(_reduced(full, work, designs[0], designs[plan.design]))
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     each = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
-    sizes = [(work.query, full.query, "query"), (work.calibration, full.calibration, "calibration")]
-    sizes += [(work.holdout, full.holdout, "holdout")] if full.holdout else []
-    of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for now, all_, name in sizes]
+    sizes = zip(SETS, work.records, full.records, strict=True)
+    of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
     within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
     lines = [
         f"Plan: {models} models ({each}), {_named(designs[plan.design])}, {work.epochs} epochs",
@@ -255,8 +262,7 @@ def _told(
 def _reduced(full: Work, work: Work, wanted: tuple[str, str], design: tuple[str, str]) -> Any:
     if design != wanted:
         yield f"{_named(design)} instead of {_named(wanted)} (--model prevents this)"
-    for name in ("query", "calibration", "holdout"):
-        before, after = getattr(full, name), getattr(work, name)
+    for name, before, after in zip(SETS, full.records, work.records, strict=True):
         if after < before:
             yield f"{name} records {before:,} to {after:,}"
     before, after = _models_of(full), _models_of(work)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Planned
-from jaxaudit.cli.ks.options import KSOptions, known_tests, tests_named
+from jaxaudit.cli.ks.options import KSOptions, known_tests, reference_flag, tests_named
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
@@ -31,11 +31,26 @@ def _check_targets(options: KSOptions) -> None:
             f"--target was given {files} times and --holdout-target {on_holdout} times: give each target's outputs on "
             "the query set and on the holdout, in the same order."
         )
-    referred = len(options.target.calibration_target)
-    if referred and files != referred:
+
+
+def _check_reference(options: KSOptions) -> None:
+    """Refuses outputs on a reference that are not in step with the others, and two references."""
+    target, given = options.target, options.data.reference is not None
+    if target.reference_target and not given:
+        raise InputError("--reference-target needs --reference: the records that these are outputs on.")
+    if target.calibration_target and given:
         raise InputError(
-            f"--target was given {files} times and --calibration-target {referred} times: give each target's outputs "
-            "on the query set and on the calibration set, in the same order."
+            "--calibration-target and --reference give two references: give the target's outputs on the calibration "
+            "set, or --reference with --reference-target."
+        )
+    flag, outputs, of = "--calibration-target", target.calibration_target, "calibration set"
+    if given:
+        flag, outputs, of = "--reference-target", target.reference_target, "reference"
+    files, referred = len(target.target), len(outputs)
+    if (given or outputs) and files != referred:
+        raise InputError(
+            f"--target was given {files} times and {flag} {referred} times: give each target's outputs on the query "
+            f"set and on the {of}, in the same order."
         )
 
 
@@ -61,13 +76,14 @@ def _check_tests(options: KSOptions) -> None:
     """Refuses tests that do not go with the data."""
     held = options.data.holdout is not None
     names = tests_named(options)
-    referred = bool(options.target.calibration_target)
-    if "reference" in names and options.target.target and not referred:
-        raise InputError("--tests reference needs --calibration-target: the target's outputs on the calibration set.")
-    if referred and "reference" not in names:
+    flag = reference_flag(options)
+    if "reference" in names and options.target.target and not flag:
         raise InputError(
-            f"--tests {','.join(names)} does not use --calibration-target; leave one out, or use --tests all."
+            "--tests reference needs --calibration-target, the target's outputs on the calibration set, or --reference "
+            "with --reference-target, those on other data that it did not use."
         )
+    if flag and "reference" not in names:
+        raise InputError(f"--tests {','.join(names)} does not use {flag}; leave one out, or use --tests all.")
     if "holdout" in names and not held:
         raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
     if held and "holdout" not in names:
@@ -112,12 +128,15 @@ KS = Command(
 
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --calibration-target out_c.csv`
 
+    `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --reference r.npz --reference-target out_r.csv`
+
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
     """,
     (
         lambda options: check_pair(options.data.query, options.data.calibration),
         _check_groups,
         _check_targets,
+        _check_reference,
         _check_before,
         _check_tests,
     ),

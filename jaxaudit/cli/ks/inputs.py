@@ -24,9 +24,15 @@ from jaxaudit.data import (
     prepare_images,
 )
 from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
-from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_held, refuse_overlap, without_copies
+from jaxaudit.data.overlap import (
+    drop_overlap,
+    find_overlap,
+    refuse_held,
+    refuse_in_reference,
+    refuse_overlap,
+    without_copies,
+)
 from jaxaudit.places import without_folders
 
 
@@ -74,7 +80,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
     if not drop_shared:
         refuse_overlap(query, aligned)
         return aligned
-    return _drop_from_calibration(query, aligned, "query")
+    return _drop_from(aligned, query, "query")
 
 
 def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
@@ -103,6 +109,7 @@ class Given(NamedTuple):
         files: targets given as files of outputs.
         simulated: targets of known truth, to be trained.
         groups: of query set and holdout, if groups were dealt whole.
+        reference: a reference that is a set of its own, with no record of the others; None: the calibration set.
     """
 
     query: Examples
@@ -111,6 +118,7 @@ class Given(NamedTuple):
     files: tuple[FileTarget, ...] = ()
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
+    reference: Examples | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -120,8 +128,9 @@ class Given(NamedTuple):
     @property
     def named(self) -> dict[str, Examples]:
         """The sets by role."""
-        held = {} if self.holdout is None else {"holdout": self.holdout}
-        return {"query": self.query, "calibration": self.calibration, **held}
+        further = {"holdout": self.holdout, "reference": self.reference}
+        given = {role: examples for role, examples in further.items() if examples is not None}
+        return {"query": self.query, "calibration": self.calibration, **given}
 
     @property
     def records(self) -> int:
@@ -147,33 +156,49 @@ def read_given(options: KSOptions) -> Given:
     if holdout is not None and not data.drop_overlap:
         refuse_held(query, holdout, "query set")
         refuse_held(calibration, holdout, "calibration set")
-    outputs = _read_outputs(target.target, target.target_kind, query, "query set")
-    held: list[Outputs | None] = [None] * len(outputs)
-    if holdout is not None:
-        held = [*_read_outputs(target.holdout_target, target.target_kind, holdout, "holdout")]
-    before: list[Outputs | None] = [*_read_outputs(target.before, target.target_kind, query, "query set")]
-    before_held: list[Outputs | None] = []
-    if holdout is not None:
-        before_held = [*_read_outputs(target.holdout_before, target.target_kind, holdout, "holdout")]
-    none: list[Outputs | None] = [None] * len(outputs)
-    on_calibration = none
-    if target.calibration_target:
-        kept = _kept(whole, calibration)
-        on_calibration = [
-            load_outputs(path, query.class_names, len(whole), target.target_kind, of="calibration set").take(kept)
-            for path in target.calibration_target
-        ]
-    allow = target.allow_unrelated_target
+    asked, reference = whole, None
+    if data.reference is not None:
+        asked = align_target_data(query, read(data.reference))
+        reference = _match_reference(asked, query, calibration, holdout, drop_shared=data.drop_overlap)
+    kept, of = (calibration, "calibration set") if reference is None else (reference, "reference")
+
+    def on(examples: Examples | None, paths: tuple[Path, ...], of: str) -> list[Outputs | None]:
+        """One file per target, or none of any; `of` names the records in messages."""
+        if examples is None or not paths:
+            return [None] * len(target.target)
+        rows, kind = len(examples), target.target_kind
+        files = [load_outputs(path, query.class_names, rows, kind, of=of) for path in paths]
+        return [*name_apart(files, list(paths))]
+
     files = tuple(
-        FileTarget(now, on_holdout, allow, *others)
-        for now, on_holdout, *others in zip(
-            outputs, held, on_calibration, before or none, before_held or none, strict=True
+        FileTarget(now, held, target.allow_unrelated_target, said and said.take(_kept(asked, kept)), *before)
+        for now, held, said, *before in zip(
+            on(query, target.target, "query set"),
+            on(holdout, target.holdout_target, "holdout"),
+            on(asked, target.reference_target or target.calibration_target, of),
+            on(query, target.before, "query set"),
+            on(holdout, target.holdout_before, "holdout"),
+            strict=True,
         )
+        if now is not None
     )
-    given = Given(query, calibration, holdout, files, groups=_read_groups(data, query, holdout))
+    groups = _read_groups(data, query, holdout)
+    given = Given(query, calibration, holdout, files, groups=groups, reference=reference)
     if holdout is not None and data.drop_overlap:
         given = _apart(given, holdout)
     return given._replace(simulated=_simulated(options, given, read))
+
+
+def _match_reference(
+    reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None, *, drop_shared: bool
+) -> Examples:
+    """The reference with no record of another set."""
+    if not drop_shared:
+        refuse_in_reference(reference, query, calibration, holdout)
+        return reference
+    for other, role in ((query, "query set"), (calibration, "calibration set"), (holdout, "holdout")):
+        reference = reference if other is None else _drop_from(reference, other, role, "reference")
+    return reference
 
 
 def _read_groups(data: KSData, query: Examples, holdout: Examples | None) -> Groups | None:
@@ -188,8 +213,9 @@ def _read_groups(data: KSData, query: Examples, holdout: Examples | None) -> Gro
 def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
     asked = [parse_target_data(text) for text in options.target.target_data]
     if not asked:
-        return () if given.files else tuple(default_targets(given.query, given.calibration))
+        return () if given.files else tuple(default_targets(given.query, given.calibration, given.reference))
     own = {options.data.query: given.query, options.data.calibration: given.calibration}
+    own |= {} if given.reference is None else {options.data.reference: given.reference}
     parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in asked]
     for part in parts:
         # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
@@ -198,15 +224,9 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
     return (simulate(parts),)
 
 
-def _read_outputs(paths: tuple[Path, ...], kind: Kind, examples: Examples, of: str) -> list[Outputs]:
-    """The files' outputs on these records; `of` names the records in messages."""
-    files = [load_outputs(path, examples.class_names, len(examples), kind, of=of) for path in paths]
-    return name_apart(files, list(paths))
-
-
 def _apart(given: Given, holdout: Examples) -> Given:
-    """The same without records that the three sets share."""
-    calibration = _drop_from_calibration(holdout, given.calibration, "holdout")
+    """The same without records that query set, calibration set and holdout share."""
+    calibration = _drop_from(given.calibration, holdout, "holdout")
     kept = without_copies(given.query, holdout)
     left, theirs = len(given.query) - len(kept.query), len(holdout) - len(kept.holdout)
     if left:
@@ -214,9 +234,14 @@ def _apart(given: Given, holdout: Examples) -> Given:
             f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; dropped every "
             f"record with a copy, {left} of the query set and {theirs} of the holdout, and their rows of outputs"
         )
-    files = tuple(taken(file, kept.query, kept.holdout, _kept(given.calibration, calibration)) for file in given.files)
-    groups = given.groups and given.groups.take(*kept)
-    return Given(given.query.take(kept.query), calibration, holdout.take(kept.holdout), files, groups=groups)
+    rows = _kept(given.calibration, calibration) if given.reference is None else np.arange(len(given.reference))
+    return given._replace(
+        query=given.query.take(kept.query),
+        calibration=calibration,
+        holdout=holdout.take(kept.holdout),
+        files=tuple(taken(file, *kept, rows) for file in given.files),
+        groups=given.groups and given.groups.take(*kept),
+    )
 
 
 def _kept(whole: Examples, part: Examples) -> np.ndarray:
@@ -227,7 +252,7 @@ def _kept(whole: Examples, part: Examples) -> np.ndarray:
     return np.array(places, int)
 
 
-def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None, calibration: np.ndarray) -> FileTarget:
+def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None, reference: np.ndarray) -> FileTarget:
     """The outputs on only these records."""
 
     def of_holdout(held: Outputs | None) -> Outputs | None:
@@ -236,26 +261,27 @@ def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None, calib
     return file._replace(
         outputs=file.outputs.take(query),
         on_holdout=of_holdout(file.on_holdout),
-        on_calibration=file.on_calibration and file.on_calibration.take(calibration),
+        on_reference=file.on_reference and file.on_reference.take(reference),
         before=file.before and file.before.take(query),
         before_on_holdout=of_holdout(file.before_on_holdout),
     )
 
 
-def _drop_from_calibration(other: Examples, calibration: Examples, role: str) -> Examples:
-    count = find_overlap(other, calibration).count
+def _drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
+    """The records that are not in the other set, which has this role; `of` is their own."""
+    count = find_overlap(other, examples).count
     if count:
-        say(f"dropped {count} calibration records that are also in the {role}")
-    return drop_overlap(other, calibration)
+        say(f"dropped {count} {of.removesuffix(' set')} records that are also in the {role}")
+    return drop_overlap(other, examples, of)
 
 
-def default_targets(query: Examples, calibration: Examples) -> list[SimulatedTarget]:
+def default_targets(query: Examples, calibration: Examples, reference: Examples | None = None) -> list[SimulatedTarget]:
     """Three targets of known truth: trained on all, none and half of the query set.
 
-    Each is also trained on two thirds of the calibration set, like the shadow models.
+    Each is also trained on two thirds of the calibration set, and of a reference of its own, like the shadow models.
     """
-    rest = Part(calibration, 0.67)
-    return [simulate([rest, Part(query, 1.0)]), simulate([rest]), simulate([rest, Part(query, 0.5)])]
+    rest = [Part(each, 0.67) for each in (calibration, reference) if each is not None]
+    return [simulate([*rest, Part(query, 1.0)]), simulate(rest), simulate([*rest, Part(query, 0.5)])]
 
 
 def name_apart(outputs: list[Outputs], paths: list[Path]) -> list[Outputs]:

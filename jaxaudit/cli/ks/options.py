@@ -30,6 +30,12 @@ class KSData(Sets):
         "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
         names="data",
     )
+    reference: str | None = option(
+        None,
+        "Records that the target was not trained on, like its other data, for the reference test. [default: the "
+        "calibration set, with --calibration-target]",
+        names="data",
+    )
     groups: str | None = dealt_groups(
         "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
         ".csv, or the name of an array in the set's .npz or of a column in its .csv."
@@ -63,6 +69,9 @@ class Targets:
         "They make a far firmer test than none.",
         names="file",
     )
+    reference_target: tuple[Path, ...] = option(
+        (), "The same target's outputs on --reference, in its order. Repeatable, as above.", names="file"
+    )
     before: tuple[Path, ...] = option(
         (),
         "The same target's outputs on the query set before the deletion, in its order: adds how much less is used now. "
@@ -93,7 +102,8 @@ class KSAudit(Level):
     tests: str | None = option(
         None,
         "Tests: holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
-        "[default: holdout with --holdout and reference with --calibration-target; with neither, shadow]",
+        "[default: holdout with --holdout and reference with --calibration-target or --reference; with neither, "
+        "shadow]",
         formerly=("--method",),
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
@@ -178,12 +188,19 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     Raises:
         InputError: one is unknown.
     """
-    holdout, target = options.data.holdout is not None, options.target
-    reference = bool(target.calibration_target)
+    holdout, reference = options.data.holdout is not None, reference_flag(options)
     if options.audit.tests is None:
         given = (*(("holdout",) if holdout else ()), *(("reference",) if reference else ()))
         return given or ("shadow",)
     names = parse_tests(options.audit.tests)
     # A target that is simulated here says what it answers on anything.
-    missing = {*(() if holdout else ("holdout",)), *(() if reference or not target.target else ("reference",))}
+    simulated = not options.target.target
+    missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
     return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
+
+
+def reference_flag(options: KSOptions) -> str:
+    """The option that gives a reference; empty without one."""
+    if options.data.reference is not None:
+        return "--reference"
+    return "--calibration-target" if options.target.calibration_target else ""

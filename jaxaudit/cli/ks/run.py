@@ -59,7 +59,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     options = replace(options, audit=replace(options.audit, budget="none"))
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
     every = with_rho(tests)
-    sizes = len(sets.query), len(sets.calibration)
+    sizes = len(sets.query), len(sets.calibration), len(sets.reference or ())
     models = len(sets.simulated) + sum(count for _, each in sizes_of(every, *sizes) for count, _ in each)
 
     def make(network: Network, recipe: Recipe) -> NetworkLearner:
@@ -76,6 +76,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             sets.targets,
             tests=every,
             holdout=sets.holdout,
+            reference=sets.reference,
             groups=sets.groups,
             designs=designs,
             level=options.audit.level,
@@ -87,6 +88,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         kept = _arrays_of(found)
         return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
 
+    on_reference = _files([target.on_reference for target in sets.files])
     return Job(
         options=options,
         data=_described(sets),
@@ -101,7 +103,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         extra={
             "targets": _files([target.outputs for target in sets.files]),
             "holdout_targets": _files([target.on_holdout for target in sets.files]),
-            "calibration_targets": _files([target.on_calibration for target in sets.files]),
+            "calibration_targets": on_reference if sets.reference is None else [],
+            "reference_targets": [] if sets.reference is None else on_reference,
             "before": _files([target.before for target in sets.files]),
             "holdout_before": _files([target.before_on_holdout for target in sets.files]),
             "plan": None if plan is None else dict(plan.numbers),
@@ -168,7 +171,7 @@ def _hashes(sets: Given) -> dict[str, str]:
         found |= {f"target {index}": target.outputs.content_hash}
         others = {
             "holdout target": target.on_holdout,
-            "calibration target": target.on_calibration,
+            "reference target": target.on_reference,
             "before": target.before,
             "holdout before": target.before_on_holdout,
         }
@@ -178,7 +181,7 @@ def _hashes(sets: Given) -> dict[str, str]:
 
 def _described(sets: Given) -> dict:
     others = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
-    own = (sets.query, sets.calibration)
+    own = tuple(sets.named.values())
     groups = {} if sets.groups is None else {"groups": _counted(sets.groups)}
     return {
         **{name: describe_examples(examples) for name, examples in sets.named.items()},

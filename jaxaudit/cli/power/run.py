@@ -13,7 +13,7 @@ from jaxaudit.cli.ks.inputs import read_sets, reader
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.data import is_image
-from jaxaudit.data.groups import as_groups, load_groups
+from jaxaudit.data.groups import as_groups, groups_file, load_groups
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.report.power.record import power_record
@@ -24,7 +24,9 @@ from jaxaudit.runs.provenance import describe_examples
 def prepare(options: PowerOptions) -> Job[Power]:
     """The work that these options mean."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
-    query, calibration, _ = read_sets(data, reader(data))
+    # A column with groups is no input.
+    named = data.groups is not None and groups_file(data.groups) is None
+    query, calibration, _ = read_sets(data, reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     audited = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
     groups = None

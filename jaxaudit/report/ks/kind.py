@@ -29,7 +29,7 @@ def _check(result: KSRecord, arrays: Arrays) -> None:
         numbers = {*(usage.method for usage in target.usage), *(("ema",) if target.ema else ())}
         demand(numbers <= set(tests), "a target has numbers of no test")
     query_data = result.provenance.data
-    for role in ("query", "calibration"):
+    for role in ("query", "calibration", *({"reference"} & query_data.keys())):
         each = query_data.get(role)
         demand(isinstance(each, dict) and type(each.get("records")) is int and "name" in each, f"it has no {role} set")
     if not arrays:

@@ -32,6 +32,12 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
     targets, data = result.targets, result.provenance.data
     query, calibration = (visible(str(data[role]["name"])) for role in ("query", "calibration"))
     used = any(target.usage or target.ema for target in targets)
+    further = ""
+    if "reference" in data:
+        name, records = visible(str(data["reference"]["name"])), data["reference"]["records"]
+        further = (
+            f" Those of the reference test were also trained on a share of the reference, {name} ({records:,} records)."
+        )
 
     def pictures() -> tuple[Picture, ...]:
         from jaxaudit.report.ks.pictures import ks_pictures
@@ -43,14 +49,18 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
         run.kind,
         "Has the target forgotten the query set?",
         f"The query set is {query} ({data['query']['records']:,} records). Shadow models were trained on it, and on "
-        f"{calibration} ({data['calibration']['records']:,} records), which shares no record with it. The target's "
-        "outputs are compared with theirs.",
+        f"{calibration} ({data['calibration']['records']:,} records), which shares no record with it.{further} The "
+        "target's outputs are compared with theirs.",
         tuple(_answer(target, result.level, len(targets)) for target in targets),
         (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(targets), _replicates(targets)),
         pictures,
         _legend(result),
         repeat(result.provenance),
-        terms(*TERMS, *(("used fraction", "upper limit", "detectable fraction", "EMA") if used else ())),
+        terms(
+            *TERMS,
+            *(("used fraction", "upper limit", "detectable fraction", "EMA") if used else ()),
+            *(("reference",) if further else ()),
+        ),
     )
 
 

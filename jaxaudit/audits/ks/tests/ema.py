@@ -38,7 +38,7 @@ class EMATest:
     def references(self) -> int:
         return 0
 
-    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ()
 
     def lighter(self) -> "EMATest":

@@ -63,7 +63,7 @@ class HoldoutTest:
     def references(self) -> int:
         return self.query_and_holdout
 
-    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return ((self.query_and_holdout, round(SHARE * calibration) + query),)
 
     def lighter(self) -> "HoldoutTest":

@@ -1,56 +1,68 @@
-"""The reference test as a test of `ks`: see `jaxaudit.metrics.reference`. It uses the shadow test's models."""
+"""The reference test as a test of `ks`: see `jaxaudit.metrics.reference`.
+
+By default the reference is the calibration set, and the models are the shadow test's. With a reference of its own they
+are others, also trained on a share of it, so that the numbers of the shadow test stay as they were.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest
+from jaxaudit.audits.ks.models import Roles
+from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, draw_shadows, shadows_fit
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.audits.pool import Pool
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
     REFERENCE_LIKE_TARGET,
-    SHADOW_MODELS,
+    REFERENCE_MODELS,
     TARGET_OUTPUTS,
     Check,
     better_recipe,
-    models_of_test,
     reference_like_target,
 )
 from jaxaudit.metrics.reference import reference_test
 from jaxaudit.metrics.usage import Usage
 
-NEEDS = frozenset({CALIBRATION_LIKE_QUERY, REFERENCE_LIKE_TARGET, SHADOW_MODELS, TARGET_OUTPUTS})
+APART = ("reference_never", "reference_half", "reference_fully")
+"""Roles of its models where the reference is a set of its own."""
+NEEDS = frozenset({CALIBRATION_LIKE_QUERY, REFERENCE_LIKE_TARGET, REFERENCE_MODELS, TARGET_OUTPUTS})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTest(ShadowTest):
-    """Do the target's outputs differ between the query set and the calibration set more than those of shadow models?
+    """Do the target's outputs differ between the query set and the reference more than those of shadow models?
 
-    It needs the target's outputs on the calibration set, of which the target is known to have used nothing.
+    It needs the target's outputs on the reference, of which the target is known to have used nothing: the calibration
+    set, or a set of its own. Each shadow model is then also trained on a random share of that one.
     """
 
     name: ClassVar[str] = "reference"
     title: ClassVar[str] = "reference test"
     assumes: ClassVar[str] = (
-        "Reference test: all numbers assume that the target used no calibration record, and that its other data are "
-        "like the calibration set. Training on other records of the query set's provider looks like use of the query "
-        "set. Only a holdout (--holdout) excludes that."
+        "Reference test: all numbers assume that the target used no record of the reference (the calibration set, "
+        "unless --reference gives another), and that its other data are like it. Training on other records of the "
+        "query set's provider looks like use of the query set. Only a holdout (--holdout) excludes that."
     )
+
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+        return super().training_sizes(query, calibration + reference, 0)
+
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+        return draw_shadows(self, key, pool, _roles(pool), with_reference=True)
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        pool, n = evidence.pool, evidence.queries
+        pool, n, roles = evidence.pool, evidence.queries, _roles(evidence.pool)
         places = [*range(n), *range(evidence.dealt.stop, len(pool.asked))]
-        own = np.concatenate([evidence.trained[role].own_accuracy for role in ROLES])
-        fit = models_of_test(SHADOW_MODELS, own, evidence.min_accuracy)
+        fit = shadows_fit(REFERENCE_MODELS, evidence, roles)
         answer = reference_test(
             said.log_odds[places],
-            said.at_resolution(evidence.log_odds(*ROLES))[:, places],
-            evidence.members(*ROLES)[:, places],
+            said.at_resolution(evidence.log_odds(*roles))[:, places],
+            evidence.members(*roles)[:, places],
             n,
             unseen=None if said.unseen is None else said.unseen[places],
             level=level,
@@ -62,7 +74,12 @@ class ReferenceTest(ShadowTest):
 
     def decide(self, usage: Usage, checks: tuple[Check, ...]) -> Judgement:
         """What its numbers say."""
-        recipe = next((better_recipe(check) for check in checks if check.name == SHADOW_MODELS), "")
+        recipe = next((better_recipe(check) for check in checks if check.name == REFERENCE_MODELS), "")
         more = "Give more query records, or use a holdout (--holdout)."
         more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
         return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)
+
+
+def _roles(pool: Pool) -> tuple[str, ...]:
+    """Of its models: those of the shadow test, unless the reference is a set of its own."""
+    return APART if pool.reference_apart else ROLES

@@ -59,7 +59,7 @@ class RhoTest:
     def references(self) -> int:
         return 0
 
-    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         return (
             (self.replicates, query),
             (self.replicates, round(self.subsample * calibration)),

@@ -1,5 +1,6 @@
 """The shadow test as a test of `ks`: see `jaxaudit.metrics.shadow`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,7 +24,8 @@ from jaxaudit.metrics.checks import (
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 
-WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
+ROLES = ("never", "half", "fully")
+"""Of models trained on none, half and all of the query set."""
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
 
 
@@ -57,7 +59,7 @@ class ShadowTest:
     def references(self) -> int:
         return self.without_query
 
-    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
         rest = round(SHARE * calibration)
         return (
             (self.without_query, rest),
@@ -78,19 +80,13 @@ class ShadowTest:
             )
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
-        query = np.arange(pool.query.start, pool.query.stop)
-        return {
-            WITHOUT: shadow_rows(key, pool, WITHOUT, query[:0], 0, self.without_query),
-            HALF: shadow_rows(key, pool, HALF, query, max(1, len(query) // 2), self.half_query),
-            WITH: shadow_rows(key, pool, WITH, query, len(query), self.with_query),
-        }
+        return draw_shadows(self, key, pool, ROLES)
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, plain = evidence.queries, evidence.log_odds(*ROLES)
-        own = np.concatenate([evidence.trained[role].own_accuracy for role in ROLES])
-        fit = models_of_test(SHADOW_MODELS, own, evidence.min_accuracy)
+        fit = shadows_fit(SHADOW_MODELS, evidence, ROLES)
         usage = shadow_test(
             said.log_odds[:n],
             said.at_resolution(plain)[:, :n],
@@ -107,8 +103,34 @@ class ShadowTest:
         """What its numbers say."""
         recipe = next((better_recipe(check) for check in checks if check.name == SHADOW_MODELS), "")
         more = (
-            "Give the target's outputs on the calibration set, too (--calibration-target), or use a holdout "
-            "(--holdout): that test does not depend on how the target was trained."
+            "Give the target's outputs on data that it did not use, too: on the calibration set (--calibration-target) "
+            "or on others (--reference). Or use a holdout (--holdout): that test does not depend on how the target was "
+            "trained."
         )
         more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
         return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)
+
+
+def draw_shadows(
+    test: ShadowTest, key: Key[Array, ""], pool: Pool, roles: Sequence[str], *, with_reference: bool = False
+) -> Roles:
+    """The training sets of the test's models, in roles of these names: none, half and all of the query set.
+
+    With the reference: also on a share of it, where it is a set of its own.
+    """
+    query = np.arange(pool.query.start, pool.query.stop)
+    kinds = (
+        (query[:0], 0, test.without_query),
+        (query, max(1, len(query) // 2), test.half_query),
+        (query, len(query), test.with_query),
+    )
+    return {
+        role: shadow_rows(key, pool, role, records, count, models, with_reference=with_reference)
+        for role, (records, count, models) in zip(roles, kinds, strict=True)
+    }
+
+
+def shadows_fit(name: str, evidence: Evidence, roles: Sequence[str]) -> Check:
+    """Whether the models of these roles fit their own training data; `name` is the check's."""
+    own = np.concatenate([evidence.trained[role].own_accuracy for role in roles])
+    return models_of_test(name, own, evidence.min_accuracy)

@@ -69,8 +69,13 @@ class KSTest(Protocol):
     @property
     def references(self) -> int: ...
 
-    def training_sizes(self, query: int, calibration: int) -> tuple[tuple[int, int], ...]:
-        """Numbers of models, and their numbers of training records, for sets of these sizes."""
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+        """Numbers of models, and their numbers of training records, for sets of these sizes.
+
+        Args:
+            query, calibration: records of each set.
+            reference: records of a reference that is a set of its own; 0 without one.
+        """
         ...
 
     def lighter(self) -> "KSTest":

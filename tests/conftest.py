@@ -1,5 +1,6 @@
 """What holds for all tests: a cache of their own, never the user's."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -39,6 +40,20 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.setenv(name.upper(), str(value))
         compilation_cache.reset_cache()
         yield
+
+
+MOST_MAPPINGS = 25_000
+"""A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_that_fit() -> Iterator[None]:
+    """A process that runs many files compiles thousands of programs: they are dropped before there is no room left."""
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

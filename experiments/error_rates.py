@@ -17,7 +17,8 @@ over all cells; where all of a query set of 1,000 or more was used, at least 95%
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
     cells = [{"kind": kind, "size": size} for kind in KINDS for size in SIZES if those(kind=kind, size=size)]
     makings = list(dict.fromkeys((t["rest"], t["making"]) for t in targets))
     makings.sort(key=lambda each: (RESTS.index(each[0]), MAKINGS.index(each[1])))
+    found_by = says("holdout", "not forgotten")
     plenty = [t for t in targets if t["holdout"]["detectable"] is not None]
     plenty = [t for t in plenty if t["fraction"] >= t["holdout"]["detectable"]]
 
@@ -153,6 +155,7 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
         "overall": {method: overall(method) for method in METHODS},
         "by making": {m: [by_making(m, *each) for each in makings] for m in METHODS},
         "power": {m: [power(m, cell, fraction) for cell in cells for fraction in FRACTIONS] for m in METHODS},
+        "missed, all used, large": _count(t["design"] for t in full if t["size"] >= LARGE and not found_by(t)),
         "verdicts": {method: _verdicts(targets, method) for method in TESTS},
         "promised power": _promised(targets),
         "wrong forgotten as said": rate(used, wrong_as_said),
@@ -160,6 +163,10 @@ def summarise(targets: list[Target]) -> dict[str, Any]:
         "interval covers": {m: promised(targets, covers(m)) for m in COMPARED},
         "full use rejected, all used": {m: promised(full, rejects_full_use(m)) for m in COMPARED},
     }
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())
 
 
 def _verdicts(targets: list[Target], method: str) -> list[Rate]:
@@ -216,7 +223,10 @@ def sentences(found: dict[str, Any]) -> list[str]:
         f"{'met' if said['share'] <= ASKED_WRONG else 'NOT met'}: {shown(said)} of targets that used some had used "
         f"more than its upper limit. Counting any use at all, down to 5%, {shown(holdout['wrong forgotten'])}.",
         f"Holdout test, at least {ASKED_FOUND:.0%} found where all of {LARGE:,} or more was used: "
-        f"{_met(large['share'], ASKED_FOUND)}: {shown(large)}.",
+        f"{_met(large['share'], ASKED_FOUND)}: {shown(large)}{_missed(found['missed, all used, large'])}.",
+        f"`jaxaudit power` promised, before there was a target, to find {_kept(found['promised power'], False)} of "
+        "networks without other records of the query's provider, and "
+        f"{_kept(found['promised power'], True)} of those that had such.",
         f"Where a target used at least the `detectable` fraction, {shown(plenty['like'])} were found of those of the "
         f"guessed design with data of the calibration domain, {shown(plenty['unlike'])} of the others.",
         f"The holdout test's 95% interval holds the used fraction for {shown(covered['holdout']['like'])} of targets "
@@ -232,6 +242,19 @@ def sentences(found: dict[str, Any]) -> list[str]:
         f"The shadow test: {alarms_of('shadow', 'calibration')}, {alarms_of('shadow', 'other')} and "
         f"{alarms_of('shadow', 'own', 'both')} of the same targets. Prefer a holdout, or a reference.",
     ]
+
+
+def _missed(makings: dict[str, int]) -> str:
+    """Which targets were not found."""
+    return f" (missed: {', '.join(f'{name} {count}' for name, count in makings.items())})" if makings else ""
+
+
+def _kept(cells: list[Rate], own: bool) -> str:
+    """What was promised, over all used fractions, and what was found."""
+    these = [cell for cell in cells if cell["own"] == own]
+    total = sum(cell["of"] for cell in these)
+    promised = sum(cell["promised"] * cell["of"] for cell in these) / max(total, 1)
+    return f"{promised:.0%} (found: {shown(share_of(sum(cell['count'] for cell in these), total))})"
 
 
 def _met(share: float | None, asked: float) -> str:

@@ -5,8 +5,8 @@
 A *world* is one draw of a provider's records into a query set and a holdout of the same size, and of a calibration set
 from elsewhere (`error_rates_worlds`), with all the models an auditor would train on them and up to 97 targets: several
 used fractions, kinds of other training data, and designs: like the guessed one, one of six others, and eight that are
-trained in other manners, by scikit-learn or by PyTorch (`error_rates_recipes`). Worlds of the split `development` chose the scores
-and thresholds; those of `report` are the ones that `error_rates` reports.
+trained in other manners, by scikit-learn or by PyTorch (`error_rates_recipes`). Worlds of the split `development` chose
+the scores and thresholds; those of `report` are the ones that `error_rates` reports.
 """
 
 import argparse

@@ -149,8 +149,8 @@ def sentence(record: dict[str, Any]) -> str:
     return (
         f"{run['models']} shadow models each time, {run['targets']:,} targets in {run['worlds']} worlds. Time is for "
         f"as many models, in that of the guessed design: the five designs take {ratio:.2f} times as long. Sets whose "
-        f"95% interval covers at least {ASKED_LIKE:.0%} of targets like the guess and {ASKED_OTHER:.0%} of other networks: "
-        f"{'; '.join(kept) or 'none'}."
+        f"95% interval covers at least {ASKED_LIKE:.0%} of targets like the guess and {ASKED_OTHER:.0%} of other "
+        f"networks: {'; '.join(kept) or 'none'}."
     )
 
 

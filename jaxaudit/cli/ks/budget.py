@@ -104,7 +104,7 @@ def _settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str]
     records = max(work.query, work.calibration, work.holdout)
     fewer = records < max(full.query, full.calibration, full.holdout)
     tests = {test.name: test for test in work.tests}
-    rho, shadow, holdout = tests["rho"], tests.get("shadow"), tests.get("holdout")
+    rho, shadow, holdout = tests.get("rho"), tests.get("shadow"), tests.get("holdout")
     audit = options.audit
     return replace(
         options,

@@ -14,6 +14,8 @@ SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
 GUESS = "guess"
 DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
 ALL = "all"
+OF_RHO = ("rho", "ema")
+"""Tests that need models of rho."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,11 @@ class KSAudit(Level):
         check=share_check("stated_share"),
     )
     replicates: int | None = option(
-        None, "rho: pairs of shadow models, each with its own seed. [default: 5]", minimum=1, maximum=MOST
+        None,
+        "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "
+        "[default: 5]",
+        minimum=0,
+        maximum=MOST,
     )
     controls: int = option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
     subsample: float = option(
@@ -191,7 +197,7 @@ def parse_designs(text: str) -> tuple[str, ...]:
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
-    """The tests that these options name; with `all`, every one that the data allow, in their own order.
+    """The tests that these options name; with `all`, every one that they allow, in their own order.
 
     Raises:
         InputError: one is unknown.
@@ -204,6 +210,7 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     names = parse_tests(options.audit.tests)
     # A target that is simulated here says what it answers on anything.
     missing = {*(() if holdout else ("holdout",)), *(() if reference or not target.target else ("reference",))}
+    missing |= set(OF_RHO if options.audit.replicates == 0 else ())
     return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
 
 

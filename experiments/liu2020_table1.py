@@ -110,6 +110,7 @@ def main() -> None:
     if arguments.arrays:
         arrays: dict[str, Any] = {target.name: target.confidences for target in result.targets}
         np.savez(arguments.arrays, query=result.query_confidences, calibration=result.calibration_confidences, **arrays)
+    ratios = [target.rho for target in result.targets if target.rho is not None]
     record = {
         "experiment": "liu2020_table1",
         "size": arguments.size,
@@ -125,19 +126,19 @@ def main() -> None:
                 "paper_rho": PAPER[paper_name][1],
                 "expected": target.truth.expected if target.truth else None,
                 "training_records": target.truth.records if target.truth else None,
-                "ks": float(np.median(target.rho.distances)),
-                "rho": target.rho.median,
-                "low": target.rho.low,
-                "high": target.rho.high,
-                "values": [float(value) for value in target.rho.values],
+                "ks": float(np.median(rho.distances)),
+                "rho": rho.median,
+                "low": rho.low,
+                "high": rho.high,
+                "values": [float(value) for value in rho.values],
                 "verdict": target.verdict,
                 "because": target.because,
                 "paper_rule": target.paper_rule,
             }
-            for paper_name, target in zip(PAPER, result.targets, strict=True)
+            for paper_name, target, rho in zip(PAPER, result.targets, ratios, strict=True)
         ],
         "noise_floor": [float(value) for value in result.noise_floor],
-        "calibration_distances": [float(value) for value in result.targets[0].rho.calibration_distances],
+        "calibration_distances": [float(value) for value in ratios[0].calibration_distances],
         "checks": [check._asdict() for check in result.targets[0].checks],
     }
     record["sentence"] = sentence(record["columns"])

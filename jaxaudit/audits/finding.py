@@ -26,7 +26,7 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: what was tested.
         state: `failed` took the verdict away; `warning` weakens it.
         message: what was measured and, if it failed, what to do.
-        affects: what depends on it if the verdict does not, such as `rho`; empty if the verdict does.
+        affects: what depends on it if the verdict does not, such as `rho`; empty if the verdict does, or nothing does.
     """
 
     name: str

@@ -92,23 +92,32 @@ def _fit(name: str, whose: str, accuracies: np.ndarray, minimum: float, *, decis
 
 
 def calibration_reach(
-    accuracies: Float[np.ndarray, " replicates"], labels: Int[np.ndarray, " n"], minimum: float = MIN_REACH
+    accuracies: Float[np.ndarray, " models"],
+    labels: Int[np.ndarray, " n"],
+    minimum: float = MIN_REACH,
+    whose: str = "calibration models",
 ) -> Check:
-    """Query set and calibration set share a domain: calibration models do better than guessing on the query set.
+    """Query set and calibration set share a domain: models that know only the latter do better than guessing.
 
     The number is (accuracy - guess) / (1 - guess), with their mean accuracy on the query set and the share of the
-    commonest class.
+    commonest class. `whose` names the models: any that were trained on calibration records and no query record.
     """
     guess = float(np.bincount(labels).max() / len(labels))
     accuracy = float(np.mean(accuracies))
     reach = (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     passed = reach >= minimum
-    message = f"accuracy of calibration models on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
+    message = f"accuracy of {whose} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
         "; the calibration set seems to come from another domain: use one of the query set's domain, and check that "
         "classes and preprocessing agree"
     )
     return Check(CALIBRATION_LIKE_QUERY, passed, reach, minimum, True, message + ("" if passed else advice))
+
+
+def not_measured(name: str) -> Check:
+    """A shared check that a verdict rests on, in an audit without models to measure it on: a warning."""
+    message = "not measured, since this audit has no models to measure it on; add RhoTest() to the tests"
+    return Check(name, False, float("nan"), float("nan"), False, message)
 
 
 def distances_apart(

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from support.cli_runs import records
+from support.saved_runs.ks import rho_of
 
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.result import KSAudit
@@ -65,7 +66,7 @@ def told(audit: KSAudit, name: str) -> dict[str, Any]:
     """
     (target,) = (target for target in audit.targets if target.name == name)
     return {
-        "rho": [np.asarray(each).tolist() for each in target.rho],
+        "rho": [np.asarray(each).tolist() for each in rho_of(target)],
         "confidences": target.confidences.tolist(),
         "ema": [each.p_value for each in target.ema],
         **{usage.method: repr(usage._replace(p_never_adjusted=None)) for usage in target.usage},

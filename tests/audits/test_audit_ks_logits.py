@@ -61,6 +61,18 @@ def test_float32_logits_are_compared_as_finely_as_they_were_stored(tmp_path):
     assert compared.confidences.max() <= 1
 
 
+@pytest.mark.parametrize("as_logits", [True, False])
+def test_without_models_of_rho_a_target_says_the_same(tmp_path, as_logits: bool):
+    logits = logits_of(9, 17)
+    values = logits if as_logits else np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    file = file_of(tmp_path, values.astype(np.float32))
+    (odds, _, compared), (there, _, full) = (of_file((file,), (LABELS,), models) for models in ({}, MODELS))
+    np.testing.assert_array_equal(odds, there)
+    np.testing.assert_array_equal(compared.target, full.target)
+    np.testing.assert_array_equal(compared.confidences, full.confidences)
+    assert {rows.shape for rows in compared[:3]} == {(0, N)}
+
+
 @pytest.mark.parametrize("stored", ["float16", "1 decimal", "2 digits", "integers"])
 def test_coarse_logits_do_not_part_a_model_from_itself(tmp_path, stored):
     """Two classes, logits in a narrow range far from 0, where a coarse grid leaves few values."""

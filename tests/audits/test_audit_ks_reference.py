@@ -109,7 +109,7 @@ def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
     assert isinstance(default_tests(None, [USED, HALF])[0], ReferenceTest)
     assert type(default_tests(None, [HALF])[0]) is ShadowTest
     assert type(default_tests(None, [USED, UNUSED._replace(on_reference=None)])[0]) is ShadowTest
-    assert default_tests(QUERY, [USED]) == (HoldoutTest(), ReferenceTest())
+    assert default_tests(QUERY, [USED]) == (HoldoutTest(), ReferenceTest(), RhoTest())
 
 
 @pytest.mark.parametrize("taken", [None, slice(5)])

@@ -189,7 +189,9 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         ([BOTH], {"tests": [ShadowTest(with_query=18)]}, "at least 19 shadow models .* got 39 and 18"),
         ([BOTH], {"tests": [HELD_TEST]}, "the holdout test needs a holdout"),
         ([BOTH], {**HELD, "tests": [HoldoutTest(query_and_holdout=3)]}, "at least 19 shadow models .* got 3"),
-        ([BOTH], {**HELD, "tests": [HELD_TEST, HELD_TEST]}, r"\(holdout, holdout, rho\)"),
+        ([BOTH], {**HELD, "tests": [HELD_TEST, HELD_TEST]}, r"\(holdout, holdout\)"),
+        ([BOTH], {"tests": []}, "there is no test"),
+        ([BOTH], {"tests": [EMATest()]}, r"EMA .* add RhoTest\(\)"),
         ([BOTH], {"tests": [EMATest(), RhoTest(subsample=1.0)]}, "with a subsample of 1 there are none; use 0.9"),
         (
             [BOTH],

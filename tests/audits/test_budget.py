@@ -115,6 +115,14 @@ def test_what_costs_least_goes_first():
     assert plan.work.query % 100 == 0
 
 
+def test_without_rho_shadow_models_go_first():
+    work = MNIST._replace(tests=TESTS[:1])
+    plan = choose(work, [lambda: FAST], 0.99 * seconds_of(work, FAST), ALL)
+    assert plan is not None
+    assert [test.name for test in plan.work.tests] == ["shadow"]
+    assert shadows_of(plan.work) == (19, 19, 19, 0)
+
+
 def test_only_designs_that_are_looked_at_are_measured():
     measured = []
 

@@ -1,5 +1,6 @@
 """A person's own test of `ks`, and which test decides where none is named."""
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import pytest
 from jaxtyping import Array, Key
 from support.clouds import CALIBRATION, HOLDOUT, QUERY
 from support.html_pages import Parsed
-from support.saved_runs.ks import ks_run
+from support.saved_runs.ks import ks_run, rho_of
 from support.terminals import said
 
 from jaxaudit.audits.finding import Confidence, Finding
@@ -28,8 +29,9 @@ from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.metrics.checks import TARGET_OUTPUTS, Check
+from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.models import MLP
+from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.ks.record import KSRecord
 from jaxaudit.report.record import from_json, to_json
@@ -131,14 +133,34 @@ def test_its_own_check_takes_its_verdict_away_and_no_other():
 def test_it_changes_no_number_of_others(audit: KSAudit):
     alone = run(RhoTest(replicates=2))
     for one, other in zip(audit.targets, alone.targets, strict=True):
-        np.testing.assert_array_equal(one.rho.values, other.rho.values)
+        np.testing.assert_array_equal(rho_of(one).values, rho_of(other).values)
         assert one.rho_verdict == other.verdict
 
 
 @pytest.mark.parametrize("role", ["query", "calibration", "control", "target 0"])
-def test_models_of_others_are_not_replaced(role: str):
+@pytest.mark.parametrize("others", [(), (RhoTest(replicates=2),)])
+def test_models_of_others_are_not_replaced(role: str, others: tuple[KSTest, ...]):
     with pytest.raises(InputError, match=role):
-        run(LossTest(role=role), RhoTest(replicates=2))
+        run(LossTest(role=role), *others)
+
+
+def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
+    """Whether the shadow models of rho fit their data is not known where there are none."""
+    both = run(LossTest(demands=SHADOW_ACCURACY)).targets[0]
+    assert [each.test for each in both.judgements] == ["loss"]
+    assert (both.rho, both.rho_verdict, both.paper_rule, both.controls) == (None, None, None, ())
+    (shown,) = (each for each in both.finding.checks if each.name == SHADOW_ACCURACY)
+    assert (shown.state, shown.affects) == ("warning", "")
+    assert (both.verdict, both.finding.confidence.word) == ("not forgotten", "weak")
+    assert SHADOW_ACCURACY in both.finding.confidence.why
+    (made,) = (each for each in both.checks if each.name == SHADOW_ACCURACY)
+    assert not made.decisive
+    assert np.isnan(made.value)
+    made_run = ks_run(audit=run(LossTest()))
+    assert part_of(made_run).pictures() == ()
+    text = Parsed(report_html([made_run])).text
+    assert "Charts" not in text
+    assert not re.search(r"\brho\b", said(made_run) + text)
 
 
 def test_it_is_refused_by_its_own_rule_before_training(monkeypatch: pytest.MonkeyPatch):

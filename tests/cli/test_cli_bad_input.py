@@ -79,7 +79,7 @@ def test_options(sets: Path, words: tuple[str, ...], said: tuple[str, ...]):
         (("--seed", "seven"), "--seed"),
         (("--epochs", "0"), "--epochs"),
         (("--batch-size", "0"), "--batch-size"),
-        (("--replicates", "0"), "--replicates"),
+        (("--replicates", "-1"), "--replicates"),
         (("--controls", "-1"), "--controls"),
         (("--models-per-batch", "0"), "--models-per-batch"),
         (("--target-kind", "guess"), "--target-kind"),

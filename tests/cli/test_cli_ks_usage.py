@@ -83,6 +83,10 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     assert of("--tests", "rho") == ((rho,), False, "8")
     assert of("--tests", "ema") == ((EMATest(), rho), False, "8")
     assert of("--tests", "all") == ((ReferenceTest(), shadow, EMATest(), rho), False, "85")
+    none = ("--replicates", "0")
+    assert of(*none) == ((shadow,), False, "80")
+    assert of(*none, *held) == ((holdout,), True, "43")
+    assert of(*none, "--tests", "all") == ((ReferenceTest(), shadow), False, "80")
     fewer = HoldoutTest(query_and_holdout=20)
     everything = of("--tests", "all", *held, "--holdout-shadow-models", "20")
     assert everything == ((fewer, ReferenceTest(), shadow, EMATest(), rho), True, "105")
@@ -124,6 +128,8 @@ def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
         ),
         (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
         (("--tests", "all", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
+        (("--tests", "rho", "--replicates", "0"), ("--tests rho", "--replicates 0", "--replicates 2")),
+        (("--tests", "shadow,ema", "--replicates", "0"), ("--tests shadow,ema", "--replicates 0", "ema need")),
         (PAIR, ("--before", "--holdout:")),
         (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
         (

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 from support.saved_runs import RUNS, save
+from support.saved_runs.ks import ks_run, without_rho
 
 from fuzz.readers import Reader, only
 from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
@@ -26,6 +27,11 @@ MEMBERS = np.arange(4)
 def saved(kind: str) -> Callable[[Path], object]:
     """A run of this command, as `--out` leaves it."""
     return lambda folder: save(RUNS[kind](), folder / "run")
+
+
+def without(folder: Path) -> None:
+    """A run of `ks` without rho."""
+    save(ks_run(audit=without_rho()), folder / "run")
 
 
 def many_records(folder: Path) -> None:
@@ -105,6 +111,7 @@ def write_again(folder: Path, choose: random.Random) -> object:
 
 READERS = [
     *(Reader(f"run-{kind}", saved(kind), read_page, 2) for kind in RUNS),
+    Reader("run-without-rho", without, read_page, 2),
     Reader("run-records", many_records, read_page, 2),
     Reader("run-json", printed, read_page, 2),
     Reader("run-several", several, read_page, 1),

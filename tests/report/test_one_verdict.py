@@ -65,6 +65,7 @@ def usages(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 @st.composite
 def of_ks(draw: st.DrawFn) -> Make:
     usage, emas = draw(usages()), draw(st.lists(UNIT, max_size=2))
+    with_rho = not (usage or emas) or draw(st.booleans())
     names = (*OF_RHO, *OF_HOLDOUT, *OF_SHADOW, CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS)
     interval = st.tuples(st.floats(0, 3), st.floats(0, 3)) | st.just((np.nan, np.nan))
     failing = st.dictionaries(st.sampled_from(names), st.booleans(), max_size=3)
@@ -79,7 +80,7 @@ def of_ks(draw: st.DrawFn) -> Make:
         checks = tuple(check(each, each not in failed, failed.get(each, True), f"of {each}") for each in names)
         used = tuple(Usage(*each) for each in usage)
         known: dict[str, Any] = {"emas": tuple(map(ema, emas)), "checks": checks, "truth": truth, "change": change}
-        return judged(f"{place}.csv", rho, usage=used, **known)
+        return judged(f"{place}.csv", rho, usage=used, with_rho=with_rho, **known)
 
     return lambda: ks_run(audit=audit_of(*(target(place, *each) for place, each in enumerate(targets))))
 

@@ -18,7 +18,7 @@ from support.html_pages import ALLOWED, Parsed
 from support.saved_runs import RUNS, save
 from support.saved_runs.attack import attack_audit, attack_run
 from support.saved_runs.efficacy import efficacy_run
-from support.saved_runs.ks import ks_audit, ks_run
+from support.saved_runs.ks import audit_of, ema, judged, ks_audit, ks_run, without_rho
 from support.saved_runs.names import HOSTILE
 from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 
@@ -113,9 +113,11 @@ def test_a_page_answers_in_order(pages: dict[str, str]):
 def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
     target = ks_run().result.targets[0]
     text = Parsed(pages["ks"]).text
-    rho = target.rho
+    rho, distances = target.rho, target.ks
+    assert rho is not None
+    assert distances is not None
     assert f"{rho.median:.2f} {rho.low:.2f} to {rho.high:.2f} (95% interval)" in text
-    assert any(f">gap {distance:.3f}</text>" in pages["ks"] for distance in target.ks.target)
+    assert any(f">gap {distance:.3f}</text>" in pages["ks"] for distance in distances.target)
 
 
 def test_the_numbers_of_pdtp_are_the_runs(pages: dict[str, str]):
@@ -367,6 +369,17 @@ def test_plots_from_python(audit, axes: int):
     assert len(figure.axes) == axes
     assert all(each.get_xlabel() for each in figure.axes)
     assert figure.canvas.manager is None
+
+
+def test_without_rho_used_fractions_are_plotted():
+    (axes,) = without_rho().plot().axes
+    assert [label.get_text() for label in axes.get_yticklabels()][2:] == [
+        "outputs.csv (holdout)",
+        "outputs.csv (shadow)",
+    ]
+    alone = audit_of(judged(with_rho=False, emas=(ema(0.5),)))
+    with pytest.raises(InputError, match=r"RhoTest\(\)"):
+        alone.plot()
 
 
 def test_every_term_has_a_source():

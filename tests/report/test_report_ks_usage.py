@@ -1,11 +1,13 @@
 """The `ks` answer where tests of use or EMA were made, as JSON, on a terminal and on a page."""
 
 import json
+import re
 
+import jsonschema
 import numpy as np
 import pytest
 from support.html_pages import Parsed
-from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, judged, ks_run, rho_between
+from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, judged, ks_run, rho_between, without_rho
 from support.terminals import said, shown
 
 from jaxaudit.audits.ks.evidence import Truth
@@ -13,10 +15,12 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.report.build import part_of
+from jaxaudit.report.build import build, part_of
 from jaxaudit.report.html.render import report_html
+from jaxaudit.report.kinds import schema_of
 from jaxaudit.report.ks.record import KSRecord
-from jaxaudit.report.record import to_json
+from jaxaudit.report.markdown import as_markdown
+from jaxaudit.report.record import from_json, to_json
 from jaxaudit.report.run import Run
 
 FLAGGED = ema(0.02)
@@ -53,6 +57,28 @@ def test_it_fits_a_terminal_of_80_columns():
     assert max(map(len, lines)) <= 80
     # A target's name has room for more than a word.
     assert any(line.startswith("printed-digits +") for line in lines)
+
+
+def test_without_rho_there_is_no_trace_of_it():
+    made = ks_run(audit=without_rho())
+    value = json.loads(json.dumps(to_json(made.result), allow_nan=False))
+    jsonschema.validate(value, schema_of("ks"))
+    assert from_json(KSRecord, value) == made.result
+    assert value["noise_floor"] is None
+    for target in value["targets"]:
+        assert {target[name] for name in ("rho", "ks", "controls", "paper_rule", "rho_verdict")} == {None}
+        assert [test["name"] for test in target["tests"]] == ["holdout", "shadow"]
+    terminal = shown(made, width=80)
+    assert max(map(len, terminal.splitlines())) <= 80
+    several, alone = Parsed(report_html([made, made])).text, page(made)
+    for text in (terminal, alone, several, as_markdown(part_of(made))):
+        assert not re.search(r"\brho\b|paper's rule|oise floor|query models?\b|positive control|replicate", text)
+    assert [picture.name for picture in part_of(made).pictures()] == ["used"]
+    # Beside a run that has it, each is shown with what it has, and there is nothing to compare.
+    both = page(made, run(judged()))
+    assert "Noise floor" not in alone
+    assert "rho against 1" in both
+    assert "compared-rho" not in [picture.name for picture in build([made, run(judged())]).pictures]
 
 
 def test_a_test_of_use_gives_the_number():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.saved_runs import RUNS, as_json, save
-from support.saved_runs.ks import ks_run
+from support.saved_runs.ks import ks_run, without_rho
 from support.saved_runs.pdtp import pdtp_run
 
 from jaxaudit.errors import InputError
@@ -253,6 +253,13 @@ def test_arrays_that_do_not_belong_to_the_result(tmp_path, kind: str, name: str,
         ("ks", lambda r: r["targets"][0]["finding"].update(verdict="forgotten"), "a target has two verdicts"),
         ("ks", lambda r: r["targets"][0].update(ema=EMA), "a target has numbers of no test"),
         ("ks", lambda r: r["targets"].clear(), "it has no target"),
+        *(
+            ("ks", lambda r, part=part: r["targets"][1].update({part: None}), "a part of rho is missing")
+            for part in ("rho", "ks", "controls", "paper_rule", "rho_verdict")
+        ),
+        ("ks", lambda r: r["targets"][1].update(WITHOUT), "a part of rho is missing"),
+        ("ks", lambda r: r.update(noise_floor=None), "rho without a noise floor"),
+        ("ks", lambda r: [r.update(noise_floor=None), *(t.update(WITHOUT) for t in r["targets"])], "or the reverse"),
         ("ks", lambda r: r["provenance"]["data"].pop("query"), "it has no query set"),
         ("ks", lambda r: r["provenance"]["data"].update(reference={"name": "r"}), "it has no reference set"),
         ("pdtp", lambda r: r["reduction"]["removed"].pop(), "steps and values of its reduction differ"),
@@ -276,7 +283,30 @@ def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: s
         read_run(save(run, tmp_path / "run", result))
 
 
+WITHOUT = dict.fromkeys(("rho", "ks", "controls", "paper_rule", "rho_verdict"))
 EMA = {"p_value": 0.2, "member_share": 0.1, "p_values": [0.2], "member_shares": [0.1], "rule": "not forgotten"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"noise_floor": {"median": 0.1, "max": 0.1, "values": [0.1]}}, "a part of rho is missing"),
+        ({"target_1": np.ones(7, np.float32)}, "confidences called target_1 are misshapen"),
+        ({"target_0": np.ones((1, 400), np.float32)}, "confidences are misshapen"),
+        ({"target_0": np.full(400, 2, np.float32)}, "confidences called target_0 are not probabilities"),
+        ({"target_1": None}, "target_1"),
+    ],
+)
+def test_a_run_without_rho_is_held_to_what_it_has(tmp_path, wrong: dict[str, Any], said: str):
+    run = ks_run(audit=without_rho())
+    read = read_run(save(run, tmp_path / "run"))
+    assert (read.result, set(read.arrays)) == (run.result, {"target_0", "target_1"})
+    result = {**as_json(run), **{name: value for name, value in wrong.items() if name == "noise_floor"}}
+    arrays = {**run.arrays, **{name: value for name, value in wrong.items() if name != "noise_floor"}}
+    folder = save(run, tmp_path / "wrong", result)
+    np.savez(folder / "confidences.npz", **{name: value for name, value in arrays.items() if value is not None})
+    with pytest.raises(InputError, match=said):
+        read_run(folder)
 
 
 @pytest.mark.parametrize("kind", RUNS)

@@ -1,15 +1,16 @@
 """The `ks` audit, end to end: draw training sets, train shadow models, compare outputs, judge targets."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.models import Design, Roles, train_roles
-from jaxaudit.audits.ks.result import KSAudit, conclude
-from jaxaudit.audits.ks.several import adjusted
+from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.models import OF_RHO, Design, Roles, train_roles
+from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, Target
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.ema import refuse_without_records
@@ -21,8 +22,6 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.randomness import stream
 
@@ -46,7 +45,8 @@ def audit_ks(
     """Has each target forgotten the query set? Tests with known error rates, and Liu & Tsaftaris (2020).
 
     Trains the models of all tests and one for every simulated target, each with its own seed, in a single `fit_many`.
-    The first test gives the verdict; the others are shown, too. rho and the paper's rule are always given.
+    The first test gives the verdict; the others are shown, too. rho and the paper's rule are given where `RhoTest` is
+    among the tests, as it is by default; without it, its models are not trained.
 
     Args:
         key: random key; everything follows from it, by role: a further test, target or replicate changes no number of
@@ -58,8 +58,8 @@ def audit_ks(
         targets: what is judged: `FileTarget`, `SimulatedTarget`, or anybody's `Target`.
         tests: the tests to make, the deciding one first: those of `jaxaudit.audits.ks.tests`, or anybody's `KSTest`.
             By default the holdout test where there is a holdout, then the reference test where there is a reference or
-            every target from a file has outputs on the calibration set; with neither, the shadow test. `RhoTest()` is
-            added at the end where it is not among them.
+            every target from a file has outputs on the calibration set; with neither, the shadow test; and rho at the
+            end.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was,
             same classes in the same order.
         reference: records that the targets from files did not use, like their other data, none of them in another set,
@@ -76,10 +76,10 @@ def audit_ks(
         One result per target, in their order.
 
     Raises:
-        InputError: where the sets overlap, a group lies in both query set and holdout, there is no target, outputs do
-            not fit the sets, a test is named twice or cannot be made, or an option is out of range.
+        InputError: where the sets overlap, a group lies in both query set and holdout, there is no target or no test,
+            outputs do not fit the sets, a test is named twice or cannot be made, or an option is out of range.
     """
-    tests = with_rho(tests if tests is not None else default_tests(holdout, targets, reference))
+    tests = default_tests(holdout, targets, reference) if tests is None else tests
     if reference is None and any(isinstance(test, ReferenceTest) for test in tests):
         reference = calibration
     _refuse(targets, tests, query, reference, holdout, level)
@@ -88,11 +88,14 @@ def audit_ks(
     trainable = tuple(target for target in targets if target.parts)
     pool = make_pool(query, calibration, trainable, holdout, dealt, reference)
     drawing = stream(key, "draw")
-    rho = next(test for test in tests if isinstance(test, RhoTest))
     names = _roles_of(targets)
+    of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
     of_targets = (target.draw(drawing, pool, role) for target, role in zip(targets, names, strict=True))
-    of_tests = _together([test.draw(drawing, pool) for test in tests if test is not rho])
-    roles = _together([rho.draw(drawing, pool), *of_targets, of_tests])
+    of_tests = _together([test.draw(drawing, pool) for test in tests if not isinstance(test, RhoTest)])
+    # Without rho its roles have no model, and are nobody else's.
+    roles = _together([next(of_rho, {role: [] for role in OF_RHO}), *of_targets, of_tests])
+    if not any(roles.values()):
+        raise InputError("no model is to be trained: add a test that compares with models, such as RhoTest().")
     if reference is not None:
         # What a simulated target was trained on is no reference for it.
         used = (int(roles[role][0][0, pool.reference].sum()) for role in names if role)
@@ -106,45 +109,25 @@ def audit_ks(
         stream(key, "train"), roles, pool, learners, in_turn, with_signals=watching, execution=execution
     )
     evidence = Evidence(trained, roles, pool, query, calibration, min_accuracy, in_turn)
-    common = _common_checks(evidence)
     heard = [
         target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
     ]
-    judged = adjusted(
-        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard]
-    )
-    return KSAudit(
-        targets=tuple(
-            conclude(said.name, said.truth, said.compared.confidences, judgements, (*common, *said.checks))
-            for said, judgements in zip(heard, judged, strict=True)
-        ),
-        noise_floor=noise_floor(trained["query"].confidences),
-        query_confidences=trained["query"].confidences,
-        calibration_confidences=trained["calibration"].confidences,
-        control_confidences=trained["control"].confidences,
-        labels=query.labels,
-        level=level,
-        models_per_batch=models_per_batch,
-        shadow_log_odds={role: trained[role].log_odds[:, evidence.dealt] for role in of_tests},
-    )
+    odds = {role: trained[role].log_odds[:, evidence.dealt] for role in of_tests}
+    judged = judge_targets(key, evidence, heard, tests, level=level)
+    return replace(judged, models_per_batch=models_per_batch, shadow_log_odds=odds)
 
 
 def default_tests(
     holdout: Examples | None, targets: Sequence[Target] = (), reference: Examples | None = None
 ) -> tuple[KSTest, ...]:
-    """The default tests: by a holdout, then by outputs on a reference; with neither, by shadow models alone.
+    """The default tests: by a holdout, then by outputs on a reference; with neither, by shadow models alone; then rho.
 
     Outputs of every target from a file are on the calibration set where no other reference is given.
     """
     files = [target for target in targets if isinstance(target, FileTarget)]
     referred = reference is not None or (files and all(target.on_reference is not None for target in files))
     given = (*((HoldoutTest(),) if holdout is not None else ()), *((ReferenceTest(),) if referred else ()))
-    return given or (ShadowTest(),)
-
-
-def with_rho(tests: Sequence[KSTest]) -> tuple[KSTest, ...]:
-    """The same tests, with rho appended if it is missing."""
-    return tuple(tests) if any(isinstance(test, RhoTest) for test in tests) else (*tests, RhoTest())
+    return (*(given or (ShadowTest(),)), RhoTest())
 
 
 def _refuse(
@@ -157,6 +140,8 @@ def _refuse(
 ) -> None:
     if not targets:
         raise InputError("there is no target: give a file of its outputs or simulate one.")
+    if not tests:
+        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
     names = [test.name for test in tests]
@@ -180,7 +165,10 @@ def _together(drawn: Sequence[Roles]) -> Roles:
         # Tests may share models: those of one name and the same training sets.
         twice = {name for name in roles.keys() & each.keys() if not np.array_equal(roles[name], each[name])}
         if twice:
-            raise InputError(f"two tests draw models of one name ({', '.join(sorted(twice))}): rename those of one.")
+            raise InputError(
+                f"two tests draw models of one name ({', '.join(sorted(twice))}): rename those of one. The names "
+                f"{', '.join(OF_RHO)} are rho's."
+            )
         roles |= each
     return roles
 
@@ -189,14 +177,3 @@ def _roles_of(targets: Sequence[Target]) -> list[str]:
     """The role of each target's model; targets from files have none."""
     numbers = count()
     return [f"target {next(numbers)}" if target.parts else "" for target in targets]
-
-
-def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
-    """The checks that are the same for every target and test."""
-    trained, query = evidence.trained, evidence.query
-    own = np.concatenate([trained["query"].own_accuracy, trained["calibration"].own_accuracy])
-    return (
-        preflight.shadow_accuracy(own, evidence.min_accuracy),
-        preflight.calibration_reach(trained["calibration"].query_accuracy, query.labels),
-        preflight.class_coverage(query.labels, evidence.calibration.labels, query.class_names),
-    )

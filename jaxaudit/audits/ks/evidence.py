@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from jaxaudit.audits.ks.models import Designs, Roles, Trained
+from jaxaudit.audits.ks.models import OF_RHO, Designs, Roles, Trained
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
@@ -28,7 +28,7 @@ class Compared(NamedTuple):
     the same for both, except for the rounding of confidences near 1.
 
     Attributes:
-        query, calibration: of the shadow models, one row per replicate.
+        query, calibration: of the shadow models, one row per replicate; no row without models of rho.
         controls: of the models trained on both sets.
         target: of the target, one row.
         confidences: the target's as probabilities, to be shown.
@@ -100,7 +100,7 @@ class Evidence:
     """Outputs and training sets of all models of an audit.
 
     Attributes:
-        trained: the models, by role.
+        trained: the models, by role; those of rho may be missing.
         roles: their training sets, by role.
         pool: the records.
         query, calibration: the sets.
@@ -133,6 +133,10 @@ class Evidence:
         """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
         return "mixed" if any(places.any() for places in self.designs.values()) else "guessed"
 
+    def has(self, role: str) -> bool:
+        """Whether there is a model of this role."""
+        return role in self.trained and len(self.trained[role].confidences) > 0
+
     def members(self, *roles: str) -> Bool[np.ndarray, "models asked"]:
         """Which query, holdout and reference records the models of these roles were trained on."""
         none = np.zeros((0, len(self.pool.examples)), bool)
@@ -151,6 +155,15 @@ class Evidence:
         if name not in self._known:
             self._known[name] = make()
         return self._known[name]
+
+
+def of_rho(
+    trained: Mapping[str, Trained], read: Callable[[Trained], Float[np.ndarray, "models n"]], records: int
+) -> tuple[Float[np.ndarray, "replicates n"], Float[np.ndarray, "replicates n"], Float[np.ndarray, "controls n"]]:
+    """`read` of the query, calibration and control models; no row of those that there are not."""
+    none = np.zeros((0, records), np.float32)
+    query, calibration, controls = (read(trained[role]) if role in trained else none for role in OF_RHO)
+    return query, calibration, controls
 
 
 def of_file(
@@ -178,12 +191,13 @@ def of_file(
 
 
 def _compared(file: Outputs, labels: Int[np.ndarray, " n"], trained: Mapping[str, Trained]) -> Compared:
-    own = confidence_of(file, labels)[None]
-    models = [trained[role] for role in ("query", "calibration", "control")]
+    own, n = confidence_of(file, labels)[None], len(labels)
     if file.kind == "logits":
-        query, calibration, controls = (match_logits(each.log_odds[:, : len(labels)], file) for each in models)
+        models = of_rho(trained, lambda each: each.log_odds[:, :n], n)
+        query, calibration, controls = (match_logits(each, file) for each in models)
         return Compared(query, calibration, controls, match_logits(_log_odds(file, labels)[None], file), own)
-    query, calibration, controls = (match_precision(each.confidences, file) for each in models)
+    models = of_rho(trained, lambda each: each.confidences, n)
+    query, calibration, controls = (match_precision(each, file) for each in models)
     own = match_precision(own, file)
     return Compared(query, calibration, controls, own, own)
 

@@ -23,6 +23,8 @@ Row = Bool[np.ndarray, "1 examples"]
 Roles = dict[str, list[Row]]
 
 
+QUERY, CALIBRATION, CONTROL = OF_RHO = ("query", "calibration", "control")
+"""Roles of the models that rho compares: trained on the query set, on the calibration set, on both. Nobody else's."""
 LEAST = 19
 """Fewer models of a kind cannot give a p-value of 0.05."""
 

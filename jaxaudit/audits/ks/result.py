@@ -28,7 +28,7 @@ class TargetResult:
         name: the target's name.
         truth: what is known of it; None for a file of outputs.
         finding: the verdict, by the first test that was asked for.
-        judgements: what each test says, the deciding one first; rho is always among them.
+        judgements: what each test says, the deciding one first.
         checks: everything that was checked, on the numbers that were compared.
         confidences: `float32[1, n]`, the target's probability of each query record's ground-truth class.
     """
@@ -56,24 +56,24 @@ class TargetResult:
         return self.judgements[0].test
 
     @property
-    def rho(self) -> Rho:
-        """rho over replicates, whichever test gave the verdict."""
-        return next(each.rho for each in self.judgements if each.rho is not None)
+    def rho(self) -> Rho | None:
+        """rho over replicates, whichever test gave the verdict; None without rho."""
+        return next((each.rho for each in self.judgements if each.rho is not None), None)
 
     @property
-    def rho_verdict(self) -> str:
-        """The verdict of rho's interval and its checks, whichever test gave the verdict."""
-        return next(each.finding.verdict for each in self.judgements if each.rho is not None)
+    def rho_verdict(self) -> str | None:
+        """The verdict of rho's interval and its checks, whichever test gave the verdict; None without rho."""
+        return next((each.finding.verdict for each in self.judgements if each.rho is not None), None)
 
     @property
-    def paper_rule(self) -> Verdict:
-        """The paper's own verdict, from one number: the median of rho."""
-        return paper_rule(self.rho.median)
+    def paper_rule(self) -> Verdict | None:
+        """The paper's own verdict, from one number: the median of rho; None without rho."""
+        return None if self.rho is None else paper_rule(self.rho.median)
 
     @property
     def controls(self) -> tuple[Rho, ...]:
         """rho of the models trained on the calibration and the whole query set, compared in the same way."""
-        return next(each.controls for each in self.judgements if each.rho is not None)
+        return next((each.controls for each in self.judgements if each.rho is not None), ())
 
     @property
     def usage(self) -> tuple[Usage, ...]:
@@ -106,7 +106,7 @@ def conclude(
         name: the target's.
         truth: what is known of it.
         confidences: its probabilities of each query record's ground-truth class.
-        judgements: what the numbers of each test say, the deciding one first; one of them is rho's.
+        judgements: what the numbers of each test say, the deciding one first.
         common: checks that no test made.
     """
     rho_first = sorted(judgements, key=lambda each: each.rho is None)
@@ -186,11 +186,12 @@ class KSAudit:
     Attributes:
         targets: one result per target, in the given order.
         noise_floor: KS distances between query models of different seeds.
-        query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision.
+        query_confidences, calibration_confidences: `float32[replicates, n]`, in full precision; 0 replicates without
+            rho.
         control_confidences: `float32[controls, n]`, of the models trained on both sets.
         labels: the query set's labels.
         level: confidence level of the intervals.
-        models_per_batch: how many models were trained at the same time.
+        models_per_batch: how many models were trained at the same time; None if none was trained here.
         shadow_log_odds: `float32[models, query and holdout records]` by role, of the models of the tests of use.
     """
 
@@ -201,11 +202,17 @@ class KSAudit:
     control_confidences: Float[np.ndarray, "controls n"]
     labels: np.ndarray
     level: float
-    models_per_batch: int
+    models_per_batch: int | None = None
     shadow_log_odds: dict[str, Float[np.ndarray, "models asked"]] = field(default_factory=dict)
 
     def plot(self, target: int = 0) -> "Figure":
-        """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure."""
+        """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure.
+
+        Without rho, the used fractions of all targets by each test of use.
+
+        Raises:
+            InputError: no test has a chart.
+        """
         from jaxaudit.audits.ks.figure import plot_ks
 
         return plot_ks(self, target)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, of_file
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, of_file, of_rho
 from jaxaudit.audits.ks.models import Roles, generators
 from jaxaudit.audits.pool import Part, Pool, target_row
 from jaxaudit.data.examples import Examples
@@ -169,9 +169,7 @@ class SimulatedTarget(NamedTuple):
         used = float(row[evidence.pool.query].mean())
         truth = Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten")
         compared = Compared(
-            *(trained[each].confidences for each in ("query", "calibration", "control")),
-            target=own.confidences,
-            confidences=own.confidences,
+            *of_rho(trained, lambda each: each.confidences, n), target=own.confidences, confidences=own.confidences
         )
         seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals else None
         asked = evidence.pool.asked

@@ -107,7 +107,7 @@ def settled(options: KSOptions, plan: Plan, full: Work, design: tuple[str, str])
     records = max(work.records)
     fewer = records < max(full.records)
     tests = {test.name: test for test in work.tests}
-    rho, holdout = tests["rho"], tests.get("holdout")
+    rho, holdout = tests.get("rho"), tests.get("holdout")
     shadow = next((test for test in work.tests if isinstance(test, ShadowTest)), None)
     audit = options.audit
     return replace(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Planned
-from jaxaudit.cli.ks.options import KSOptions, known_tests, reference_flag, tests_named
+from jaxaudit.cli.ks.options import OF_RHO, KSOptions, known_tests, reference_flag, tests_named
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
@@ -91,6 +91,12 @@ def _check_tests(options: KSOptions) -> None:
     if held and names[0] in known_tests() and names[0] != "holdout":
         others = ",".join(name for name in names if name != "holdout")
         raise InputError(f"--tests {','.join(names)}: with --holdout the holdout test decides; give holdout,{others}.")
+    needing = [name for name in names if name in OF_RHO]
+    if options.audit.replicates == 0 and needing:
+        raise InputError(
+            f"--tests {','.join(names)}: --replicates 0 trains no models of rho, which {' and '.join(needing)} need; "
+            "leave out one of the two options, or give --replicates 2 or more."
+        )
     if "ema" in names and options.audit.subsample == 1:
         raise InputError(
             "EMA needs calibration records that a calibration model was not trained on, and --subsample 1 leaves none; "

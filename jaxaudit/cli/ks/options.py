@@ -19,6 +19,8 @@ from jaxaudit.cli.words import parse_names, parse_target_data, parse_time, share
 
 TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
+OF_RHO = ("rho", "ema")
+"""Tests that need models of rho."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,11 @@ class KSAudit(Level):
         check=share_check("stated_share"),
     )
     replicates: int | None = option(
-        None, "rho: pairs of shadow models, each with its own seed. [default: 5]", minimum=1, maximum=MOST
+        None,
+        "rho: pairs of shadow models, each with its own seed. 0 leaves out rho, and EMA, which uses its models. "
+        "[default: 5]",
+        minimum=0,
+        maximum=MOST,
     )
     controls: int = option(1, "rho: positive controls, models trained on both sets.", minimum=0, maximum=MOST)
     subsample: float = option(
@@ -183,7 +189,7 @@ def known_tests() -> tuple[str, ...]:
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
-    """The tests that these options name; with `all`, every one that the data allow, in their own order.
+    """The tests that these options name; with `all`, every one that they allow, in their own order.
 
     Raises:
         InputError: one is unknown.
@@ -196,6 +202,7 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     # A target that is simulated here says what it answers on anything.
     simulated = not options.target.target
     missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
+    missing |= set(OF_RHO if options.audit.replicates == 0 else ())
     return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
 
 

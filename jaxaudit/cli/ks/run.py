@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from jaxaudit.audits.ks.audit import audit_ks, with_rho
+from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
@@ -49,7 +49,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
 
     sets, plan = take_records(whole, options.data.sample, key), None
     if seconds is not None or options.audit.dry_run:
-        options, plan = plan_within(seconds, given, options, sets, with_rho(tests), partial(learner_of, sets))
+        options, plan = plan_within(seconds, given, options, sets, tests, partial(learner_of, sets))
         if given.audit.dry_run:
             return plan
         for line in plan.lines:
@@ -58,9 +58,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
     options = replace(options, audit=replace(options.audit, budget="none"))
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
-    every = with_rho(tests)
     sizes = len(sets.query), len(sets.calibration), len(sets.reference or ())
-    models = len(sets.simulated) + sum(count for _, each in sizes_of(every, *sizes) for count, _ in each)
+    models = len(sets.simulated) + sum(count for _, each in sizes_of(tests, *sizes) for count, _ in each)
 
     def make(network: Network, recipe: Recipe) -> NetworkLearner:
         return make_shadow_learner(network, recipe, sets.query, sets.records)
@@ -74,7 +73,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             sets.calibration,
             learner,
             sets.targets,
-            tests=every,
+            tests=tests,
             holdout=sets.holdout,
             reference=sets.reference,
             groups=sets.groups,
@@ -120,18 +119,24 @@ def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
     """
     audit = options.audit
     without = audit.shadow_models or SHADOW_MODELS
+    replicates = _replicates(options)
     some, stated = max(LEAST, without // 2), {"stated": audit.stated_share}
     known: dict[str, KSTest] = {
         **{test.name: test() for test in TESTS},
         "holdout": HoldoutTest(query_and_holdout=audit.holdout_shadow_models or HOLDOUT_MODELS, **stated),
         "shadow": ShadowTest(without_query=without, half_query=some, with_query=some, **stated),
         "reference": ReferenceTest(without_query=without, half_query=some, with_query=some, **stated),
-        "rho": RhoTest(replicates=audit.replicates or REPLICATES, controls=audit.controls, subsample=audit.subsample),
+        "rho": RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
     }
     names = tests_named(options)
-    # rho is always made, with the numbers that the options give it.
-    names = names if "rho" in names else (*names, "rho")
+    # rho stands beside any other test, unless it has no replicate.
+    names = names if "rho" in names or not replicates else (*names, "rho")
     return tuple(known[name] for name in names)
+
+
+def _replicates(options: KSOptions) -> int:
+    given = options.audit.replicates
+    return REPLICATES if given is None else given
 
 
 def _filled(options: KSOptions) -> KSOptions:
@@ -141,24 +146,22 @@ def _filled(options: KSOptions) -> KSOptions:
         options.audit,
         shadow_models=options.audit.shadow_models or SHADOW_MODELS,
         holdout_shadow_models=options.audit.holdout_shadow_models or HOLDOUT_MODELS,
-        replicates=options.audit.replicates or REPLICATES,
+        replicates=_replicates(options),
         tests=",".join(tests_named(options)),
     )
     return replace(options, data=data, model=model, recipe=recipe, audit=audit)
 
 
 def _arrays_of(audit: KSAudit) -> dict:
-    """Arrays saved with the result: every model's confidences on the query set."""
+    """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
     shadows = {f"log_odds_{role}": odds for role, odds in audit.shadow_log_odds.items()}
-    return {
+    models = {
         "query": audit.query_confidences,
         "calibration": audit.calibration_confidences,
         "control": audit.control_confidences,
-        "labels": audit.labels,
-        **targets,
-        **shadows,
     }
+    return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets, **shadows}
 
 
 def _hashes(sets: Given) -> dict[str, str]:

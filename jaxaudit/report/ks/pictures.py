@@ -10,7 +10,7 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots import usage as use_plot
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.ks.record import KSRecord, Rho, Target
+from jaxaudit.report.ks.record import Floor, KSRecord, OfRho, Rho, Target, with_rho
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import as_float
@@ -20,10 +20,13 @@ SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.9
 
 
 def ks_pictures(run: Run[KSRecord]) -> tuple[Picture, ...]:
-    """All charts of a run."""
-    confidences = [each for place in range(len(run.result.targets)) for each in _confidences(run, place)]
-    ratios = _ratios("rho", _rows(run), run.result.level)
-    return (*_shares(run.result), *confidences, ratios, _distances(run.result))
+    """All charts of a run; those of rho if it was made."""
+    result = run.result
+    made = with_rho(result.targets)
+    confidences = [each for place, (target, rho) in enumerate(made) for each in _confidences(run, place, target, rho)]
+    ratios = [_ratios("rho", _rows(run), result.level)] if made else []
+    distances = [_distances(made, result.noise_floor)] if made and result.noise_floor is not None else []
+    return (*_shares(result), *confidences, *ratios, *distances)
 
 
 def compared_picture(runs: Sequence[Run[KSRecord]]) -> Picture:
@@ -32,23 +35,22 @@ def compared_picture(runs: Sequence[Run[KSRecord]]) -> Picture:
     return _ratios("compared-rho", rows, runs[0].result.level)
 
 
-def _typical(target: Target) -> int:
+def _typical(rho: Rho) -> int:
     """The replicate whose rho is nearest to the median."""
-    values = np.array([as_float(value) for value in target.rho.values])
-    middle = as_float(target.rho.median)
+    values = np.array([as_float(value) for value in rho.values])
+    middle = as_float(rho.median)
     return 0 if np.isnan(middle) or np.isnan(values).all() else int(np.nanargmin(np.abs(values - middle)))
 
 
-def _confidences(run: Run[KSRecord], place: int) -> list[Picture]:
+def _confidences(run: Run[KSRecord], place: int, target: Target, rho: OfRho) -> list[Picture]:
     if not run.arrays:
         return []
-    target = run.result.targets[place]
-    name, which = visible(target.name), _typical(target)
+    name, which = visible(target.name), _typical(rho.rho)
     samples = [run.arrays["query"][which], run.arrays[f"target_{place}"], run.arrays["calibration"][which]]
     gap = plot.widest_gap(samples[0], samples[1])
-    distance = as_float(target.ks.target[which])
+    distance = as_float(rho.ks.target[which])
     distance = gap.distance if isnan(distance) else distance
-    other = number(target.ks.calibration[which])
+    other = number(rho.ks.calibration[which])
     seen = (
         f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
         f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model."
@@ -72,7 +74,7 @@ def _confidences(run: Run[KSRecord], place: int) -> list[Picture]:
 
     captions = (
         f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
-        f"({other}). Replicate {which + 1} of {len(target.rho.values)}, whose rho is nearest to the median.",
+        f"({other}). Replicate {which + 1} of {len(rho.rho.values)}, whose rho is nearest to the median.",
         "The same curves on an axis that spreads out confidences close to 1; distances are the same on both axes.",
     )
     return [
@@ -90,10 +92,10 @@ def _confidences(run: Run[KSRecord], place: int) -> list[Picture]:
 
 def _rows(run: Run[KSRecord], prefix: str = "", controls: bool = True) -> list[plot.Row]:
     """rho of every target, and of the controls: of each once, as compared beside the first target."""
-    targets = run.result.targets
-    found: list[tuple[str, Rho]] = [(target.name, target.rho) for target in targets]
+    made = with_rho(run.result.targets)
+    found = [(target.name, rho.rho) for target, rho in made]
     if controls:
-        found += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(targets[0].controls, 1)]
+        found += [(f"control {place} (trained on both)", rho) for place, rho in enumerate(made[0][1].controls, 1)]
     return [
         plot.Row(
             f"{prefix}{visible(name)}",
@@ -130,12 +132,11 @@ def _ratios(name: str, rows: Sequence[plot.Row], level: float) -> Picture:
     )
 
 
-def _distances(result: KSRecord) -> Picture:
-    targets, floor = result.targets, result.noise_floor
+def _distances(made: Sequence[tuple[Target, OfRho]], floor: Floor) -> Picture:
     groups = [
         ("another query model", floor.values),
-        ("calibration models", targets[0].ks.calibration),
-        *((f"target {visible(target.name)}", target.ks.target) for target in targets),
+        ("calibration models", made[0][1].ks.calibration),
+        *((f"target {visible(target.name)}", rho.ks.target) for target, rho in made),
     ]
     drawn = [(name, np.array([as_float(value) for value in values])) for name, values in groups]
 

@@ -1,6 +1,7 @@
 """The `ks` answer as JSON: what `jaxaudit ks --json` prints and `--out` writes."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -101,7 +102,10 @@ class Test(Part):
 
 
 class Target(Part):
-    """One target. `verdict`, `because` and `method` are those of `finding`, in the words of version 1."""
+    """One target. `verdict`, `because` and `method` are those of `finding`, in the words of version 1.
+
+    `paper_rule`, `rho`, `rho_verdict`, `ks` and `controls` are null in a run without rho.
+    """
 
     name: str
     truth: Truth | None
@@ -109,11 +113,11 @@ class Target(Part):
     verdict: Verdict
     because: str
     method: str
-    paper_rule: Verdict
-    rho: Rho
-    rho_verdict: Verdict
-    ks: Distances
-    controls: list[Rho]
+    paper_rule: Verdict | None
+    rho: Rho | None
+    rho_verdict: Verdict | None
+    ks: Distances | None
+    controls: list[Rho] | None
     usage: list[Usage]
     change: Change | None
     ema: EMA | None
@@ -130,31 +134,47 @@ class Floor(Part):
 
 
 class KSRecord(Record, kw_only=True):
-    """The object."""
+    """The object; `noise_floor` is null in a run without rho."""
 
     schema: Literal["jaxaudit.ks/2"] = "jaxaudit.ks/2"
     level: float
     targets: list[Target]
-    noise_floor: Floor
+    noise_floor: Floor | None
+
+
+class OfRho(NamedTuple):
+    """What rho says of one target: see `Target`."""
+
+    paper_rule: Verdict
+    rho: Rho
+    verdict: Verdict
+    ks: Distances
+    controls: list[Rho]
+
+
+def rho_of(target: Target) -> OfRho | None:
+    """What rho says of a target; None in a run without rho."""
+    rule, rho, verdict, ks, controls = target.paper_rule, target.rho, target.rho_verdict, target.ks, target.controls
+    if rule is None or rho is None or verdict is None or ks is None or controls is None:
+        return None
+    return OfRho(rule, rho, verdict, ks, controls)
+
+
+def with_rho(targets: Sequence[Target]) -> list[tuple[Target, OfRho]]:
+    """The targets with what rho says of them; none in a run without rho."""
+    return [(target, rho) for target in targets if (rho := rho_of(target)) is not None]
 
 
 def ks_record(audit: KSAudit, provenance: Provenance) -> KSRecord:
     """The record of an audit: numbers JSON cannot hold (no interval, no ratio) are null."""
-    floor = audit.noise_floor
-    return KSRecord(
-        level=audit.level,
-        targets=[_target(target) for target in audit.targets],
-        noise_floor=Floor(
-            number(np.median(floor)) if len(floor) else None,
-            number(np.max(floor)) if len(floor) else None,
-            _numbers(floor),
-        ),
-        provenance=provenance,
-    )
+    targets = [_target(target) for target in audit.targets]
+    floor = None if all(target.rho is None for target in targets) else _floor(audit.noise_floor)
+    return KSRecord(level=audit.level, targets=targets, noise_floor=floor, provenance=provenance)
 
 
 def _target(target: TargetResult) -> Target:
     truth: Any = target.truth
+    rho, verdict = target.rho, target.rho_verdict
     return Target(
         name=target.name,
         truth=truth and Truth(truth.used_fraction, truth.records, truth.expected),
@@ -163,15 +183,21 @@ def _target(target: TargetResult) -> Target:
         because=target.because,
         method=target.method,
         paper_rule=target.paper_rule,
-        rho=_rho(target.rho),
-        rho_verdict=_verdict(target.rho_verdict),
-        ks=Distances(_numbers(target.rho.distances), _numbers(target.rho.calibration_distances)),
-        controls=[_rho(control) for control in target.controls],
+        rho=rho and _rho(rho),
+        rho_verdict=None if verdict is None else _verdict(verdict),
+        ks=rho and Distances(_numbers(rho.distances), _numbers(rho.calibration_distances)),
+        controls=rho and [_rho(control) for control in target.controls],
         usage=[_usage(each) for each in target.usage],
         change=None if target.change is None else Change(number(target.change.fraction), *target.change[1:]),
         ema=_ema(target.ema),
         tests=[Test(each.test, each.title, each.finding) for each in target.judgements],
         checks=[_check(check) for check in target.checks],
+    )
+
+
+def _floor(floor: np.ndarray) -> Floor:
+    return Floor(
+        number(np.median(floor)) if len(floor) else None, number(np.max(floor)) if len(floor) else None, _numbers(floor)
     )
 
 

@@ -9,7 +9,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change as Pair
 from jaxaudit.metrics.usage import at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.ks.record import Change, KSRecord, Target, Test, Usage
+from jaxaudit.report.ks.record import Change, KSRecord, OfRho, Target, Test, Usage, rho_of, with_rho
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.record import as_float
@@ -19,11 +19,12 @@ from jaxaudit.report.run import Run, named
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 UNKNOWN = "unknown"
 BEFORE_AFTER = "Used fraction before minus after"
-TERMS = (
-    *("query set", "calibration set", "target", "confidence", "query model", "calibration model", "empirical CDF"),
-    *("Kolmogorov-Smirnov distance", "rho", "replicate", "noise floor", "positive control", "the paper's rule"),
-    *("interval", "log-odds"),
+TERMS = ("query set", "calibration set", "target", "interval")
+OF_RHO = (
+    *("confidence", "query model", "calibration model", "empirical CDF", "Kolmogorov-Smirnov distance", "rho"),
+    *("replicate", "noise floor", "positive control", "the paper's rule", "log-odds"),
 )
+OF_USE = ("used fraction", "upper limit", "detectable fraction", "EMA")
 
 
 def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
@@ -31,7 +32,7 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
     result = run.result
     targets, data = result.targets, result.provenance.data
     query, calibration = (visible(str(data[role]["name"])) for role in ("query", "calibration"))
-    used = any(target.usage or target.ema for target in targets)
+    used, made = any(target.usage or target.ema for target in targets), with_rho(targets)
     further = ""
     if "reference" in data:
         name, records = visible(str(data["reference"]["name"])), data["reference"]["records"]
@@ -52,20 +53,21 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
         f"{calibration} ({data['calibration']['records']:,} records), which shares no record with it.{further} The "
         "target's outputs are compared with theirs.",
         tuple(_answer(target, result.level, len(targets)) for target in targets),
-        (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(targets), _replicates(targets)),
+        (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(made), _replicates(made)),
         pictures,
         _legend(result),
         repeat(result.provenance),
         terms(
             *TERMS,
-            *(("used fraction", "upper limit", "detectable fraction", "EMA") if used else ()),
+            *(OF_RHO if made else ()),
+            *(OF_USE if used else ()),
             *(("reference",) if further else ()),
         ),
     )
 
 
 def _answer(target: Target, level: float, targets: int) -> Answer:
-    facts = [("The paper's rule", target.paper_rule)]
+    facts = [] if target.paper_rule is None else [("The paper's rule", str(target.paper_rule))]
     for usage in target.usage:
         title = visible(_test(target, usage.method).title)
         facts += [(f"p(unused), {title}", _p_unused(usage, targets)), (f"p(all used), {title}", precise(usage.p_fully))]
@@ -103,7 +105,7 @@ def _measured(target: Target) -> tuple[str, str, str]:
             return "estimated used fraction", _percent(usage.fraction) if known else UNKNOWN, between if known else ""
     if target.method == "ema" and target.ema is not None:
         return "query records that look like training records", _percent(target.ema.member_share), ""
-    if target.method == "rho":
+    if target.method == "rho" and target.rho is not None:
         return "rho", number(target.rho.median, 2), span(target.rho)
     return "test", visible(_test(target, target.method).title), ""
 
@@ -115,31 +117,30 @@ def _grid(result: KSRecord) -> Cells:
     tests = any(target.usage or target.ema for target in targets)
     name = "target trained on" if all(target.truth for target in targets) else "target"
     interval = f"({percent(result.level)})"
-    columns = [name, *(["truly\nused"] if known else []), "verdict"]
-    if tests:
-        columns += ["p\nunused", "p all\nused", f"used\n{interval}", "at\nmost", "min.\ndetect.", "rho"]
-    else:
-        columns += ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
+    of_use = ["p\nunused", "p all\nused", f"used\n{interval}", "at\nmost", "min.\ndetect."] if tests else []
+    ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
+    ratio = ratio if result.noise_floor is not None else []
+    columns = [name, *(["truly\nused"] if known else []), "verdict", *of_use, *ratio]
     rows: list[tuple[str, ...]] = []
     for target in targets:
-        truth = [_truth(target)] if known else []
-        if not tests:
-            between = span(target.rho).replace(" to ", "-") or "none"
-            rows.append(
-                (visible(target.name), *truth, target.verdict, number(target.rho.median, 2), between, target.paper_rule)
-            )
-            continue
-        numbers = _test_numbers(target, target.method)
-        rows.append((visible(target.name), *truth, target.verdict, *numbers, number(target.rho.median, 2)))
-        blank = [""] * len(truth)
-        for test in target.tests[1:] if _several(target) else ():
-            rows.append((f"  {_by(test)}", *blank, test.finding.verdict, *_test_numbers(target, test.name), ""))
+        truth, rho = [_truth(target)] if known else [], rho_of(target)
+        numbers = _test_numbers(target, target.method) if tests else ()
+        ratios = () if rho is None else _ratios(rho)[: len(ratio)]
+        rows.append((visible(target.name), *truth, target.verdict, *numbers, *ratios))
+        blank, empty = [""] * len(truth), [""] * len(ratios)
+        for test in target.tests[1:] if tests and _several(target) else ():
+            rows.append((f"  {_by(test)}", *blank, test.finding.verdict, *_test_numbers(target, test.name), *empty))
     numbers = tuple(column for column in columns if column not in (name, "verdict", "paper's rule"))
     return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
 
 
+def _ratios(rho: OfRho) -> tuple[str, str, str]:
+    """rho, its interval, and what the paper's rule says of it."""
+    return number(rho.rho.median, 2), span(rho.rho).replace(" to ", "-") or "none", rho.paper_rule
+
+
 def _several(target: Target) -> bool:
-    """Whether other tests stand beside the deciding one; rho alone, which is always made, has a column."""
+    """Whether other tests stand beside the deciding one; rho alone has a column."""
     return any(test.name != "rho" for test in target.tests[1:])
 
 
@@ -203,12 +204,13 @@ def _truth(target: Target) -> str:
 
 
 def _legend(result: KSRecord) -> tuple[str, ...]:
-    lines = []
+    lines, floor = [], result.noise_floor
     if any(target.usage for target in result.targets):
         lines.append(
             "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction "
             "with its interval. at most: its one-sided 95% upper limit. min. detect.: smallest used fraction detected "
-            "with 95% probability. rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten."
+            "with 95% probability."
+            + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
         )
     lines += _adjusted(result.targets)
     lines += [
@@ -220,8 +222,7 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
         lines.append(
             f"{UNKNOWN}: the interval of the used fraction is 0 to 100%, or a p-value contradicts its estimate."
         )
-    floor = result.noise_floor
-    if floor.median is not None:
+    if floor is not None and floor.median is not None:
         lines.append(
             f"Noise floor: query models of different seeds are {number(floor.median)} apart (at most "
             f"{number(floor.max)})."
@@ -272,27 +273,27 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
     return Cells("Use of the query set", columns, tuple(rows), numbers)
 
 
-def _rho_cells(targets: Sequence[Target]) -> Cells:
+def _rho_cells(made: Sequence[tuple[Target, OfRho]]) -> Cells:
     rows = (
         (
             visible(target.name),
-            target.rho_verdict,
-            number(target.rho.median, 4),
-            span(target.rho, 4) or "none",
-            target.paper_rule,
+            rho.verdict,
+            number(rho.rho.median, 4),
+            span(rho.rho, 4) or "none",
+            rho.paper_rule,
         )
-        for target in targets
+        for target, rho in made
     )
     return Cells("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
 
 
-def _replicates(targets: Sequence[Target]) -> Cells:
+def _replicates(made: Sequence[tuple[Target, OfRho]]) -> Cells:
     numbers = ("replicate", "to the target", "to the calibration model", "rho")
     rows = (
-        (visible(target.name), str(place), precise(above), precise(below), precise(rho))
-        for target in targets
-        for place, (above, below, rho) in enumerate(
-            zip(target.ks.target, target.ks.calibration, target.rho.values, strict=True), 1
+        (visible(target.name), str(place), precise(above), precise(below), precise(value))
+        for target, rho in made
+        for place, (above, below, value) in enumerate(
+            zip(rho.ks.target, rho.ks.calibration, rho.rho.values, strict=True), 1
         )
     )
     title = "Replicates: rho is the first distance divided by the second"

@@ -60,8 +60,9 @@ def judged(
     truth: Truth | None = None,
     change: Change | None = None,
     confidences: np.ndarray | None = None,
+    with_rho: bool = True,
 ) -> TargetResult:
-    """What is concluded of these numbers: by tests of use, in their order, then by EMA, then by rho."""
+    """What is concluded of these numbers: by tests of use, in their order, then by EMA, then by rho, if it is made."""
 
     def made(names: tuple[str, ...]) -> tuple[Check, ...]:
         return tuple(each for each in checks if each.name in names)
@@ -77,15 +78,23 @@ def judged(
         judgements[0] = with_change(judgements[0], change)
     judgements += [EMATest().decide(emas)] if emas else []
     rho = rho_between(0.4, 0.6) if rho is None else rho
-    judgements.append(RhoTest().decide(rho, controls, made(OF_RHO), common))
+    judgements += [RhoTest().decide(rho, controls, made(OF_RHO), common)] if with_rho else []
     said = np.ones((1, RECORDS), np.float32) if confidences is None else confidences
     return conclude(name, truth, said, tuple(judgements), common)
 
 
 def audit_of(*targets: TargetResult, floor: tuple[float, ...] = (0.01, 0.02, 0.06)) -> KSAudit:
-    """An audit of these targets, against two replicates that say nothing."""
-    ones = np.ones((len(targets[0].rho.values), RECORDS), np.float32)
-    return KSAudit(targets, np.array(floor), ones, ones, ones[:1], np.zeros(RECORDS, np.int32), 0.95, 4)
+    """An audit of these targets, against two replicates that say nothing; without rho against none."""
+    rho = targets[0].rho
+    ones = np.ones((0 if rho is None else len(rho.values), RECORDS), np.float32)
+    seeds = np.array(() if rho is None else floor)
+    return KSAudit(targets, seeds, ones, ones, ones[:1], np.zeros(RECORDS, np.int32), 0.95, 4)
+
+
+def rho_of(target: TargetResult) -> Rho:
+    """rho of a target that has it."""
+    assert target.rho is not None
+    return target.rho
 
 
 def ks_audit(name: str = "outputs.csv") -> KSAudit:
@@ -110,12 +119,26 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
     return KSAudit(targets, np.array([0.05]), query, calibration, query[:1], np.zeros(RECORDS, np.int32), 0.95, 4)
 
 
+def without_rho() -> KSAudit:
+    """Two targets by the holdout test and the shadow test, in an audit without rho."""
+    second = USED._replace(method="shadow")
+    checks = (check(preflight.CALIBRATION_LIKE_QUERY), check(preflight.CLASS_COVERAGE, decisive=False))
+    known: dict[str, Any] = {"checks": checks, "with_rho": False}
+    return audit_of(
+        judged(
+            "printed-digits + 50% of digits", usage=(UNUSED, second), truth=Truth(0.5, 10, "not forgotten"), **known
+        ),
+        judged("outputs.csv", usage=(UNSURE._replace(method="holdout"), second), **known),
+    )
+
+
 def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSRecord]:
     """A run of `ks` on data and outputs of this name."""
     audit = ks_audit(name) if audit is None else audit
     one: dict[str, Any] = {"name": name, "records": RECORDS, "shape": [8], "classes": 3, "content_hash": "blake2b:00ff"}
     said = provenance("ks", name, {"query": one, "calibration": one, "target_data": []})
     said.targets = [{"name": name, "kind": "logits", "content_hash": "blake2b:11"}]
-    confidences = {"query": audit.query_confidences, "calibration": audit.calibration_confidences}
+    models = {"query": audit.query_confidences, "calibration": audit.calibration_confidences}
+    confidences = models if len(audit.query_confidences) else {}
     confidences |= {f"target_{place}": target.confidences[0] for place, target in enumerate(audit.targets)}
     return Run("a run", "ks", ks_record(audit, said), confidences)

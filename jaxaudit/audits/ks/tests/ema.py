@@ -8,8 +8,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.ks.tests.rho import CALIBRATION
+from jaxaudit.audits.ks.models import CALIBRATION, Roles
 from jaxaudit.audits.ks.tests.test import Judgement, p_text
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -85,11 +84,13 @@ def medians(emas: tuple[EMA, ...]) -> tuple[float, float]:
 
 
 def refuse_without_records(roles: Roles, pool: Pool) -> None:
-    """Nothing where each calibration model leaves out records for EMA to learn from.
+    """Nothing where there are calibration models, and each leaves out records for EMA to learn from.
 
     Raises:
-        InputError: where one leaves out none.
+        InputError: there are none, or one leaves out none.
     """
+    if not roles.get(CALIBRATION):
+        raise InputError("EMA learns from rho's calibration models, and there are none: add RhoTest() to the tests.")
     if any(row[0, pool.calibration].all() for row in roles[CALIBRATION]):
         raise InputError(
             "EMA learns from calibration records that a calibration model was not trained on, and with a subsample of "
@@ -99,6 +100,7 @@ def refuse_without_records(roles: Roles, pool: Pool) -> None:
 
 def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
     """EMA with each replicate's calibration model."""
+    refuse_without_records(evidence.roles, evidence.pool)
     if said.signals is None:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
     n, query, calibration = evidence.queries, evidence.query, evidence.calibration

@@ -10,7 +10,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.models import Roles, generators
+from jaxaudit.audits.ks.models import CALIBRATION, CONTROL, QUERY, Roles, generators
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
 from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
@@ -20,7 +20,6 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, noise_floor, rho, verdict
 from jaxaudit.randomness import stream
 
-QUERY, CALIBRATION, CONTROL = "query", "calibration", "control"
 LEAST_REPLICATES = 2
 OWN = frozenset(
     {
@@ -88,6 +87,11 @@ class RhoTest:
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
+        if not (evidence.has(QUERY) and evidence.has(CALIBRATION)):
+            raise InputError(
+                "rho compares models trained on only the query set with models trained on only the calibration set, "
+                "and there are none: leave out RhoTest()."
+            )
         own, compared = stream(key, "rho"), said.compared
         ratio = rho(own, compared.query, compared.calibration, compared.target, level=level)
         controls = tuple(

@@ -93,8 +93,8 @@ class KSTest(Protocol):
     def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
         """The training set of every model it wants, by role; each drawn by its role, its number and the key alone.
 
-        Models of rho (`query`, `calibration`, `control`) are always trained, and need not be drawn to be used. Other
-        roles have names that no other test uses.
+        Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests, and need not be
+        drawn to be used. Other roles have names that no other test uses.
         """
         ...
 

@@ -1,0 +1,87 @@
+"""Judges targets by models that are there: the half of the `ks` audit that trains nothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.ks.evidence import Evidence, Said, of_rho
+from jaxaudit.audits.ks.models import CALIBRATION, QUERY
+from jaxaudit.audits.ks.result import KSAudit, conclude
+from jaxaudit.audits.ks.several import adjusted
+from jaxaudit.audits.ks.tests import Judgement, KSTest
+from jaxaudit.audits.ks.tests.shadow import WITHOUT
+from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.ks import noise_floor
+
+WITHOUT_QUERY = {CALIBRATION: "calibration models", WITHOUT: "shadow models without query records"}
+"""Roles of models that know the calibration set only: the first there is shows whether it is like the query set."""
+SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
+"""Checks of several tests that need models."""
+
+
+def judge_targets(
+    key: Key[Array, ""], evidence: Evidence, heard: Sequence[Said], tests: Sequence[KSTest], *, level: float = 0.95
+) -> KSAudit:
+    """What the tests conclude of each target, from outputs of models that were trained before.
+
+    The models may be anybody's. Those of rho need not be among them: then `RhoTest` and `EMATest` cannot be made, the
+    targets have no rho, and whether the calibration set is like the query set is measured on the shadow models that
+    were trained without the query set. A check that a verdict rests on and that no model allows is a warning.
+
+    Args:
+        key: random key of the audit; every test uses the stream of its name.
+        evidence: outputs and training sets of the models.
+        heard: outputs of each target.
+        tests: the tests to make, at least one, the deciding one first.
+        level: confidence level of the intervals.
+
+    Returns:
+        One result per target, in their order. `models_per_batch` and `shadow_log_odds` are left to who trained.
+
+    Raises:
+        InputError: a test needs models that are not there.
+    """
+    common = _common_checks(evidence)
+    judged = adjusted(
+        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard]
+    )
+    query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)
+    return KSAudit(
+        targets=tuple(
+            conclude(
+                said.name,
+                said.truth,
+                said.compared.confidences,
+                judgements,
+                (*common, *_not_measured(judgements, common), *said.checks),
+            )
+            for said, judgements in zip(heard, judged, strict=True)
+        ),
+        noise_floor=noise_floor(query),
+        query_confidences=query,
+        calibration_confidences=calibration,
+        control_confidences=controls,
+        labels=evidence.query.labels,
+        level=level,
+    )
+
+
+def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """The checks that are the same for every target and test, of those that the models allow."""
+    trained, query = evidence.trained, evidence.query
+    own = [trained[role].own_accuracy for role in (QUERY, CALIBRATION) if evidence.has(role)]
+    known = next((role for role in WITHOUT_QUERY if evidence.has(role)), None)
+    checks = [preflight.shadow_accuracy(np.concatenate(own), evidence.min_accuracy)] if own else []
+    if known is not None:
+        accuracy = trained[known].query_accuracy
+        checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
+    return (*checks, preflight.class_coverage(query.labels, evidence.calibration.labels, query.class_names))
+
+
+def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:
+    """The shared checks that a verdict rests on and that were not made."""
+    needed = {name for judgement in judgements for name in judgement.rests_on}
+    made = {check.name for check in common}
+    return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made)

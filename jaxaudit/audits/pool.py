@@ -126,8 +126,13 @@ def calibration_row(generator: np.random.Generator, pool: Pool, fraction: float)
 def shadow_row(
     generator: np.random.Generator, pool: Pool, given: Int[np.ndarray, " records"], calibration_share: float
 ) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on a random share of the calibration set and on the given records."""
-    return calibration_row(generator, pool, calibration_share) | only(given, len(pool.examples))
+    """Trained on a random share of the calibration set, if there is one, and on the given records."""
+    row = only(given, len(pool.examples))
+    return row | calibration_row(generator, pool, calibration_share) if _size(pool.calibration) else row
+
+
+def _size(places: slice) -> int:
+    return places.stop - places.start
 
 
 def control_row(pool: Pool) -> Bool[np.ndarray, "1 examples"]:

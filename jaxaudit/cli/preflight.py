@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from jaxaudit.cli.groups import Output
 from jaxaudit.cli.options import Field, fields_of
 from jaxaudit.cli.words import ACDC, parse_acdc
 from jaxaudit.errors import InputError, InputErrors
@@ -61,11 +62,13 @@ def _questions(options: Any) -> Iterator[Question]:
                 yield field.declared.check, (value,)
             if field.declared.names:
                 yield _check_place, (field, value, folder)
-    output = options.output
-    if output.report is not None:
-        yield _claim_report, (output.report, output.out)
-    if output.out is not None:
-        yield _claim, (output.out,)
+    output = getattr(options, "output", None)
+    # Another kind of place may be added to, as its command knows.
+    if isinstance(output, Output):
+        if output.report is not None:
+            yield _claim_report, (output.report, output.out)
+        if output.out is not None:
+            yield _claim, (output.out,)
 
 
 def _check_place(field: Field, value: Any, folder: Path | None) -> None:

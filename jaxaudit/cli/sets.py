@@ -8,6 +8,7 @@ from jaxaudit.cli.groups import MOST, Images, Network, Recipe
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_image_size
+from jaxaudit.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,32 @@ class Sets(Images):
 
 
 @dataclass(frozen=True)
+class Held:
+    """The holdout, and the groups that were dealt into query set and holdout."""
+
+    holdout: str | None = option(
+        None,
+        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
+        names="data",
+    )
+    groups: str | None = option(
+        None,
+        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz.",
+        metavar="FILE|KEY",
+        names="file",
+        place=lambda text: groups_place(text),
+    )
+    holdout_groups: str | None = option(
+        None,
+        "The same for each holdout record.",
+        metavar="FILE|KEY",
+        names="file",
+        place=lambda text: groups_place(text),
+    )
+
+
+@dataclass(frozen=True)
 class ShadowNetwork(Network):
     """The shadow models."""
 
@@ -62,3 +89,21 @@ class ShadowRecipe(Recipe):
 def shadow_count(default: int, help: str, *formerly: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
     return option(None, f"{help} [default: {default}]", formerly=formerly, minimum=19, maximum=MOST)
+
+
+def check_groups(data: Any) -> None:
+    """Refuses groups of one set without those of the other."""
+    if (data.groups is None) != (data.holdout_groups is None):
+        raise InputError("--groups and --holdout-groups need each other: give the group of each record of both sets.")
+    if data.groups is not None and data.holdout is None:
+        raise InputError("--groups needs --holdout: only the holdout test uses groups.")
+    if data.groups is not None and data.query is None:
+        raise InputError("--groups needs --query: the embedded sets have no groups.")
+
+
+def groups_place(text: str) -> Path | None:
+    """The file that `--groups` names; None if it is the name of an array."""
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.groups import groups_file
+
+    return groups_file(text)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.sets import Sets, ShadowNetwork, ShadowRecipe, shadow_count
+from jaxaudit.cli.sets import Held, Sets, ShadowNetwork, ShadowRecipe, shadow_count
 from jaxaudit.cli.words import parse_names, parse_target_data, parse_time, share_check
 
 TARGET = "Target"
@@ -17,29 +17,9 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class KSData(Sets):
-    """The data."""
+class Sampled:
+    """How many records are used."""
 
-    holdout: str | None = option(
-        None,
-        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
-        names="data",
-    )
-    groups: str | None = option(
-        None,
-        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz.",
-        metavar="FILE|KEY",
-        names="file",
-        place=lambda text: groups_place(text),
-    )
-    holdout_groups: str | None = option(
-        None,
-        "The same for each holdout record.",
-        metavar="FILE|KEY",
-        names="file",
-        place=lambda text: groups_place(text),
-    )
     sample: int | None = option(
         None,
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
@@ -48,6 +28,11 @@ class KSData(Sets):
         minimum=20,
         maximum=MOST * 1000,
     )
+
+
+@dataclass(frozen=True)
+class KSData(Held, Sampled, Sets):
+    """The data."""
 
 
 @dataclass(frozen=True)
@@ -205,11 +190,3 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     # A target that is simulated here says what it answers on anything.
     missing = {*(() if holdout else ("holdout",)), *(() if reference or not target.target else ("reference",))}
     return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
-
-
-def groups_place(text: str) -> Path | None:
-    """The file that `--groups` names; None if it is the name of an array."""
-    # Imported here because NumPy takes a tenth of a second.
-    from jaxaudit.data.groups import groups_file
-
-    return groups_file(text)

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from support.banks import logits, rows, write_bank
 from support.saved_runs import RUNS, save
 
 from fuzz import names
@@ -66,6 +67,9 @@ USUAL = {
     "unlearn": ("--data", "query.npz", "--class", "1", "--per-class", "4", "--epochs", "2", "--seeds", "3"),
     "efficacy": (),
     "report": ("run",),
+    "shadows plan": (*SETS[:4], "--models", "4", "--out", "new"),
+    "shadows add": ("bank", "outputs.npy"),
+    "shadows show": ("bank",),
 }
 
 
@@ -94,32 +98,40 @@ def prepare(command: str) -> Callable[[Path], object]:
         lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
         save(RUNS["efficacy"](), folder / "run")
-        (folder / f"it{SUFFIX}").write_text(json.dumps([command, *USUAL[command]]))
+        write_bank(folder / "bank")
+        np.save(folder / "outputs.npy", logits(3, rows()[3]))
+        (folder / f"it{SUFFIX}").write_text(json.dumps([*command.split(), *USUAL[command]]))
 
     return make
 
 
-def options_of(command: str) -> list[Any]:
-    """The command's options, as Typer knows them."""
+def options_of(words: list[str]) -> list[Any]:
+    """The options of the command that these words begin with, as Typer knows them."""
     import typer
 
     from jaxaudit.cli.app import app
 
-    group: Any = typer.main.get_command(app)
-    return [option for option in group.commands[command].params if option.opts[0].startswith("-")]
+    found: Any = typer.main.get_command(app)
+    for word in words:
+        if word not in getattr(found, "commands", ()):
+            break
+        found = found.commands[word]
+    return [option for option in found.params if option.opts[0].startswith("-")]
 
 
-def fields_called(command: str) -> list[Field]:
-    """The command's options, as they are declared."""
+def fields_called(words: list[str]) -> list[Field]:
+    """The options of the command that these words begin with, as they are declared."""
     from jaxaudit.cli.app import COMMANDS
+    from jaxaudit.cli.shadows.command import PlanOptions
 
-    return [field for each in COMMANDS if each.name == command for field in fields_of(each.options())]
+    known = {each.name: each.options for each in COMMANDS} | {"shadows": PlanOptions}
+    return list(fields_of(known[words[0]]())) if words[0] in known else []
 
 
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     """The words with an odd value for one of the options, or words that belong elsewhere."""
     words = json.loads(data)
-    option = choose.choice(options_of(words[0]))
+    option = choose.choice(options_of(words))
     name = choose.choice(option.opts)
     value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
     if option.is_flag:
@@ -127,7 +139,8 @@ def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     elif choose.random() < 0.1:
         words += [choose.choice((name, value, "--", f"{name}={value}", f"{name[:4]}", "-h", "--help"))]
     elif name in words:
-        words[words.index(name) + 1] = value
+        place = words.index(name) + 1
+        words[place : place + 1] = [value]
     else:
         words += [name, value]
     return json.dumps(words).encode(), f"{words}"
@@ -174,7 +187,7 @@ def meaningless(words: list[str]) -> str | None:
     if {"-h", "--help"} & set(words):
         return None
     # However many rows are to be shown, there are only so many.
-    least = {name for field in fields_called(words[0]) if field.declared.minimum is not None for name in field.flags}
+    least = {name for field in fields_called(words) if field.declared.minimum is not None for name in field.flags}
     least -= {"--top"}
     for name, value in pairwise(words):
         if (name in least and value in NO_NUMBER) or (name in SHARES and value in NO_SHARE):
@@ -182,4 +195,7 @@ def meaningless(words: list[str]) -> str | None:
     return None
 
 
-READERS = [Reader(f"line-{command}", prepare(command), run_line, 3 if command == "ks" else 2) for command in USUAL]
+READERS = [
+    Reader(f"line-{command.replace(' ', '-')}", prepare(command), run_line, 3 if command == "ks" else 2)
+    for command in USUAL
+]

@@ -11,6 +11,10 @@ from .audits.efficacy.audit import audit_efficacy as audit_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
 from .audits.ks.audit import audit_ks as audit_ks
+from .audits.ks.bank.odds import bank_accuracy as bank_accuracy
+from .audits.ks.bank.odds import bank_log_odds as bank_log_odds
+from .audits.ks.bank.plan import BankPlan as BankPlan
+from .audits.ks.bank.plan import plan_bank as plan_bank
 from .audits.ks.models import Design as Design
 from .audits.ks.result import KSAudit as KSAudit
 from .audits.ks.result import TargetResult as TargetResult
@@ -36,6 +40,8 @@ from .data import load_table as load_table
 from .data import one_hot as one_hot
 from .data import ordinal as ordinal
 from .data import prepare_images as prepare_images
+from .data.bank.bank import Bank as Bank
+from .data.bank.bank import load_bank as load_bank
 from .data.outputs.outputs import load_outputs as load_outputs
 from .data.weights.weights import read_weights as read_weights
 from .ensemble import Execution as Execution

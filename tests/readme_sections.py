@@ -18,11 +18,13 @@ README = ROOT / "README.md"
 
 
 COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
+OTHERS = ("deal", "shadows plan", "shadows add", "shadows show", "report")
+"""The commands that do not audit."""
 
 
 def help_section(command: str) -> str:
     """What `jaxaudit COMMAND --help` prints on a terminal of 100 columns."""
-    return f"```text\n{_run([command, '--help'])}\n```"
+    return f"```text\n{_run([*command.split(), '--help'])}\n```"
 
 
 def session_section(*words: str) -> str:
@@ -123,7 +125,7 @@ def main(names: list[str]) -> None:
     """Writes the sections of these names anew, or every section."""
     text = README.read_text(encoding="utf-8")
     sections: dict[str, Callable[[], str]] = {
-        f"{command} help": partial(help_section, command) for command in (*COMMANDS, "deal", "report")
+        f"{command} help": partial(help_section, command) for command in (*COMMANDS, *OTHERS)
     }
     sections |= {f"{command} session": partial(session_section, command) for command in COMMANDS}
     sections["headline"] = headline_section

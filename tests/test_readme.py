@@ -10,7 +10,7 @@ import pytest
 import readme_sections as sections
 
 
-@pytest.mark.parametrize("command", [*sections.COMMANDS, "deal", "report"])
+@pytest.mark.parametrize("command", [*sections.COMMANDS, *sections.OTHERS])
 def test_help_is_up_to_date(command):
     shown = sections.section(sections.README.read_text(encoding="utf-8"), f"{command} help")
     assert shown == sections.help_section(command), "run python tests/readme_sections.py"

@@ -156,11 +156,13 @@ def shadow_row(
     *,
     with_reference: bool = False,
 ) -> Bool[np.ndarray, "1 examples"]:
-    """Trained on a random share of the calibration set and on the given records.
+    """Trained on a random share of the calibration set, if there is one, and on the given records.
 
     With the reference: also on the same share of a reference of its own, drawn after the other.
     """
-    row = calibration_row(generator, pool, share) | only(given, len(pool.examples))
+    row = only(given, len(pool.examples))
+    if pool.calibration.stop > pool.calibration.start:
+        row |= calibration_row(generator, pool, share)
     return row | _share_of(generator, pool, pool.reference, share) if with_reference and pool.reference_apart else row
 
 

@@ -16,6 +16,7 @@ from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
+from jaxaudit.cli.shadows.command import shadows
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
@@ -37,6 +38,7 @@ app = typer.Typer(
 for command in COMMANDS:
     app.command(command.name)(command.as_function())
 app.command("deal")(deal)
+app.add_typer(shadows, name="shadows")
 app.command()(report)
 
 
@@ -59,7 +61,8 @@ def top(
     `jaxaudit attack`: how well do membership attacks work on it? `jaxaudit efficacy`: how much do its weights still
     expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
     data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
-    before they are shared, so that use of them can be tested later.
+    before they are shared, so that use of them can be tested later. `jaxaudit shadows` plans shadow models that your
+    own script trains.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

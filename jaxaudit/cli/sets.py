@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.groups import MOST, Images, Network, Recipe
+from jaxaudit.cli.groups import MOST, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names
+from jaxaudit.errors import InputError
 
 GUESS = "guess"
 DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
@@ -42,6 +43,22 @@ class Sets(Images):
         "these; drop records that are in both query set and holdout. Their outputs are dropped, too.",
     )
     drop_unshared: bool = option(False, "Drop calibration classes that have no query record.")
+
+
+@dataclass(frozen=True)
+class Held:
+    """The holdout, and the groups that were dealt into query set and holdout."""
+
+    holdout: str | None = option(
+        None,
+        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
+        names="data",
+    )
+    groups: str | None = dealt_groups(
+        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
+    )
+    holdout_groups: str | None = dealt_groups("The same for each holdout record.")
 
 
 @dataclass(frozen=True)
@@ -81,3 +98,13 @@ def parse_designs(text: str) -> tuple[str, ...]:
     """
     names = parse_names(text, (*DESIGNS, ALL), "--designs")
     return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
+
+
+def check_groups(data: Any) -> None:
+    """Refuses groups of one set without those of the other."""
+    if (data.groups is None) != (data.holdout_groups is None):
+        raise InputError("--groups and --holdout-groups need each other: give the group of each record of both sets.")
+    if data.groups is not None and data.holdout is None:
+        raise InputError("--groups needs --holdout: only the holdout test uses groups.")
+    if data.groups is not None and data.query is None:
+        raise InputError("--groups needs --query: the embedded sets have no groups.")

@@ -38,7 +38,7 @@ def entries(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: cannot be listed ({error.strerror}); is it a folder that you may read?") from error
 
 
-def open_data(path: Path) -> BufferedReader:
+def open_data(path: Path, *, links: bool = True) -> BufferedReader:
     """A regular file of somebody's data, opened to read its bytes: `open_regular` with words for who named it.
 
     Guarantees: a pipe, a device or a socket in a stranger's folder is neither waited for nor opened, not even where it
@@ -48,7 +48,7 @@ def open_data(path: Path) -> BufferedReader:
         InputError: when there is no such file, it is of another kind, or may not be read.
     """
     try:
-        return open_regular(path)
+        return open_regular(path, links=links)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 

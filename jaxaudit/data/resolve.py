@@ -170,7 +170,7 @@ def _unknown(source: str, data_dir: Path | None) -> str:
     folder = data_folder(data_dir)
     names = [*_EMBEDDED, *known_names()]
     for place in set_folders(data_dir):
-        if place.is_dir():
+        if exists(place) and place.is_dir():
             names += [child.name for child in entries(place) if not child.name.startswith(".")]
     # Without line breaks and NUL, and not a screen full.
     shown = source if source.isprintable() else repr(source)[1:-1]

@@ -8,6 +8,8 @@ No link is followed, and no pipe waited for.
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, Timeout
@@ -25,8 +27,12 @@ class InUseError(InputError):
     """Another process is at work here."""
 
 
-def hold(directory: Path) -> BaseFileLock | None:
+def hold(directory: Path, named: str = "") -> BaseFileLock | None:
     """The lock of `directory`, held until `release`; None on a file system without locks.
+
+    Args:
+        directory: the folder.
+        named: what a message calls it; by default the option that names the folder around it.
 
     Raises:
         InUseError: where another process holds it; the message names it.
@@ -42,7 +48,7 @@ def hold(directory: Path) -> BaseFileLock | None:
     try:
         lock.acquire(poll_interval=PATIENCE / 10)
     except Timeout:
-        raise InUseError(_in_use(directory)) from None
+        raise InUseError(_in_use(directory, named or f"--out {directory.parent}")) from None
     except NotImplementedError:
         return None
     except OSError as error:
@@ -77,11 +83,38 @@ def refuse_in_use(directory: Path) -> None:
         lock.release()
 
 
-def _in_use(directory: Path) -> str:
+@contextmanager
+def working_in(directory: Path) -> Iterator[None]:
+    """Holds the lock of a folder, signed, while the block works there; it leaves nothing there.
+
+    Raises:
+        InUseError: another process works there.
+        InputError: the lock is a link or a pipe, or cannot be written.
+    """
+    lock = None
+    try:
+        try:
+            lock = hold(directory, str(directory))
+            if lock is not None:
+                sign(directory)
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"{directory} cannot be written ({why}); may you write there?") from error
+        yield
+    finally:
+        if lock is not None:
+            # Whoever waits for a lock that is gone from its folder makes another.
+            for name in (OWNER, LOCK):
+                with suppress(OSError):
+                    (directory / name).unlink()
+            lock.release()
+
+
+def _in_use(directory: Path, named: str) -> str:
     try:
         with open_regular(directory / OWNER, links=False) as file:
             owner = file.read(20).decode("ascii", "replace").strip()
     except OSError:
         owner = ""
     who = f"another process (pid {owner})" if owner.isdecimal() else "another process"
-    return f"--out {directory.parent} is in use by {who}; wait for it to end, or name another directory."
+    return f"{named} is in use by {who}; wait for it to end, or name another directory."

@@ -237,3 +237,8 @@ def test_importing_the_data_room_is_light():
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_a_data_folder_that_no_disk_can_have_is_no_failure():
+    with pytest.raises(InputError, match="not a file or folder"):
+        load("nowhere", data_dir=Path("0" * 5000))

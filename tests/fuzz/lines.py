@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from support.banks import logits, rows, write_bank
 from support.saved_runs import RUNS, save
 
 from fuzz import names
@@ -68,6 +69,9 @@ USUAL = {
     "efficacy": (),
     "deal": ("query.npz", "--out", "dealt", "--groups", "patient"),
     "report": ("run",),
+    "shadows plan": (*SETS[:4], "--models", "4", "--out", "new"),
+    "shadows add": ("bank", "outputs.npy"),
+    "shadows show": ("bank",),
 }
 
 
@@ -97,44 +101,52 @@ def prepare(command: str) -> Callable[[Path], object]:
         lines = [f"{20 + row},{('red', 'green', SECRET)[row % 3]},{row * 1.5},{'ny'[row % 2]}" for row in range(40)]
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
         save(RUNS["efficacy"](), folder / "run")
-        (folder / f"it{SUFFIX}").write_text(json.dumps([command, *USUAL[command]]))
+        write_bank(folder / "bank")
+        np.save(folder / "outputs.npy", logits(3, rows()[3]))
+        (folder / f"it{SUFFIX}").write_text(json.dumps([*command.split(), *USUAL[command]]))
 
     return make
 
 
-def options_of(command: str) -> list[Any]:
-    """The command's options and arguments, as Typer knows them."""
+def options_of(words: list[str]) -> list[Any]:
+    """The options and arguments of the command that these words begin with, as Typer knows them."""
     import typer
 
     from jaxaudit.cli.app import app
 
-    group: Any = typer.main.get_command(app)
-    return group.commands[command].params
+    found: Any = typer.main.get_command(app)
+    for word in words:
+        if word not in getattr(found, "commands", ()):
+            break
+        found = found.commands[word]
+    return found.params
 
 
-def fields_called(command: str) -> list[Field]:
-    """The command's options, as they are declared."""
+def fields_called(words: list[str]) -> list[Field]:
+    """The options of the command that these words begin with, as they are declared."""
     from jaxaudit.cli.app import COMMANDS
     from jaxaudit.cli.deal.command import DealOptions
+    from jaxaudit.cli.shadows.command import PlanOptions
 
-    declared = {each.name: each.options for each in COMMANDS} | {"deal": DealOptions}
-    return list(fields_of(declared[command]())) if command in declared else []
+    known = {each.name: each.options for each in COMMANDS} | {"deal": DealOptions, "shadows": PlanOptions}
+    return list(fields_of(known[words[0]]())) if words[0] in known else []
 
 
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     """The words with an odd value for one of the options, or words that belong elsewhere."""
     words = json.loads(data)
-    option = choose.choice(options_of(words[0]))
+    option = choose.choice(options_of(words))
     name = choose.choice(option.opts)
     value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
     if option.param_type_name == "argument":
-        words[1] = value
+        words[2 if words[0] == "shadows" else 1] = value
     elif option.is_flag:
         words.append(name)
     elif choose.random() < 0.1:
         words += [choose.choice((name, value, "--", f"{name}={value}", f"{name[:4]}", "-h", "--help"))]
     elif name in words:
-        words[words.index(name) + 1] = value
+        place = words.index(name) + 1
+        words[place : place + 1] = [value]
     else:
         words += [name, value]
     return json.dumps(words).encode(), f"{words}"
@@ -181,7 +193,7 @@ def meaningless(words: list[str]) -> str | None:
     if {"-h", "--help"} & set(words):
         return None
     # However many rows are to be shown, there are only so many.
-    least = {name for field in fields_called(words[0]) if field.declared.minimum is not None for name in field.flags}
+    least = {name for field in fields_called(words) if field.declared.minimum is not None for name in field.flags}
     least -= {"--top"}
     for name, value in pairwise(words):
         if (name in least and value in NO_NUMBER) or (name in SHARES and value in NO_SHARE):
@@ -189,4 +201,7 @@ def meaningless(words: list[str]) -> str | None:
     return None
 
 
-READERS = [Reader(f"line-{command}", prepare(command), run_line, 3 if command == "ks" else 2) for command in USUAL]
+READERS = [
+    Reader(f"line-{command.replace(' ', '-')}", prepare(command), run_line, 3 if command == "ks" else 2)
+    for command in USUAL
+]

@@ -1,4 +1,4 @@
-"""Readers of what the package itself wrote: runs, their unfinished work, chunks, reports in their place."""
+"""Readers of what the package itself wrote: runs, unfinished work, chunks, reports in their place; and of banks."""
 
 import json
 import random
@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
+from support.banks import HOLDOUT, QUERY, rows, write_bank
 from support.saved_runs import RUNS, save
 from support.saved_runs.ks import ks_run, without_rho
 
 from fuzz.readers import Reader, only
+from jaxaudit.audits.ks.bank.state import allowed_tests, usable_models
+from jaxaudit.audits.ks.bank.whose import first_models, misplaced
+from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.record import to_json
@@ -109,12 +113,31 @@ def write_again(folder: Path, choose: random.Random) -> object:
     return write_report(place, [RUNS["efficacy"]()])
 
 
+def bank(folder: Path) -> None:
+    """Shadow models that somebody trained, with all that may stand beside them."""
+    place = write_bank(folder / "bank", designs=["a", "b"], groups=True, seed=3, class_names=["x", "y", "z"])
+    np.save(place / "designs.npy", np.arange(len(rows())) % 2)
+    np.save(place / "groups.npy", np.arange(QUERY + HOLDOUT) // 3)
+    np.save(place / "seeds.npy", np.arange(len(rows()), dtype=np.uint32))
+    np.save(place / "dropped.npy", ~rows().any(axis=0))
+
+
+def read_bank(folder: Path, choose: random.Random) -> object:
+    """The bank, its outputs, and what it allows."""
+    found = load_bank(folder / "bank")
+    usable = usable_models(found)
+    allowed_tests(found, usable.accuracy)
+    known = first_models(found)
+    return [misplaced(found, 0, each, known) for each in known.values()]
+
+
 READERS = [
     *(Reader(f"run-{kind}", saved(kind), read_page, 2) for kind in RUNS),
     Reader("run-without-rho", without, read_page, 2),
     Reader("run-records", many_records, read_page, 2),
     Reader("run-json", printed, read_page, 2),
     Reader("run-several", several, read_page, 1),
+    Reader("bank", bank, read_bank, 4),
     Reader("chunk", chunk, read_kept, 4),
     Reader("unfinished", unfinished, go_on, 4, writes=True),
     Reader("report-place", report_place, write_again, 2, writes=True),

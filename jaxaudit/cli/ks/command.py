@@ -5,19 +5,9 @@ from typing import Any
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, known_tests, reference_flag, tests_named
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.sets import check_groups
 from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
-
-
-def _check_groups(options: KSOptions) -> None:
-    """Refuses groups of one set without those of the other."""
-    data = options.data
-    if (data.groups is None) != (data.holdout_groups is None):
-        raise InputError("--groups and --holdout-groups need each other: give the group of each record of both sets.")
-    if data.groups is not None and data.holdout is None:
-        raise InputError("--groups needs --holdout: only the holdout test uses groups.")
-    if data.groups is not None and data.query is None:
-        raise InputError("--groups needs --query: the embedded sets have no groups.")
 
 
 def _check_targets(options: KSOptions) -> None:
@@ -140,7 +130,7 @@ KS = Command(
     """,
     (
         lambda options: check_pair(options.data.query, options.data.calibration),
-        _check_groups,
+        lambda options: check_groups(options.data),
         _check_targets,
         _check_reference,
         _check_before,

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.sets import (
     ALL,
     DESIGNS,
+    Held,
     Sets,
     ShadowNetwork,
     ShadowRecipe,
@@ -24,25 +25,15 @@ OF_RHO = ("rho", "ema")
 
 
 @dataclass(frozen=True)
-class KSData(Sets):
-    """The data."""
+class Sampled:
+    """A reference, and how many records are used."""
 
-    holdout: str | None = option(
-        None,
-        "Records of the query set's provider that the target was not trained on. With a holdout the test is exact.",
-        names="data",
-    )
     reference: str | None = option(
         None,
         "Records that the target was not trained on, like its other data, for the reference test. [default: the "
         "calibration set, with --calibration-target]",
         names="data",
     )
-    groups: str | None = dealt_groups(
-        "Group of each query record, such as its patient, if groups were dealt whole into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
-    )
-    holdout_groups: str | None = dealt_groups("The same for each holdout record.")
     sample: int | None = option(
         None,
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
@@ -51,6 +42,11 @@ class KSData(Sets):
         minimum=20,
         maximum=MOST * 1000,
     )
+
+
+@dataclass(frozen=True)
+class KSData(Held, Sampled, Sets):
+    """The data."""
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,31 @@ LONGEST_HEADER = 10_000
 """NumPy's own bound."""
 
 
-def read_npy(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
+def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> np.ndarray:
     """The array in a .npy file.
+
+    Args:
+        path: the file.
+        max_bytes: the most that it may have.
+        links: whether it may be a link to one.
 
     Raises:
         InputError: when it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
     """
-    with open_data(path) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
+    with open_data(path, links=links) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
         return _read_array(stream, file_size(stream), path.name, max_bytes)
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """The array in a .npy file that is no link, mapped read-only: only what is looked at is read, nothing is allocated.
+
+    Raises:
+        InputError: when it is not a .npy file, is cut short or holds pickled objects.
+    """
+    with open_data(path, links=False) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
+        header = _checked_header(stream, file_size(stream), path.name)
+        order = "F" if header.fortran_order else "C"
+        return np.asarray(np.memmap(stream, header.dtype, "r", header.length, header.shape, order))
 
 
 class NpzArrays:
@@ -89,6 +106,13 @@ class _Header(NamedTuple):
 
 def _read_array(stream: Readable, length: int, source: str, max_bytes: int) -> np.ndarray:
     """As NumPy reads it, but the header is checked against the file's length before anything is allocated."""
+    header = _checked_header(stream, length, source, max_bytes)
+    array = read_exactly(stream, math.prod(header.shape) * header.dtype.itemsize).view(header.dtype)
+    return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
+
+
+def _checked_header(stream: Readable, length: int, source: str, max_bytes: int | None = None) -> _Header:
+    """The header of an array of plain numbers or text that `length` bytes can hold."""
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)
     dtype = header.dtype
@@ -100,7 +124,7 @@ def _read_array(stream: Readable, length: int, source: str, max_bytes: int) -> n
     if dtype.names is not None or dtype.itemsize == 0 or dtype.kind not in "biufSU":
         raise InputError(f"{source}: has values of type {dtype}; save plain numbers or text.")
     size = math.prod(header.shape) * dtype.itemsize
-    if size > max_bytes:
+    if max_bytes is not None and size > max_bytes:
         raise InputError(
             f"{source}: has {size / 2**30:.1f} GiB, more than the allowed {max_bytes / 2**30:.1f} GiB; split it into "
             "smaller files."
@@ -111,8 +135,7 @@ def _read_array(stream: Readable, length: int, source: str, max_bytes: int) -> n
     # Where one axis is 0 the others take no bytes, and could still be walked along for ever.
     if max(header.shape, default=0) > whole:
         raise InputError(f"{source}: is not a NumPy array file (shape {header.shape}); save it with np.save.")
-    array = read_exactly(stream, size).view(dtype)
-    return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
+    return header
 
 
 def _read_header(stream: Readable) -> _Header:

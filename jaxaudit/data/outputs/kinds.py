@@ -50,6 +50,11 @@ def inside(span: Span) -> bool:
     return span[0] >= -SLACK and span[1] <= 1 + SLACK
 
 
+def are_probabilities(values: np.ndarray, span: Span, tolerance: float) -> bool:
+    """Whether all numbers lie in [0, 1] and every row sums to 1 within `tolerance`."""
+    return inside(span) and _sum_to_one(values, tolerance)
+
+
 def refuse_hard_labels(values: np.ndarray, source: str) -> None:
     """Nothing where some number is neither 0 nor 1, or a row has other than one 1.
 
@@ -81,7 +86,7 @@ def kind_of(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source
         return kind
     if values.shape[1] == 1:
         return _kind_of_one_column(values, kind, inside(span), source)
-    if inside(span) and _sum_to_one(values, tolerance):
+    if are_probabilities(values, span, tolerance):
         return "probabilities"
     if kind == "auto" and not inside(span) and span[0] < 0:
         return "logits"

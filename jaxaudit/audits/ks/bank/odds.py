@@ -1,0 +1,103 @@
+"""What the models of a bank say: log-odds of each record's own class, and accuracy. One file is read at a time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.metrics.scores import cut, log_odds
+
+BLOCK = 1 << 19
+"""Numbers that are converted at a time."""
+
+
+class ModelOutputs(NamedTuple):
+    """What one model of a bank says; NaN of records that were dropped.
+
+    Attributes:
+        log_odds: nats, of each record's own class; the mean over the views of a record.
+        correct: the share of its views for which the record's own class has the largest output (of a bank of log-odds:
+            a probability above one half).
+    """
+
+    log_odds: Float32[np.ndarray, " n"]
+    correct: Float32[np.ndarray, " n"]
+
+
+def model_outputs(bank: Bank, model: int) -> ModelOutputs:
+    """The outputs of one model of a bank, from its file; see `said`.
+
+    Raises:
+        InputError: as `Bank.outputs`.
+    """
+    return said(bank, bank.outputs(model))
+
+
+def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
+    """What outputs of the kind of this bank say.
+
+    Log-odds of several views are cut at 20 nats, as every test cuts them, and then averaged; those of one view may be
+    infinite, where a probability was rounded to 0 or 1.
+    """
+    labels = np.where(bank.dropped, 0, bank.labels)
+    odds, correct = (np.empty(len(values), np.float32) for _ in range(2))
+    rows = max(1, BLOCK // (values.shape[1] * values.shape[2]))
+    for start in range(0, len(values), rows):
+        part = slice(start, start + rows)
+        found, hits = _of_class(bank, values[part], labels[part])
+        with np.errstate(over="ignore"):
+            odds[part] = found[:, 0] if values.shape[1] == 1 else cut(found).mean(axis=1)
+        correct[part] = hits.mean(axis=1)
+    odds[bank.dropped] = correct[bank.dropped] = np.nan
+    return ModelOutputs(odds, correct)
+
+
+def bank_log_odds(bank: Bank, models: Sequence[int] | None = None) -> Float32[np.ndarray, "models n"]:
+    """Log-odds (nats) of each record's own class, of these models of a bank; see `ModelOutputs`.
+
+    Args:
+        bank: the bank.
+        models: their numbers; by default all that are finished.
+
+    Raises:
+        InputError: as `Bank.outputs`.
+    """
+    chosen = bank.finished().tolist() if models is None else models
+    found = np.empty((len(chosen), bank.description.records), np.float32)
+    for place, model in enumerate(chosen):
+        found[place] = model_outputs(bank, model).log_odds
+    return found
+
+
+def bank_accuracy(bank: Bank, models: Sequence[int] | None = None) -> Float[np.ndarray, " models"]:
+    """The accuracy of these models of a bank on their own training records; NaN where the bank has none of them.
+
+    Args:
+        bank: the bank.
+        models: their numbers; by default all that are finished.
+
+    Raises:
+        InputError: as `Bank.outputs`.
+    """
+    chosen = bank.finished().tolist() if models is None else models
+    return np.array([own_accuracy(bank, model, model_outputs(bank, model)) for model in chosen])
+
+
+def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
+    """The accuracy of a model on its own training records; NaN where the bank has none of them."""
+    members = bank.membership[model]
+    return float(outputs.correct[members].mean(dtype=np.float64)) if members.any() else float("nan")
+
+
+def _of_class(bank: Bank, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-odds, and whether the class is right, of each view of these records."""
+    values = values.astype(np.float64)
+    if bank.description.outputs == "log_odds":
+        return values[:, :, 0], values[:, :, 0] > 0
+    hits = values.argmax(axis=2) == labels[:, None]
+    if bank.description.outputs == "probabilities":
+        with np.errstate(divide="ignore"):
+            values = np.log(np.maximum(values, 0))
+    return log_odds(values.transpose(1, 0, 2), labels).T, hits

@@ -1,0 +1,131 @@
+"""Deals the training sets of a bank: the very rows that `ks` would draw with the same key, model by model."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key, UInt32
+
+from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
+from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.shadow import HALF, WITH, WITHOUT
+from jaxaudit.audits.pool import Pool
+from jaxaudit.data import Examples
+from jaxaudit.data.groups import Groups
+from jaxaudit.errors import InputError
+from jaxaudit.randomness import stream
+
+TURNS = (WITHOUT, WITH, WITHOUT, HALF)
+"""Without a holdout, the roles of successive models: in the proportion of `ShadowTest`, whatever their number."""
+HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
+"""The models of `HoldoutTest`, and those of `ShadowTest` together."""
+
+
+class BankPlan(NamedTuple):
+    """The training sets of a bank.
+
+    Attributes:
+        membership: which records each model is trained on; columns are the query set, the holdout, the calibration set.
+        seeds: for the training of each model.
+        places: the place of each model among those of its role, from 0, in which designs take turns.
+    """
+
+    membership: Bool[np.ndarray, "models n"]
+    seeds: UInt32[np.ndarray, " models"]
+    places: Int[np.ndarray, " models"]
+
+
+def plan_bank(
+    key: Key[Array, ""],
+    models: int,
+    query: int,
+    *,
+    holdout: int = 0,
+    calibration: int = 0,
+    groups: Groups | None = None,
+    dropped: Bool[np.ndarray, " n"] | None = None,
+) -> BankPlan:
+    """Deals the training sets of shadow models that somebody else trains.
+
+    - With a holdout: each model is trained on as many records as the query set has, drawn from query set and holdout
+      together; with groups, on as many whole groups.
+    - Without one: of four models, the first and the third are trained on none of the query set, the second on all of
+      it, the fourth on half.
+    - Each model is also trained on a random two thirds of the calibration set, if there is one.
+
+    Guarantee: the row and the seed of a model depend on the key and its number alone, so more models begin with the
+    same ones. Rows are those of the models that `audit_ks` draws with this key and these sets.
+
+    Args:
+        key: random key.
+        models: their number.
+        query, holdout, calibration: numbers of records.
+        groups: of query and holdout records, if groups were dealt whole.
+        dropped: which records no model is trained on.
+
+    Raises:
+        InputError: there is neither a holdout nor a calibration set, no record of a set is left, or there are groups
+            without a holdout, or too few.
+
+    >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
+    >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
+    (array([4, 4, 4]), array([4, 4, 4]))
+    """
+    if not holdout and not calibration:
+        raise InputError(
+            "shadow models are trained on random records, but there is only the query set: give a holdout (--holdout), "
+            "a calibration set (--calibration), or both."
+        )
+    ends = np.cumsum([query, holdout, calibration])
+    left = np.ones(ends[-1], bool) if dropped is None else ~dropped
+    columns = [
+        np.flatnonzero(part) + end - len(part) for part, end in zip(np.split(left, ends[:-1]), ends, strict=True)
+    ]
+    named = {"query set": query, "holdout": holdout, "calibration set": calibration}
+    for (name, size), kept in zip(named.items(), columns, strict=True):
+        if size and not len(kept):
+            raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
+    if groups is not None:
+        if not holdout:
+            raise InputError("groups are of query set and holdout, but there is no holdout (--holdout).")
+        groups = groups.take(columns[0], columns[1] - query)
+    roles = _roles(models, bool(holdout))
+    rows = _draw(stream(key, "draw"), roles, _pool([len(each) for each in columns], groups))
+    membership = np.zeros((models, len(left)), bool)
+    # A pool has the calibration set before the holdout.
+    order = np.concatenate([columns[0], columns[2], columns[1]])
+    places = np.zeros(models, int)
+    for role in set(roles):
+        own = np.flatnonzero(np.array(roles) == role)
+        places[own] = np.arange(len(own))
+        for model, row in zip(own, rows[role], strict=True):
+            membership[model, order] = row[0]
+    return BankPlan(membership, _seeds(stream(key, "seeds"), models), places)
+
+
+def _roles(models: int, held: bool) -> list[str]:
+    """The role of each model: what of query set and holdout it is trained on."""
+    return [ROLE if held else TURNS[model % len(TURNS)] for model in range(models)]
+
+
+def _draw(key: Key[Array, ""], roles: list[str], pool: Pool) -> dict[str, list[Bool[np.ndarray, "1 examples"]]]:
+    if ROLE in roles:
+        return HoldoutTest(query_and_holdout=len(roles)).draw(key, pool)
+    without, half, within = (roles.count(role) for role in (WITHOUT, HALF, WITH))
+    return ShadowTest(without_query=without, half_query=half, with_query=within).draw(key, pool)
+
+
+def _pool(sizes: list[int], groups: Groups | None) -> Pool:
+    """A pool of records whose inputs are elsewhere: for rows the sizes of the sets are enough."""
+    query, holdout, calibration = sizes
+    whole = query + calibration + holdout
+    records = Examples(np.zeros((whole, 0), np.float32), np.zeros(whole, int), ("",), "records")
+    held = slice(query + calibration, whole)
+    dealt = None if groups is None else np.concatenate(groups)
+    return Pool(records, slice(0, query), slice(query, query + calibration), held, dealt)
+
+
+def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(models))
+    return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))

@@ -1,0 +1,124 @@
+"""Which tests the models of a bank allow, and which outputs of it are usable."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxaudit.audits.ks.bank.odds import model_outputs, own_accuracy
+from jaxaudit.audits.ks.models import LEAST
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, ShadowTest
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.reference import LEAST_RECORDS
+
+MIXED, WITHOUT, HALF, WITH, OTHER = "query_and_holdout", "without_query", "half_query", "with_query", "other"
+"""Kinds of models, by what the tests call their numbers; no test uses others."""
+OF_HOLDOUT = {MIXED: LEAST}
+OF_SHADOW = {WITHOUT: LEAST, WITH: LEAST, HALF: 0}
+"""The models that a test needs."""
+Numbers = Mapping[str, int]
+"""Of models, by kind."""
+
+
+class Usable(NamedTuple):
+    """The models of a bank that have outputs.
+
+    Attributes:
+        accuracy: on its own training records, of each model whose outputs can be used, by its number.
+        refused: why those of the others cannot.
+    """
+
+    accuracy: dict[int, float]
+    refused: dict[int, str]
+
+
+class Allowed(NamedTuple):
+    """Whether the finished models of a bank allow a test. Numbers of models are by what `HoldoutTest` and `ShadowTest`
+    call them.
+
+    Attributes:
+        test: its name, as for `--tests`.
+        title: in words.
+        possible: whether it can be made.
+        complete: whether it has as many models as it takes by default.
+        finished, planned: numbers of models.
+        least, usual: how many of them it needs, and takes by default.
+        lacks: what it needs beside models, in a sentence.
+    """
+
+    test: str
+    title: str
+    possible: bool
+    complete: bool
+    finished: dict[str, int]
+    planned: dict[str, int]
+    least: dict[str, int]
+    usual: dict[str, int]
+    lacks: str = ""
+
+    @property
+    def will_be_complete(self) -> bool:
+        """Whether it will be, once all models of the bank are finished."""
+        return not self.lacks and all(self.planned[kind] >= count for kind, count in self.usual.items())
+
+
+def usable_models(bank: Bank) -> Usable:
+    """Reads the outputs of every finished model, one file at a time.
+
+    Raises:
+        InputError: as `Bank.finished`.
+    """
+    accuracy, refused = {}, {}
+    for model in bank.finished().tolist():
+        try:
+            accuracy[model] = own_accuracy(bank, model, model_outputs(bank, model))
+        except InputError as error:
+            refused[model] = str(error)
+    return Usable(accuracy, refused)
+
+
+def kinds_of(bank: Bank) -> list[str]:
+    """What each model is good for, by the query and holdout records that it is trained on."""
+    kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
+    asked = kept < bank.query.stop
+    units = None if bank.groups is None else np.concatenate(bank.groups)[kept]
+    return [_kind(row[: bank.holdout.stop][kept], asked, units) for row in bank.membership]
+
+
+def _kind(row: np.ndarray, asked: np.ndarray, units: Int[np.ndarray, " kept"] | None) -> str:
+    query, holdout = int(row[asked].sum()), int(row[~asked].sum())
+    if not holdout and query in (0, asked.sum()):
+        return WITH if query else WITHOUT
+    if asked.all():
+        return HALF
+    if units is None:
+        return MIXED if query + holdout == asked.sum() else OTHER
+    inside, outside = np.unique(units[row]), np.unique(units[~row])
+    whole = not len(np.intersect1d(inside, outside))
+    return MIXED if whole and len(inside) == len(np.unique(units[asked])) else OTHER
+
+
+def allowed_tests(bank: Bank, finished: Iterable[int]) -> tuple[Allowed, ...]:
+    """What each test of use has and needs, with these models of the bank."""
+    kinds = kinds_of(bank)
+    planned, have = Counter(kinds), Counter(kinds[model] for model in finished)
+    calibration = int((~bank.dropped[bank.calibration]).sum())
+    no_holdout = "" if bank.description.sizes.holdout else "The bank has no holdout."
+    few_records = f"The bank has {calibration} calibration records; it needs {LEAST_RECORDS}."
+    return (
+        _allowed(HoldoutTest(), have, planned, OF_HOLDOUT, no_holdout),
+        _allowed(ReferenceTest(), have, planned, OF_SHADOW, few_records if calibration < LEAST_RECORDS else ""),
+        _allowed(ShadowTest(), have, planned, OF_SHADOW, ""),
+    )
+
+
+def _allowed(test: KSTest, have: Numbers, planned: Numbers, least: dict[str, int], lacks: str) -> Allowed:
+    usual = {kind: int(getattr(test, kind)) for kind in least}
+    possible, complete = (
+        not lacks and all(have[kind] >= count for kind, count in wanted.items()) for wanted in (least, usual)
+    )
+    finished, whole = ({kind: numbers[kind] for kind in least} for numbers in (have, planned))
+    return Allowed(test.name, test.title, possible, complete, finished, whole, least, usual, lacks)

@@ -1,0 +1,198 @@
+"""`jaxaudit shadows`: its commands and their options. Imports nothing heavy, so that `--help` is instant."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from jaxaudit.cli import preflight
+from jaxaudit.cli.groups import DATA, MOST, Seeded
+from jaxaudit.cli.options import as_parameters, at_home, group, option
+from jaxaudit.cli.sets import Held, Sets, check_groups
+from jaxaudit.cli.words import parse_image_size
+from jaxaudit.errors import InputError
+
+BANK = "Bank"
+LONGEST_RECIPE = 10_000
+BankPath = Annotated[Path, typer.Argument(metavar="BANK", help="Directory of the bank.")]
+
+shadows = typer.Typer(
+    no_args_is_help=True,
+    help="Shadow models that your own script trains, in any framework: plan, add outputs, show.",
+)
+
+
+@dataclass(frozen=True)
+class BankData(Held, Sets):
+    """The sets whose records shadow models are trained on."""
+
+    query: str | None = option(None, "The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
+    calibration: str | None = option(
+        None,
+        "The calibration set: data of the same domain without any query record. Every model is trained on two thirds.",
+        names="data",
+    )
+    image_size: str | None = option(
+        "none",
+        "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
+        check=parse_image_size,
+    )
+    drop_overlap: bool = option(
+        False, "Use no record that occurs twice; its columns stay, and no model is trained on it."
+    )
+    drop_unshared: bool = option(False, "Do not use calibration records of classes without a query record.")
+
+
+@dataclass(frozen=True)
+class BankModels(Seeded):
+    """The models, and what their files of outputs contain."""
+
+    models: int | None = option(
+        None,
+        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
+        minimum=1,
+        maximum=MOST,
+    )
+    outputs: Literal["logits", "probabilities"] = option(
+        "logits", "What your script saves.", choices=("logits", "probabilities")
+    )
+    views: int = option(
+        1, "Views of each record, such as augmentations, in every file of outputs.", minimum=1, maximum=10_000
+    )
+    designs: str | None = option(
+        None,
+        "Designs (network and training recipe) that models take turns in, by names of your own; see designs.npy.",
+        metavar="NAME,...",
+        check=lambda text: parse_designs(text),
+    )
+    recipe: str | None = option(
+        None, "How the models are trained, in your words.", check=lambda text: check_recipe(text)
+    )
+
+
+@dataclass(frozen=True)
+class BankPlace:
+    """Where the bank is."""
+
+    bank: Path | None = option(
+        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
+    )
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """All options of `jaxaudit shadows plan`."""
+
+    data: BankData = group(DATA, BankData())
+    models: BankModels = group(BANK, BankModels())
+    place: BankPlace = group(BANK, BankPlace())
+
+
+def parse_designs(text: str) -> tuple[str, ...]:
+    """Names between commas.
+
+    Raises:
+        InputError: one is empty or given twice.
+
+    >>> parse_designs("resnet, wide resnet")
+    ('resnet', 'wide resnet')
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError("--designs must be different names, separated by commas, such as resnet,wide.")
+    return names
+
+
+def check_recipe(text: str) -> None:
+    """Refuses a text that is no description."""
+    if len(text) > LONGEST_RECIPE:
+        raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")
+
+
+def _check_sets(options: PlanOptions) -> None:
+    """Refuses a plan without the sets that its models differ in, or without a place."""
+    data = options.data
+    if data.query is None:
+        raise InputError("--query is missing: the data in question.")
+    if data.holdout is None and data.calibration is None:
+        raise InputError(
+            "--holdout or --calibration is missing: shadow models are trained on random records of them; with "
+            "--holdout the test is exact."
+        )
+    if options.place.bank is None:
+        raise InputError("--out is missing: the directory of the bank.")
+
+
+def _plan(options: Any) -> None:
+    preflight.check(options, (_check_sets, lambda each: check_groups(each.data)))
+    from jaxaudit.cli.shadows.plan import plan
+
+    plan(options)
+
+
+shadows.command("plan")(
+    as_parameters(
+        PlanOptions,
+        _plan,
+        """Deals the training sets of shadow models that your own script trains.
+
+    Writes bank.json, labels.npy, membership.npy (a row per model, a column per record: the query set, the holdout, the
+    calibration set) and seeds.npy. Your script trains model m on the records where row m is true, and saves its outputs
+    on all records as outputs/00000.npy and so on. Repeated with more --models, it keeps those that are there.
+
+    Examples:
+
+    `jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --models 40 --out bank`
+
+    `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
+    """,
+    )
+)
+
+
+@shadows.command()
+def add(
+    bank: BankPath,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Outputs on all records of the bank: .npz, .npy, .csv or .parquet."),
+    ],
+    model: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, max=MOST, help="The model. [default: missing models in order]"),
+    ] = None,
+) -> None:
+    """Adds outputs of shadow models to a bank.
+
+    Refuses outputs of other records, classes or kind, and outputs that fit the training records of another model
+    overwhelmingly better (right outputs are refused at most once in 10,000 times). Files that are in the bank already
+    are skipped, so the command can be repeated.
+
+    Examples:
+
+    `jaxaudit shadows add bank outputs_00.csv outputs_01.csv`
+
+    `jaxaudit shadows add bank rerun.npy --model 7`
+    """
+    from jaxaudit.cli.shadows.add import run
+
+    run(at_home(bank), [at_home(file) for file in files], model)
+
+
+@shadows.command()
+def show(
+    bank: BankPath,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Shows what is in a bank, which tests it allows, and what is missing.
+
+    Examples:
+
+    `jaxaudit shadows show bank`
+
+    `jaxaudit shadows show bank --json`
+    """
+    from jaxaudit.cli.shadows.show import run
+
+    run(at_home(bank), as_json)

@@ -1,0 +1,201 @@
+"""Runs `jaxaudit shadows plan`: deals the training sets of a new bank, or of more models of one that is there."""
+
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import msgspec
+import numpy as np
+
+from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.cli.options import command_line
+from jaxaudit.cli.shadows.command import PlanOptions, parse_designs
+from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
+from jaxaudit.cli.show import show_text
+from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS
+from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
+from jaxaudit.data.bank.outputs import FOLDER
+from jaxaudit.data.bank.writing import bank_files, grow, make_folder
+from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.errors import InputError
+from jaxaudit.runs.directory import claim, write_files
+from jaxaudit.runs.lock import working_in
+from jaxaudit.version import __version__
+
+COMMAND = ("shadows", "plan")
+Arrays = dict[str, np.ndarray]
+
+
+def plan(options: PlanOptions) -> None:
+    """Deals the training sets and writes the bank, or adds models to it.
+
+    Raises:
+        InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the bank there is
+            of other sets, another seed or other files.
+    """
+    out = options.place.bank or Path()
+    there = read_description(out) if os.path.lexists(out / DESCRIPTION) else None
+    if there is None:
+        claim(out)
+    sets = read_bank_sets(options.data)
+    options = _filled(options, there, sets)
+    description = _described(options, sets)
+    if there is not None:
+        _refuse_other(out, there, description)
+    arrays = _arrays(options, description, sets)
+    if there is None:
+        write_files(out, bank_files(description, arrays))
+        _write(out, lambda: make_folder(out))
+    else:
+        with working_in(out):
+            _refuse_other(out, read_description(out), description)
+            _refuse_changed(out, there.models, arrays)
+            _write(out, lambda: grow(out, description, arrays))
+    show_text(_summary(out, description, 0 if there is None else there.models))
+
+
+def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> PlanOptions:
+    """The options with what was not given: as the bank has it, if there is one."""
+    models, recipe = options.models.models, options.models.recipe
+    if there is not None:
+        models, recipe = models or there.models, there.recipe if recipe is None else recipe
+    usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
+    return replace(options, models=replace(options.models, models=models or usual, recipe=recipe or None))
+
+
+def _described(options: PlanOptions, sets: BankSets) -> Description:
+    chosen = options.models
+    _, _, *words = command_line(" ".join(COMMAND), options)
+    try:
+        return Description(
+            format=1,
+            outputs=chosen.outputs,
+            classes=len(sets.class_names),
+            class_names=sets.class_names,
+            queries=chosen.views,
+            records=len(sets.labels),
+            models=chosen.models or 0,
+            counts=sets.counts,
+            hashes=sets.hashes,
+            image_size=options.data.image_size or "none",
+            gray=options.data.gray,
+            seed=chosen.seed,
+            recipe=chosen.recipe or "",
+            groups=sets.groups is not None,
+            designs=() if chosen.designs is None else parse_designs(chosen.designs),
+            versions={"jaxaudit": __version__, "numpy": version("numpy")},
+            command=("jaxaudit", *COMMAND, *words),
+        )
+    except ValueError as error:
+        raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
+
+
+def _arrays(options: PlanOptions, description: Description, sets: BankSets) -> Arrays:
+    sizes = description.sizes
+    dealt = plan_bank(
+        jax.random.key(options.models.seed),
+        description.models,
+        sizes.query,
+        holdout=sizes.holdout,
+        calibration=sizes.calibration,
+        groups=sets.groups,
+        dropped=sets.dropped,
+    )
+    arrays: Arrays = {LABELS: sets.labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
+    if sets.groups is not None:
+        arrays[GROUPS] = np.concatenate(sets.groups).astype(np.int64)
+    if description.designs:
+        arrays[DESIGNS] = (dealt.places % len(description.designs)).astype(np.int64)
+    if sets.dropped.any():
+        arrays[DROPPED] = sets.dropped
+    return arrays
+
+
+def _refuse_other(out: Path, there: Description, here: Description) -> None:
+    """Refuses a bank that is of something else, with what differs."""
+    ours, theirs = _facts(here), _facts(there)
+    differing = [
+        f"{name} ({_short(theirs[name])} there, {_short(ours[name])} here)"
+        for name in ours
+        if ours[name] != theirs[name]
+    ]
+    if differing:
+        raise InputError(
+            f"--out {out} is a bank with other {'; '.join(differing)}; repeat its own command, or name a new directory "
+            "(nothing was changed)."
+        )
+    if there.models > here.models:
+        raise InputError(
+            f"--out {out} is a bank of {there.models} models, and a bank only grows: give --models {there.models} or "
+            "more (nothing was changed)."
+        )
+
+
+def _facts(of: Description) -> dict[str, Any]:
+    """What all models of a bank have in common, by the names that a message has for it."""
+    return {
+        "query set": of.hashes.query,
+        "holdout": of.hashes.holdout,
+        "calibration set": of.hashes.calibration,
+        "images": f"{of.image_size} {'gray' if of.gray else 'color'}",
+        "seed": of.seed,
+        "outputs": of.outputs,
+        "views": of.queries,
+        "groups": of.groups,
+        "designs": of.designs,
+        "recipe": of.recipe,
+    }
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
+    """Refuses a bank whose arrays are not those of its models that are dealt here.
+
+    It may have more rows than `bank.json` says, where adding models was stopped.
+    """
+    of_models = (MEMBERSHIP, SEEDS, DESIGNS)
+    for name in (LABELS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, SEEDS):
+        here = arrays.get(name)
+        there = map_npy(out / name) if os.path.lexists(out / name) else None
+        if here is not None and there is not None and name in of_models:
+            here, there = here[:models], there[:models]
+        if (here is None) != (there is None) or not np.array_equal(here, there):  # pyright: ignore[reportArgumentType]
+            raise InputError(
+                f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
+                "by another version or with --drop-overlap? Name a new directory (nothing was changed)."
+            )
+
+
+def _write(out: Path, write: Callable[[], None]) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise InputError(
+            f"--out {out} cannot be written ({error.strerror or error}); free space there and repeat the command."
+        ) from error
+
+
+def _summary(out: Path, description: Description, before: int) -> str:
+    sizes, bank = description.sizes, shlex.quote(str(out))
+    added = "" if not before else f", {description.models - before} of them new"
+    names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
+    columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
+    what = description.outputs if description.queries == 1 else f"{description.outputs} of {description.queries} views"
+    return (
+        f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, in this "
+        "order.\n"
+        f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
+        f"{what} on all {description.records:,} records as\n"
+        f"  {bank}/{FOLDER}/00000.npy and so on: floats of shape {description.shape}\n"
+        f"or add files: jaxaudit shadows add {bank} FILE...\n"
+        f"What is missing: jaxaudit shadows show {bank}\n"
+    )

@@ -1,0 +1,146 @@
+"""From the options of `jaxaudit shadows plan` to its records: labels, copies, groups."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, Shaped
+
+from jaxaudit.cli.ks.inputs import reader
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.shadows.command import BankData
+from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared
+from jaxaudit.data.bank.description import Counts, Hashes
+from jaxaudit.data.groups import Groups, as_groups, load_groups
+from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
+from jaxaudit.errors import InputError
+
+
+class BankSets(NamedTuple):
+    """The records of a bank, without their inputs; columns are the query set, the holdout, the calibration set.
+
+    Attributes:
+        class_names: in label order.
+        counts: records of each set, dropped ones included.
+        hashes: of the sets as they were read.
+        labels: class of each record; -1 of records of a class without query records.
+        dropped: records that no model is trained on.
+        groups: of query and holdout records, if groups were dealt.
+    """
+
+    class_names: tuple[str, ...]
+    counts: Counts
+    hashes: Hashes
+    labels: Int[np.ndarray, " n"]
+    dropped: Bool[np.ndarray, " n"]
+    groups: Groups | None
+
+
+def read_bank_sets(data: BankData) -> BankSets:
+    """The records that these options name.
+
+    Raises:
+        InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
+    """
+    read = reader(data)
+    query = read(data.query or "")
+    held = None if data.holdout is None else read(data.holdout)
+    other = None if data.calibration is None else read(data.calibration)
+    if len(query.class_names) < 2:
+        raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
+    groups = None
+    if data.groups is not None and data.holdout_groups is not None and held is not None:
+        groups = as_groups(
+            load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
+            load_groups(data.holdout_groups, data.holdout or "", len(held), "holdout", data.data_dir),
+        )
+    holdout = None if held is None else align_target_data(query, held)
+    calibration, shared = _calibration(query, other, data.drop_unshared)
+    if not data.drop_overlap:
+        _refuse_shared(query, holdout, calibration)
+    dropped = _copies(query, holdout, other, groups)
+    of_calibration = slice(len(dropped) - len(shared), None)
+    dropped[of_calibration] &= shared
+    if dropped.any() and not data.drop_overlap:
+        raise InputError(
+            f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
+            "the other: use --drop-overlap to leave them out, or deal copies together (`jaxaudit deal`, then --groups "
+            "group --holdout-groups group)."
+        )
+    if dropped.any():
+        say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
+    labels = [query.labels, *(() if holdout is None else (holdout.labels,))]
+    if other is not None and calibration is not None:
+        labels.append(np.full(len(other), -1))
+        labels[-1][shared] = calibration.labels
+        dropped[of_calibration] |= ~shared
+    return BankSets(
+        query.class_names,
+        Counts(
+            query=len(query), holdout=0 if held is None else len(held), calibration=0 if other is None else len(other)
+        ),
+        Hashes(
+            query=query.content_hash,
+            holdout=None if held is None else held.content_hash,
+            calibration=None if other is None else other.content_hash,
+        ),
+        np.concatenate(labels).astype(np.int32),
+        dropped,
+        groups,
+    )
+
+
+def _calibration(
+    query: Examples, whole: Examples | None, drop: bool
+) -> tuple[Examples | None, Bool[np.ndarray, " calibration"]]:
+    """The calibration records of classes that the query set has, in its class order, and which of all they are."""
+    if whole is None:
+        return None, np.zeros(0, bool)
+    if not drop:
+        return align_classes(query, whole), np.ones(len(whole), bool)
+    known = np.array(query.class_names)[np.unique(query.labels)]
+    return drop_unshared(query, whole), np.isin(np.array(whole.class_names)[whole.labels], known)
+
+
+def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
+    """Refuses records that two sets share, as `ks` does."""
+    if calibration is not None:
+        refuse_overlap(query, calibration)
+    if holdout is not None:
+        refuse_held(query, holdout, "query set")
+        if calibration is not None:
+            refuse_held(calibration, holdout, "calibration set")
+
+
+def _copies(
+    query: Examples, holdout: Examples | None, calibration: Examples | None, groups: Groups | None
+) -> Bool[np.ndarray, " n"]:
+    """Records whose membership would not say whether a model was trained on them.
+
+    Of query set and holdout: every record with a copy in either that is not dealt together with it. Which these are
+    does not depend on the deal, so what remains is dealt as before (`without_copies`). Of the calibration set: copies
+    of a query or holdout record, and all but the first of equal records.
+    """
+    for other in (holdout, calibration):
+        if other is not None:
+            # Refuses sets whose records could not be equal: they were stored in different forms.
+            find_overlap(query, other.take(slice(1)))
+    asked = _hashes(query, holdout)
+    units = np.arange(len(asked)) if groups is None else np.concatenate(groups)
+    _, place = np.unique(asked, return_inverse=True)
+    first, last = np.full(place.max() + 1, len(units)), np.full(place.max() + 1, -1)
+    np.minimum.at(first, place, units)
+    np.maximum.at(last, place, units)
+    apart = first[place] != last[place]
+    if calibration is None:
+        return apart
+    theirs = _hashes(calibration, None)
+    _, earliest = np.unique(theirs, return_index=True)
+    again = np.ones(len(theirs), bool)
+    again[earliest] = False
+    return np.concatenate([apart, again | np.isin(theirs, asked)])
+
+
+def _hashes(first: Examples, second: Examples | None) -> Shaped[np.ndarray, " n"]:
+    """As byte strings, which NumPy sorts quickly."""
+    parts = [each.record_hashes for each in (first, second) if each is not None]
+    return np.concatenate(parts).view("S16")

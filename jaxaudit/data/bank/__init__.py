@@ -1,0 +1,14 @@
+"""A bank: shadow models that anybody trained, as a directory of plain arrays and one JSON file.
+
+bank.json           what the arrays are: see `Description`
+labels.npy          int [n]: the class of each record; columns are the query set, the holdout, the calibration set
+membership.npy      bool [models, n]: which records each model is trained on
+seeds.npy           uint32 [models]: a seed for the training of each model; may be missing
+groups.npy          int [query and holdout]: the group of each record, where groups were dealt; else missing
+designs.npy         int [models]: the place of each model's design among their names in bank.json; else missing
+dropped.npy         bool [n]: records that no model is trained on and no test uses, because of copies; else missing
+outputs/00000.npy   float16/32/64 [n, classes] of model 0; [n, views, classes] where a record has several views; for
+                    `log_odds` the same without classes
+
+A missing file of outputs is a model that is not trained yet. Names are fixed, so none leads anywhere else.
+"""

@@ -1,0 +1,214 @@
+"""`Bank`: shadow models that anybody trained, read from a directory and checked against itself."""
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt32
+
+from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
+from jaxaudit.data.bank.outputs import FOLDER, map_outputs, outputs_path
+from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.groups import Groups, as_groups
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import expanded
+from jaxaudit.data.regular_files import refuse_irregular
+from jaxaudit.errors import InputError
+
+LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
+GROUPS, DESIGNS, DROPPED = "groups.npy", "designs.npy", "dropped.npy"
+ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP)
+"""In the order in which they are written; `bank.json` is last, so a directory without it is no bank."""
+BYTES_A_RECORD = 64
+"""Of labels, groups and the outputs of one model on a record, while they are read."""
+_NAME = re.compile(r"[0-9]{5,7}\.npy")
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Shadow models: which records each was trained on, and, as far as it is trained, its outputs on all of them.
+
+    Columns are the query set, then the holdout, then the calibration set. Arrays are read-only; those of all models
+    are memory maps, so a bank of 1,024 models and 100,000 records is read without being loaded whole.
+
+    Attributes:
+        directory: where it is.
+        description: what `bank.json` says.
+        labels: class of each record, from 0.
+        membership: which records each model is trained on.
+        seeds: for the training of each model; None if there are none.
+        groups: of query and holdout records, if groups were dealt whole.
+        designs: the place of each model's design among `description.designs`; all 0 if there is one design.
+        dropped: records that no model is trained on and no test uses, because of copies; their labels mean nothing.
+    """
+
+    directory: Path
+    description: Description
+    labels: Int[np.ndarray, " n"]
+    membership: Bool[np.ndarray, "models n"]
+    seeds: UInt32[np.ndarray, " models"] | None
+    groups: Groups | None
+    designs: Int[np.ndarray, " models"]
+    dropped: Bool[np.ndarray, " n"]
+
+    def __len__(self) -> int:
+        return self.description.models
+
+    def __repr__(self) -> str:
+        sizes = self.description.sizes
+        return f"Bank({self.directory.name}: {len(self)} models of {sizes.query} query records)"
+
+    @property
+    def query(self) -> slice:
+        """The columns of the query set."""
+        return slice(0, self.description.sizes.query)
+
+    @property
+    def holdout(self) -> slice:
+        """The columns of the holdout."""
+        return slice(self.description.sizes.query, self.description.sizes.asked)
+
+    @property
+    def calibration(self) -> slice:
+        """The columns of the calibration set."""
+        return slice(self.description.sizes.asked, self.description.records)
+
+    def finished(self) -> Int[np.ndarray, " finished"]:
+        """The numbers of the models that have outputs now, ascending: those that are trained.
+
+        Raises:
+            InputError: a file of outputs is a link, a pipe or a folder, or the folder of outputs is a link.
+        """
+        return finished_in(self.directory, len(self))
+
+    def missing(self) -> Int[np.ndarray, " missing"]:
+        """The numbers of the other models, ascending; raises as `finished`."""
+        return np.setdiff1d(np.arange(len(self)), self.finished(), assume_unique=True)
+
+    def outputs(self, model: int) -> Float[np.ndarray, "n views values"]:
+        """The outputs of a model on every record, as its file has them: `log_odds` have one value, others all classes.
+
+        Raises:
+            InputError: there is no such file, it is a link, damaged or cut short; or its numbers are of another shape,
+                NaN, or not of the kind that `bank.json` says.
+        """
+        return map_outputs(outputs_path(self.directory, model), self.description)
+
+
+def load_bank(path: str | Path) -> Bank:
+    """The bank in a directory, checked against itself; outputs are checked when they are read.
+
+    Raises:
+        InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
+            every model was trained on all records, or every model on none; or there are more records than memory for
+            one model's outputs.
+    """
+    directory = expanded(path)
+    description = read_description(directory)
+    n, models, sizes = description.records, description.models, description.sizes
+    if n * BYTES_A_RECORD > MAX_BYTES:
+        raise InputError(f"{directory}: {n:,} records are more than this machine has memory for.")
+
+    def read(name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
+        array = map_npy(directory / name)
+        if array.dtype.kind not in kinds or array.shape != shape:
+            raise InputError(
+                f"{directory / name}: is {array.dtype} of shape {array.shape}, but {DESCRIPTION} wants {shape}. If "
+                "`jaxaudit shadows plan` was stopped there, repeat it."
+            )
+        return array
+
+    dropped = np.zeros(n, bool)
+    if _there(directory, DROPPED):
+        dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED)
+    labels = np.array(read(LABELS, "iu", (n,)))
+    outside = ~dropped & ((labels < 0) | (labels >= description.classes))
+    if outside.any():
+        raise InputError(
+            f"{directory / LABELS}: {int(outside.sum())} labels are outside the {description.classes} classes (first: "
+            f"record {int(np.flatnonzero(outside)[0])}); labels start at 0."
+        )
+    membership = read(MEMBERSHIP, "b", (models, n))
+    _check_rows(membership, dropped, directory / MEMBERSHIP)
+    seeds = read(SEEDS, "iu", (models,)) if _there(directory, SEEDS) else None
+    if seeds is not None and (seeds.min() < 0 or seeds.max() >= 2**32):
+        raise InputError(f"{directory / SEEDS}: has seeds that are not from 0 to {2**32 - 1}.")
+    _refuse_unsaid(directory, GROUPS, description.groups, "groups")
+    _refuse_unsaid(directory, DESIGNS, bool(description.designs), "designs")
+    groups = None
+    if description.groups:
+        values = read(GROUPS, "iu", (sizes.asked,))
+        groups = as_groups(values[: sizes.query], values[sizes.query :])
+    designs = np.zeros(models, int)
+    if description.designs:
+        designs = read(DESIGNS, "iu", (models,)).astype(int)
+        if designs.min() < 0 or designs.max() >= len(description.designs):
+            raise InputError(f"{directory / DESIGNS}: has numbers outside the {len(description.designs)} designs.")
+    return Bank(
+        directory,
+        description,
+        _constant(labels.astype(int)),
+        membership,
+        None if seeds is None else _constant(seeds.astype(np.uint32)),
+        groups,
+        _constant(designs),
+        _constant(dropped),
+    )
+
+
+def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
+    """The numbers below `models` of the files of outputs in a bank; raises as `Bank.finished`."""
+    folder, found = directory / FOLDER, []
+    if folder.is_symlink():
+        raise InputError(f"{folder}: is a link; a bank has its outputs in a folder of its own.")
+    try:
+        names = os.listdir(folder) if _there(directory, FOLDER) else []
+        for name in names:
+            number = int(name.partition(".")[0]) if _NAME.fullmatch(name) else models
+            path = outputs_path(directory, number)
+            if number < models and name == path.name:
+                with suppress(FileNotFoundError):  # gone meanwhile
+                    refuse_irregular(path.lstat(), path)
+                    found.append(number)
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror}).") from error
+    return np.array(sorted(found), int)
+
+
+def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None:
+    """Refuses rows that are no booleans or have dropped records, and a matrix that is all or none."""
+    without, kept = np.flatnonzero(dropped), np.count_nonzero(~dropped)
+    some = others = False
+    for model, row in enumerate(membership):
+        count = np.count_nonzero(_booleans(row, path.name))
+        if row[without].any():
+            raise InputError(f"{path}: row {model} has records that were dropped because of copies.")
+        some, others = some or count > 0, others or count < kept
+    if not (some and others):
+        which = "all records" if some else "no record"
+        raise InputError(f"{path}: every model is trained on {which}, so nothing can be compared.")
+
+
+def _booleans(array: np.ndarray, name: str) -> np.ndarray:
+    """The array, if its bytes are 0 and 1: NumPy reads others, and counts them in its own ways."""
+    if array.view(np.uint8).max(initial=0) > 1:
+        raise InputError(f"{name}: has values that are neither true nor false.")
+    return array
+
+
+def _refuse_unsaid(directory: Path, name: str, said: bool, what: str) -> None:
+    if said != _there(directory, name):
+        words = f"names {what}, but there is no {name}" if said else f"names no {what}, but there is a {name}"
+        raise InputError(f"{directory}: {DESCRIPTION} {words}.")
+
+
+def _there(directory: Path, name: str) -> bool:
+    return os.path.lexists(directory / name)
+
+
+def _constant(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array

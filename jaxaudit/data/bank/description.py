@@ -1,0 +1,141 @@
+"""`bank.json`: what a bank contains, decoded strictly."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from jaxaudit.data.paths import open_data
+from jaxaudit.errors import InputError, visible
+
+DESCRIPTION = "bank.json"
+LARGEST = 16 << 20
+"""Bytes of a description: the names of some 100,000 classes."""
+MOST_RECORDS, MOST_CLASSES, MOST_MODELS, MOST_VIEWS = 10**9, 10**6, 10**6, 10**4
+MOST_ROWS = 1 << 34
+"""Models times records: what a membership matrix may have, however little room it takes on a disk."""
+
+Kind = Literal["logits", "probabilities", "log_odds"]
+Size = Annotated[int, Meta(ge=0, le=MOST_RECORDS)]
+Hash = Annotated[str, Meta(pattern="^blake2b:[0-9a-f]{32}$")] | None
+
+
+class Sizes(NamedTuple):
+    """The number of records of each set, in the order of the columns."""
+
+    query: int
+    holdout: int
+    calibration: int
+
+    @property
+    def asked(self) -> int:
+        """Query and holdout records."""
+        return self.query + self.holdout
+
+
+class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Records of each set."""
+
+    query: Size
+    holdout: Size = 0
+    calibration: Size = 0
+
+
+class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`Examples.content_hash` of each set as it was read; None where there is none."""
+
+    query: Hash = None
+    holdout: Hash = None
+    calibration: Hash = None
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a bank contains.
+
+    Attributes:
+        format: of this description: 1.
+        outputs: what the files of outputs contain: `logits` or `probabilities` of all classes, or the `log_odds`
+            (nats) of each record's own class.
+        classes: their number; `class_names` in label order, or none.
+        queries: views of each record, such as augmentations, whose outputs are averaged.
+        records, models: their numbers; files of outputs may be missing, rows of membership may not.
+        counts: records of each set; if missing, all are of the query set.
+        hashes: of the sets as they were read; `image_size` and `gray` say how images were.
+        seed: of the deal; None if the rows were not dealt by `jaxaudit shadows plan`.
+        recipe: how the models are trained, in free text.
+        groups: whether groups were dealt whole, see `groups.npy`.
+        designs: names of the designs of `designs.npy`.
+        versions: of jaxaudit and NumPy that made the deal.
+        command: the command that repeats it.
+    """
+
+    format: Literal[1]
+    outputs: Kind
+    classes: Annotated[int, Meta(ge=2, le=MOST_CLASSES)]
+    records: Annotated[int, Meta(ge=1, le=MOST_RECORDS)]
+    models: Annotated[int, Meta(ge=1, le=MOST_MODELS)]
+    queries: Annotated[int, Meta(ge=1, le=MOST_VIEWS)] = 1
+    class_names: tuple[str, ...] = ()
+    counts: Counts | None = None
+    hashes: Hashes = Hashes()
+    image_size: str = "none"
+    gray: bool = True
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    recipe: str = ""
+    groups: bool = False
+    designs: tuple[str, ...] = ()
+    versions: dict[str, str] = {}
+    command: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> Sizes:
+        counts = self.counts or Counts(query=self.records)
+        return Sizes(counts.query, counts.holdout, counts.calibration)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a file of outputs; without an axis of views where there is one view."""
+        views = () if self.queries == 1 else (self.queries,)
+        return (self.records, *views, *(() if self.outputs == "log_odds" else (self.classes,)))
+
+    def __post_init__(self) -> None:
+        # Decoding turns a ValueError into one that names the place.
+        if sum(self.sizes) != self.records:
+            raise ValueError(f"counts are of {sum(self.sizes)} records, but there are {self.records}")
+        if not self.sizes.query:
+            raise ValueError("there is no query record")
+        if len(self.class_names) not in (0, self.classes) or len(set(self.class_names)) < len(self.class_names):
+            raise ValueError(f"class_names must be {self.classes} different names, or none")
+        if len(set(self.designs)) < len(self.designs):
+            raise ValueError("a design is named twice")
+        if self.models * self.records > MOST_ROWS:
+            raise ValueError(f"{self.models} models times {self.records} records are more than {MOST_ROWS}")
+
+
+def read_description(directory: Path) -> Description:
+    """The description of the bank in `directory`.
+
+    Raises:
+        InputError: there is none, it is a link or no regular file, too large, or not as `Description` says.
+    """
+    path = directory / DESCRIPTION
+    if not os.path.lexists(path):
+        raise InputError(
+            f"{directory}: is not a bank of shadow models (it has no {DESCRIPTION}); `jaxaudit shadows plan` makes one."
+        )
+    with open_data(path, links=False) as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise InputError(f"{path}: is larger than {LARGEST >> 20} MiB, so it does not describe a bank.")
+    try:
+        return msgspec.json.decode(text, type=Description)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        why = visible(str(error))[:200]
+        raise InputError(f"{path}: does not describe a bank ({why}); see `jaxaudit shadows plan`.") from error
+
+
+def as_text(description: Description) -> bytes:
+    """The description as JSON."""
+    return msgspec.json.format(msgspec.json.encode(description), indent=1) + b"\n"

@@ -1,0 +1,121 @@
+"""The outputs of one model of a bank, checked before they are used."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from jaxaudit.data.bank.description import Description
+from jaxaudit.data.formats.arrays import map_npy, read_npy
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
+from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
+from jaxaudit.errors import InputError
+
+FOLDER = "outputs"
+SPARE = 1 << 16
+"""Bytes that a file of outputs may have beside its numbers."""
+
+
+def outputs_path(directory: Path, model: int) -> Path:
+    """Where the outputs of a model are."""
+    return directory / FOLDER / f"{model:05}.npy"
+
+
+def map_outputs(path: Path, description: Description) -> np.ndarray:
+    """`[n, views, values]`, read-only: the numbers of a file of a bank, mapped and checked; `log_odds` have one value.
+
+    Raises:
+        InputError: the file is a link, damaged or cut short; or its numbers are of another shape, NaN, or not what the
+            description says.
+    """
+    return checked(map_npy(path), description, path.name)
+
+
+def load_into(path: Path, description: Description) -> np.ndarray:
+    """`float32[n, views, values]`: the numbers of anybody's file of outputs, checked for a bank.
+
+    Read as `load_outputs` does; several views of a record, and log-odds, from a .npy file only.
+
+    Raises:
+        InputError: as `load_outputs` and `map_outputs`.
+    """
+    if description.queries == 1 and description.outputs != "log_odds":
+        names = description.class_names or description.classes
+        # What it contains is checked below: here nobody can say so by an option.
+        values = load_outputs(path, names, description.records, "logits", of="bank").values
+        values = values if values.shape[1] > 1 else _both_classes(values, description, path.name)
+    else:
+        if path.suffix.lower() != ".npy":
+            what = "log-odds" if description.outputs == "log_odds" else f"{description.queries} views of a record"
+            raise InputError(f"{path.name}: {what} are read from a .npy file of shape {description.shape}.")
+        values = read_npy(path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
+    with np.errstate(over="ignore"):
+        return checked(values.astype(np.float32), description, path.name)
+
+
+def _both_classes(values: np.ndarray, description: Description, source: str) -> np.ndarray:
+    """A column for each of two classes, from that of the second."""
+    if description.outputs == "probabilities":
+        return np.concatenate([1 - values, values], axis=1)
+    if inside(span_of(values, source)):
+        raise _other_kind(description, source)
+    return np.concatenate([np.zeros_like(values), values], axis=1)
+
+
+def checked(values: np.ndarray, description: Description, source: str) -> np.ndarray:
+    """`[n, views, values]`: the same numbers, if they are outputs for this bank.
+
+    Raises:
+        InputError: otherwise.
+    """
+    if values.dtype.kind != "f" or values.dtype.itemsize > 8:
+        raise InputError(f"{source}: has values of type {values.dtype}; outputs are float16, float32 or float64.")
+    shape = description.shape
+    if values.shape != shape:
+        raise InputError(
+            f"{source}: has shape {values.shape}, but the bank's outputs are {shape}: one row per record, in the order "
+            "of the bank's columns."
+        )
+    viewed = values.reshape(len(values), description.queries, -1)
+    if description.outputs == "log_odds":
+        bad = int(np.isnan(values).sum())
+        if bad:
+            raise InputError(f"{source}: {bad} log-odds are NaN; did the model diverge?")
+        return viewed
+    for view in range(description.queries):
+        _check(viewed[:, view], description, source)
+    return viewed
+
+
+def _check(values: np.ndarray, description: Description, source: str) -> None:
+    """Refuses numbers that are not of the kind that the bank has."""
+    span = span_of(values, source)
+    refuse_hard_labels(values, source)
+    found = inside(span) and _sum_to_one(values, span)
+    if found != (description.outputs == "probabilities"):
+        raise _other_kind(description, source)
+
+
+def _other_kind(description: Description, source: str) -> InputError:
+    if description.outputs == "logits":
+        return InputError(
+            f"{source}: contains probabilities, but this is a bank of logits; save what the softmax is given, or plan "
+            "a bank with --outputs probabilities."
+        )
+    return InputError(
+        f"{source}: its rows are not probabilities that sum to 1, but this is a bank of probabilities; save what the "
+        "softmax gives, or plan a bank with --outputs logits."
+    )
+
+
+def _sum_to_one(values: np.ndarray, span: tuple[float, float]) -> bool:
+    """Whether all rows are probabilities, as precisely as they are stored or were rounded."""
+    classes, dtype = values.shape[1], values.dtype.name
+    if are_probabilities(values, span, rounding_of_sums(classes, None, None, dtype)):
+        return True
+    # Few files were rounded, and to find out how takes far longer.
+    dtype = coarsest_dtype(values, dtype)
+    decimals, significant = decimals_of(values, dtype), significant_of(values, dtype)
+    return are_probabilities(values, span, rounding_of_sums(classes, decimals, significant, dtype))

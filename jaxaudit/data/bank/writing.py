@@ -1,0 +1,72 @@
+"""Writes a bank: its files by name, and the outputs of a model."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from jaxtyping import Float32
+
+from jaxaudit.data.bank.bank import ARRAYS, DESIGNS, MEMBERSHIP, SEEDS
+from jaxaudit.data.bank.description import DESCRIPTION, Description, as_text
+from jaxaudit.data.bank.outputs import FOLDER, outputs_path
+from jaxaudit.data.regular_files import whole_file
+
+Writer = Callable[[IO[bytes]], None]
+"""Writes the content of a file into it, open."""
+
+
+def bank_files(description: Description, arrays: Mapping[str, np.ndarray]) -> dict[str, Writer]:
+    """What writes each file of a bank, `bank.json` last: names of arrays are those of their files."""
+    writers = {name: _array(arrays[name]) for name in ARRAYS if name in arrays}
+    return {**writers, DESCRIPTION: _text(as_text(description))}
+
+
+def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:
+    """Replaces what depends on the number of models, `bank.json` last; a stop between leaves what `load_bank` refuses.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    writers = bank_files(description, {name: arrays[name] for name in (MEMBERSHIP, SEEDS, DESIGNS) if name in arrays})
+    for name, write in writers.items():
+        with whole_file(directory / name) as file:
+            write(file)
+
+
+def make_folder(directory: Path) -> None:
+    """Makes the folder of outputs, if it is not there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    (directory / FOLDER).mkdir(mode=0o700, exist_ok=True)
+
+
+def write_outputs(
+    directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
+) -> Path:
+    """Writes the outputs of a model where its bank reads them: the whole file or none. Returns its path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = outputs_path(directory, model)
+    make_folder(directory)
+    with whole_file(path) as file:
+        np.lib.format.write_array(file, outputs.reshape(description.shape), allow_pickle=False)
+    return path
+
+
+def _array(array: np.ndarray) -> Writer:
+    def write(file: IO[bytes]) -> None:
+        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+    return write
+
+
+def _text(text: bytes) -> Writer:
+    def write(file: IO[bytes]) -> None:
+        file.write(text)
+
+    return write

@@ -1,0 +1,234 @@
+"""What the models of a bank say: log-odds and accuracy against a loop, kinds alike, memory flat, tests allowed."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from support.banks import (
+    CLASSES,
+    HOLDOUT,
+    QUERY,
+    RECORDS,
+    describe,
+    labels,
+    logits,
+    rows,
+    save,
+    softmax,
+    write_bank,
+)
+
+from jaxaudit.audits.ks.bank.odds import bank_accuracy, bank_log_odds, model_outputs
+from jaxaudit.audits.ks.bank.plan import plan_bank
+from jaxaudit.audits.ks.bank.state import allowed_tests, kinds_of, usable_models
+from jaxaudit.audits.ks.bank.whose import first_models, misplaced
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.bank.description import Description
+from jaxaudit.data.groups import as_groups
+from jaxaudit.errors import InputError
+
+
+def slow_log_odds(values: np.ndarray, label: int) -> float:
+    """log p - log(1 - p), from logits, in the exact order of the definition."""
+    powers = [np.exp(np.longdouble(value)) for value in values]
+    return float(np.log(powers[label] / sum(power for place, power in enumerate(powers) if place != label)))
+
+
+def test_log_odds_are_those_of_the_definition(tmp_path: Path):
+    bank = load_bank(write_bank(tmp_path / "bank"))
+    found = bank_log_odds(bank)
+    assert (found.dtype, found.shape) == (np.float32, (3, RECORDS))
+    for model in range(3):
+        wanted = [slow_log_odds(row, label) for row, label in zip(logits(model, rows()[model]), labels(), strict=True)]
+        np.testing.assert_allclose(found[model], wanted, rtol=1e-6)
+    np.testing.assert_array_equal(bank_log_odds(bank, [2, 0]), found[[2, 0]])
+
+
+def test_logits_probabilities_and_log_odds_say_the_same(tmp_path: Path):
+    plain = load_bank(write_bank(tmp_path / "logits"))
+    found = bank_log_odds(plain)
+    for kind in ("probabilities", "log_odds"):
+        folder = write_bank(tmp_path / kind, outputs=kind)
+        for model in range(3):
+            each = softmax(logits(model, rows()[model])) if kind == "probabilities" else found[model].astype(np.float64)
+            save(folder, model, each)
+        np.testing.assert_allclose(bank_log_odds(load_bank(folder)), found, rtol=1e-5, atol=1e-6)
+
+
+def test_a_probability_of_one_is_infinite_and_cut_before_views_are_averaged(tmp_path: Path):
+    sure = np.full((RECORDS, CLASSES), [1.0, 0.0, 0.0])
+    sure[1] = 1 / 3
+    folder = write_bank(tmp_path / "one", outputs="probabilities")
+    save(folder, 0, sure)
+    odds = model_outputs(load_bank(folder), 0).log_odds
+    assert (odds[0], odds[2]) == (np.inf, -np.inf)
+    viewed = write_bank(tmp_path / "two", outputs="probabilities", queries=2)
+    save(viewed, 0, np.stack([sure, np.full_like(sure, 1 / 3)], axis=1))
+    odds = model_outputs(load_bank(viewed), 0).log_odds
+    np.testing.assert_allclose(odds[[0, 2]], [(20 - np.log(2)) / 2, (-20 - np.log(2)) / 2], rtol=1e-5)
+
+
+def test_logits_beyond_float32_are_infinite_log_odds(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank")
+    save(folder, 0, np.where(np.arange(CLASSES) == labels()[:, None], 1e300, -1e300))
+    assert (model_outputs(load_bank(folder), 0).log_odds == np.inf).all()
+
+
+def test_views_are_averaged_in_log_odds(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", queries=3)
+    views = np.stack([logits(model, rows()[0]) for model in range(3)], axis=1)
+    save(folder, 0, views)
+    one = write_bank(tmp_path / "one")
+    wanted = []
+    for view in range(3):
+        save(one, view, views[:, view])
+        wanted.append(model_outputs(load_bank(one), view))
+    found = model_outputs(load_bank(folder), 0)
+    np.testing.assert_allclose(found.log_odds, np.mean([each.log_odds for each in wanted], axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found.correct, np.mean([each.correct for each in wanted], axis=0))
+
+
+def test_accuracy_is_that_on_a_models_own_records(tmp_path: Path):
+    bank = load_bank(write_bank(tmp_path / "bank"))
+    wanted = [(logits(model, rows()[model]).argmax(axis=1) == labels())[rows()[model]].mean() for model in range(3)]
+    np.testing.assert_allclose(bank_accuracy(bank), wanted)
+    np.testing.assert_allclose(bank_accuracy(bank, [1]), wanted[1:2])
+
+
+def test_dropped_records_say_nothing(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank")
+    dropped = ~rows().any(axis=0) | (np.arange(RECORDS) == 4)
+    members = rows()
+    members[:, 4] = False
+    np.save(folder / "dropped.npy", dropped)
+    np.save(folder / "membership.npy", members)
+    np.save(folder / "labels.npy", np.where(dropped, -1, labels()))
+    bank = load_bank(folder)
+    assert np.isnan(bank_log_odds(bank)[:, dropped]).all()
+    assert np.isfinite(bank_log_odds(bank)[:, ~dropped]).all()
+    assert np.isfinite(bank_accuracy(bank)).all()
+
+
+def test_a_large_bank_is_read_without_being_loaded(tmp_path: Path):
+    """1,024 models of 100,000 records: a membership of 100 MB, and one file of outputs at a time."""
+    models, records = 1024, 100_000
+    folder = tmp_path / "bank"
+    (folder / "outputs").mkdir(parents=True)
+    (folder / "bank.json").write_text(json.dumps(describe(models=models, records=records, counts=None)))
+    np.save(folder / "labels.npy", np.arange(records) % CLASSES)
+    with (folder / "membership.npy").open("wb") as file:
+        header = {"descr": "|b1", "fortran_order": False, "shape": (models, records)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(bytes([1]) * (records // 2))
+        file.truncate(file.tell() + models * records - records // 2)
+    outputs = np.random.default_rng(1).normal(size=(records, CLASSES)).astype(np.float32)
+    for model in range(4):
+        save(folder, model, outputs + model)
+    tracemalloc.start()
+    try:
+        bank = load_bank(folder)
+        assert len(kinds_of(bank)) == models
+        for model in bank.finished().tolist():
+            model_outputs(bank, model)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A few arrays of 100,000 numbers; all rows would take 100 MB, and more as anything but booleans.
+    assert peak < 60e6
+
+
+def planned(folder: Path, models: int, finished: int, *, holdout: bool, groups: bool = False) -> Path:
+    """A bank that was dealt, with the first few models finished."""
+    calibration = RECORDS - QUERY - HOLDOUT if holdout else RECORDS - QUERY
+    dealt = as_groups(np.arange(QUERY) // 3, 100 + np.arange(HOLDOUT) // 3) if groups else None
+    held = HOLDOUT if holdout else 0
+    plan = plan_bank(jax.random.key(3), models, QUERY, holdout=held, calibration=calibration, groups=dealt)
+    counts = {"query": QUERY, "holdout": held, "calibration": calibration}
+    write_bank(folder, 0)
+    (folder / "bank.json").write_text(json.dumps(describe(models=models, counts=counts, seed=3, groups=groups)))
+    np.save(folder / "membership.npy", plan.membership)
+    np.save(folder / "seeds.npy", plan.seeds)
+    if dealt is not None:
+        np.save(folder / "groups.npy", np.concatenate(dealt))
+    for model in range(finished):
+        save(folder, model, logits(model, plan.membership[model]))
+    return folder
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_holdout_test_needs_19_models_and_takes_40(tmp_path: Path, groups: bool):
+    bank = load_bank(planned(tmp_path / "bank", 41, 0, holdout=True, groups=groups))
+    assert set(kinds_of(bank)) == {"query_and_holdout"}
+    found = {count: allowed_tests(bank, range(count))[0] for count in (18, 19, 39, 40)}
+    assert [each.possible for each in found.values()] == [False, True, True, True]
+    assert [each.complete for each in found.values()] == [False, False, False, True]
+    assert all(each.will_be_complete for each in found.values())
+    assert not any(each.possible for each in allowed_tests(bank, range(41))[1:])
+
+
+def test_the_shadow_tests_need_19_models_of_two_kinds(tmp_path: Path):
+    bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
+    kinds = kinds_of(bank)
+    assert [kinds.count(kind) for kind in ("without_query", "with_query", "half_query")] == [39, 19, 19]
+    for count, possible, complete in ((73, False, False), (74, True, False), (77, True, True)):
+        holdout, reference, shadow = allowed_tests(bank, range(count))
+        assert (holdout.possible, shadow.possible, shadow.complete) == (False, possible, complete)
+        assert (reference.possible, reference.complete) == (possible, complete)
+
+
+def test_the_reference_test_needs_records(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", 0, counts={"query": RECORDS - 10, "calibration": 10})
+    assert allowed_tests(load_bank(folder), ())[1].lacks
+
+
+def test_rows_that_no_test_knows_are_of_no_use(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", 0)
+    odd = rows()
+    odd[1, : QUERY + HOLDOUT] = False
+    odd[2, :QUERY], odd[2, QUERY : QUERY + HOLDOUT] = True, False
+    odd[3, : QUERY + HOLDOUT] = True
+    np.save(folder / "membership.npy", odd)
+    assert kinds_of(load_bank(folder)) == [
+        *("query_and_holdout", "without_query", "with_query", "other", "query_and_holdout", "query_and_holdout"),
+    ]
+
+
+def test_outputs_that_cannot_be_used_are_told_from_those_that_can(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank")
+    save(folder, 1, np.full((RECORDS, CLASSES), np.nan))
+    bank = load_bank(folder)
+    usable = usable_models(bank)
+    assert list(usable.accuracy) == [0, 2]
+    assert list(usable.refused) == [1]
+    assert list(first_models(bank)) == [0, 2]
+
+
+@pytest.mark.parametrize(("holdout", "groups"), [(True, False), (True, True), (False, False)])
+def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, holdout: bool, groups: bool):
+    """By groups there are 20 things dealt and 30 records, so the outputs must be plain."""
+    folder = planned(tmp_path / "bank", 20, 0, holdout=holdout, groups=groups)
+    members = np.load(folder / "membership.npy")
+    for model in range(4):
+        save(folder, model, logits(model, members[model], memory=9.0))
+    bank = load_bank(folder)
+    known = first_models(bank)
+
+    save(folder, 7, logits(7, members[7], memory=9.0))
+    odds = model_outputs(bank, 7).log_odds
+    assert misplaced(bank, 7, odds, known) is None
+    found = misplaced(bank, 9, odds, known)
+    assert found is not None
+    assert (found.model, found.fit > 5 > found.own_fit) == (7, True)
+    # Nothing is known of rows that somebody else dealt.
+    stranger = load_bank(write_bank(tmp_path / "stranger"))
+    assert misplaced(stranger, 4, model_outputs(stranger, 1).log_odds, {}) is None
+
+
+def test_a_description_made_here_is_checked_too():
+    with pytest.raises(ValueError, match="records"):
+        Description(format=1, outputs="logits", classes=2, records=3, models=2**40)
+    with pytest.raises(InputError):
+        load_bank("nowhere")

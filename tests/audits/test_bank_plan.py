@@ -1,0 +1,118 @@
+"""How a bank is dealt: the rows of `ks`, the same whatever their number, groups whole, dropped records never."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
+from jaxaudit.audits.pool import make_pool
+from jaxaudit.data import Examples
+from jaxaudit.data.groups import as_groups
+from jaxaudit.errors import InputError
+from jaxaudit.randomness import stream
+
+KEY = jax.random.key(11)
+QUERY, HOLDOUT, CALIBRATION = 24, 18, 30
+
+
+def examples(count: int, of: int) -> Examples:
+    inputs = (np.arange(count) + 1000 * of)[:, None].astype(np.float32)
+    return Examples(inputs, np.arange(count) % 3, ("a", "b", "c"), f"set {of}")
+
+
+SETS = examples(QUERY, 1), examples(CALIBRATION, 2), examples(HOLDOUT, 3)
+GROUPS = as_groups(np.arange(QUERY) // 4, 100 + np.arange(HOLDOUT) // 3)
+COLUMNS = np.r_[0:QUERY, QUERY + CALIBRATION : QUERY + CALIBRATION + HOLDOUT, QUERY : QUERY + CALIBRATION]
+"""Of a pool, whose calibration set stands before the holdout."""
+
+
+def test_the_numbers_of_models_are_those_of_the_tests():
+    test = ShadowTest()
+    assert HoldoutTest().query_and_holdout == HOLDOUT_MODELS
+    assert test.without_query + test.half_query + test.with_query == SHADOW_MODELS
+    used = plan_bank(KEY, SHADOW_MODELS, QUERY, calibration=CALIBRATION).membership[:, :QUERY].sum(axis=1)
+    assert [(used == count).sum() for count in (0, QUERY // 2, QUERY)] == [
+        test.without_query,
+        test.half_query,
+        test.with_query,
+    ]
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
+def test_with_a_holdout_rows_are_those_that_ks_draws(groups):
+    """audit_ks draws with the stream `draw` of its key."""
+    query, calibration, holdout = SETS
+    pool = make_pool(query, calibration, (), holdout, groups)
+    rows = HoldoutTest(query_and_holdout=12).draw(stream(KEY, "draw"), pool)["mixed"]
+    plan = plan_bank(KEY, 12, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=groups)
+    np.testing.assert_array_equal(plan.membership, np.concatenate(rows)[:, COLUMNS])
+
+
+def test_without_a_holdout_rows_are_those_that_ks_draws_in_turn():
+    query, calibration, _ = SETS
+    pool = make_pool(query, calibration, ())
+    roles = ShadowTest(without_query=6, half_query=3, with_query=3).draw(stream(KEY, "draw"), pool)
+    plan = plan_bank(KEY, 12, QUERY, calibration=CALIBRATION)
+    names = ["never", "fully", "never", "half"] * 3
+    wanted = [roles[name][place] for name, place in zip(names, plan.places, strict=True)]
+    np.testing.assert_array_equal(plan.membership, np.concatenate(wanted))
+    assert plan.places.tolist() == [0, 0, 1, 0, 2, 1, 3, 1, 4, 2, 5, 2]
+
+
+@pytest.mark.parametrize("holdout", [0, HOLDOUT])
+def test_more_models_begin_with_the_same(holdout: int):
+    few, many = (plan_bank(KEY, models, QUERY, holdout=holdout, calibration=CALIBRATION) for models in (7, 20))
+    for less, more in zip(few, many, strict=True):
+        np.testing.assert_array_equal(less, more[:7])
+    other = plan_bank(jax.random.key(12), 7, QUERY, holdout=holdout, calibration=CALIBRATION)
+    assert not np.array_equal(few.seeds, other.seeds)
+    assert not np.array_equal(few.membership, other.membership)
+    assert len(set(many.seeds.tolist())) == 20
+
+
+def test_a_model_has_as_many_records_as_the_query_set_and_two_thirds_of_the_calibration_set():
+    plan = plan_bank(KEY, 30, QUERY, holdout=HOLDOUT, calibration=CALIBRATION)
+    assert set(plan.membership[:, : QUERY + HOLDOUT].sum(axis=1)) == {QUERY}
+    assert set(plan.membership[:, QUERY + HOLDOUT :].sum(axis=1)) == {20}
+    assert plan.seeds.dtype == np.uint32
+
+
+def test_a_calibration_set_is_not_needed_beside_a_holdout():
+    plan = plan_bank(KEY, 5, QUERY, holdout=HOLDOUT)
+    assert plan.membership.shape == (5, QUERY + HOLDOUT)
+    assert set(plan.membership.sum(axis=1)) == {QUERY}
+
+
+def test_groups_are_dealt_whole():
+    plan = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=GROUPS)
+    numbers = np.concatenate(GROUPS)
+    for row in plan.membership[:, : QUERY + HOLDOUT]:
+        assert not np.intersect1d(numbers[row], numbers[~row]).size
+        assert len(np.unique(numbers[row])) == 6
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
+def test_dropped_records_are_in_no_row_and_the_others_are_dealt_as_if_they_were_alone(groups):
+    dropped = np.zeros(QUERY + HOLDOUT + CALIBRATION, bool)
+    dropped[[0, 1, 2, 3, QUERY + 1, QUERY + HOLDOUT + 5]] = True
+    plan = plan_bank(KEY, 9, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=groups, dropped=dropped)
+    assert not plan.membership[:, dropped].any()
+    left = groups and groups.take(np.arange(4, QUERY), np.delete(np.arange(HOLDOUT), 1))
+    alone = plan_bank(KEY, 9, QUERY - 4, holdout=HOLDOUT - 1, calibration=CALIBRATION - 1, groups=left)
+    np.testing.assert_array_equal(plan.membership[:, ~dropped], alone.membership)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        {},
+        {"holdout": 0, "calibration": CALIBRATION, "groups": GROUPS},
+        {"holdout": HOLDOUT, "dropped": np.arange(QUERY + HOLDOUT) < QUERY},
+        {"holdout": HOLDOUT, "groups": as_groups(np.zeros(QUERY, int), np.ones(HOLDOUT, int))},
+    ],
+    ids=["query alone", "groups without a holdout", "nothing left", "two groups"],
+)
+def test_what_cannot_be_dealt_is_refused(sets):
+    with pytest.raises(InputError):
+        plan_bank(KEY, 5, QUERY, **sets)

@@ -1,0 +1,300 @@
+"""Banks from anybody's script: read as they are, checked against themselves, hostile ones refused."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.banks import (
+    CLASSES,
+    HOLDOUT,
+    MODELS,
+    QUERY,
+    RECORDS,
+    describe,
+    labels,
+    logits,
+    rows,
+    save,
+    softmax,
+    write_bank,
+)
+
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.bank.description import LARGEST
+from jaxaudit.errors import InputError
+
+
+def test_a_bank_of_plain_arrays_is_read(tmp_path: Path):
+    bank = load_bank(write_bank(tmp_path / "bank"))
+    assert (len(bank), bank.query, bank.holdout, bank.calibration) == (
+        MODELS,
+        slice(0, QUERY),
+        slice(QUERY, QUERY + HOLDOUT),
+        slice(QUERY + HOLDOUT, RECORDS),
+    )
+    assert bank.finished().tolist() == [0, 1, 2]
+    assert bank.missing().tolist() == [3, 4, 5]
+    np.testing.assert_array_equal(bank.labels, labels())
+    np.testing.assert_array_equal(bank.membership, rows())
+    np.testing.assert_array_equal(bank.outputs(1)[:, 0], logits(1, rows()[1]))
+    assert (bank.seeds, bank.groups, bank.designs.tolist(), bank.dropped.any()) == (None, None, [0] * MODELS, False)
+
+
+def test_the_least_that_a_bank_needs(tmp_path: Path):
+    """All records are the query set's if nothing else is said."""
+    bank = load_bank(write_bank(tmp_path / "bank", counts=None))
+    assert bank.description.sizes == (RECORDS, 0, 0)
+
+
+def test_nothing_of_it_can_be_written(tmp_path: Path):
+    bank = load_bank(write_bank(tmp_path / "bank"))
+    for array in (bank.labels, bank.membership, bank.outputs(0), bank.designs, bank.dropped):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[0]
+    with pytest.raises(AttributeError):
+        bank.labels = labels()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_what_may_stand_beside_is_read(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", designs=["resnet", "wide"], groups=True)
+    np.save(folder / "designs.npy", np.arange(MODELS) % 2)
+    np.save(folder / "groups.npy", np.arange(QUERY + HOLDOUT) // 3)
+    np.save(folder / "seeds.npy", np.arange(MODELS, dtype=np.uint32) * 700_000_000)
+    bank = load_bank(folder)
+    assert bank.designs.tolist() == [0, 1] * 3
+    assert bank.groups is not None
+    assert bank.groups.counts == (10, 10)
+    assert bank.seeds is not None
+    assert bank.seeds.tolist() == [model * 700_000_000 for model in range(MODELS)]
+
+
+@pytest.mark.parametrize("dtype", ["<f2", ">f4", "<f8"])
+def test_floats_of_any_size_and_order_are_outputs(tmp_path: Path, dtype: str):
+    folder = write_bank(tmp_path / "bank")
+    save(folder, 0, np.asfortranarray(logits(0, rows()[0]).astype(dtype)))
+    found = load_bank(folder).outputs(0)
+    np.testing.assert_array_equal(found[:, 0], logits(0, rows()[0]).astype(dtype))
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "another format": {"format": 2},
+    "no format": {"format": None},
+    "another kind": {"outputs": "labels"},
+    "one class": {"classes": 1},
+    "no models": {"models": 0},
+    "fewer models": {"models": MODELS - 1},
+    "more models": {"models": MODELS + 1},
+    "other records": {"records": RECORDS + 1},
+    "too many records": {"records": 10**10},
+    "many records": {"records": 10**9, "models": 1, "counts": None},
+    "too many rows": {"records": 10**9, "models": 10**6, "counts": None},
+    "counts of others": {"counts": {"query": 1}},
+    "no query": {"counts": {"query": 0, "holdout": RECORDS}},
+    "a negative count": {"counts": {"query": RECORDS + 1, "holdout": -1}},
+    "a strange count": {"counts": {"query": RECORDS, "people": 0}},
+    "a fraction": {"classes": 3.5},
+    "a number as text": {"classes": "3"},
+    "names for others": {"class_names": ["a", "b"]},
+    "a name twice": {"class_names": ["a", "a", "b"]},
+    "a strange hash": {"hashes": {"query": "md5:0"}},
+    "a strange key": {"path": "../elsewhere"},
+    "groups that are missing": {"groups": True},
+    "designs that are missing": {"designs": ["a"]},
+}
+
+
+@pytest.mark.parametrize("changed", WRONG.values(), ids=list(WRONG))
+def test_a_description_that_is_not_of_these_arrays_is_refused(tmp_path: Path, changed: dict[str, Any]):
+    with pytest.raises(InputError):
+        load_bank(write_bank(tmp_path / "bank", **changed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * (LARGEST + 1)],
+    ids=["empty", "list", "half", "deep", "nan", "surrogate", "large"],
+)
+def test_a_description_that_is_none_is_refused(tmp_path: Path, text: str):
+    folder = write_bank(tmp_path / "bank")
+    (folder / "bank.json").write_text(text)
+    with pytest.raises(InputError):
+        load_bank(folder)
+
+
+def two(array: np.ndarray) -> np.ndarray:
+    """A boolean that is neither true nor false."""
+    return np.where(array, 2, 0).astype(np.uint8).view(bool)
+
+
+ARRAYS = {
+    "labels too few": ("labels", labels()[1:]),
+    "labels too large": ("labels", labels() + 1),
+    "labels below 0": ("labels", labels() - 1),
+    "labels of floats": ("labels", labels().astype(float)),
+    "labels of two axes": ("labels", labels()[:, None]),
+    "a row too few": ("membership", rows()[1:]),
+    "a row too many": ("membership", rows(MODELS + 1)),
+    "columns too few": ("membership", rows()[:, 1:]),
+    "no booleans": ("membership", rows().astype(np.int8)),
+    "booleans of 2": ("membership", two(rows())),
+    "all": ("membership", np.ones_like(rows())),
+    "none": ("membership", np.zeros_like(rows())),
+    "seeds too few": ("seeds", np.arange(MODELS - 1)),
+    "seeds too large": ("seeds", np.arange(MODELS) + 2**32),
+    "seeds below 0": ("seeds", np.arange(MODELS) - 1),
+    "groups unsaid": ("groups", np.arange(QUERY + HOLDOUT)),
+    "designs unsaid": ("designs", np.arange(MODELS)),
+    "dropped members": ("dropped", rows()[0]),
+}
+
+
+@pytest.mark.parametrize(("name", "array"), ARRAYS.values(), ids=list(ARRAYS))
+def test_an_array_that_does_not_agree_is_refused(tmp_path: Path, name: str, array: np.ndarray):
+    folder = write_bank(tmp_path / "bank")
+    np.save(folder / f"{name}.npy", array)
+    with pytest.raises(InputError):
+        load_bank(folder)
+
+
+def test_groups_and_designs_out_of_range_are_refused(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", designs=["a", "b"], groups=True)
+    np.save(folder / "groups.npy", np.arange(QUERY + HOLDOUT))
+    for wrong in (np.full(MODELS, 2), np.full(MODELS, -1)):
+        np.save(folder / "designs.npy", wrong)
+        with pytest.raises(InputError, match="designs"):
+            load_bank(folder)
+    np.save(folder / "designs.npy", np.zeros(MODELS, int))
+    np.save(folder / "groups.npy", np.zeros(QUERY + HOLDOUT, int))
+    with pytest.raises(InputError, match="groups"):
+        load_bank(folder)
+
+
+def test_a_row_of_all_or_none_of_the_records_may_stand_among_others(tmp_path: Path):
+    """Models without and with all of a query set, whose other data are elsewhere."""
+    folder = write_bank(tmp_path / "bank", counts=None)
+    some = np.zeros((MODELS, RECORDS), bool)
+    some[1] = True
+    np.save(folder / "membership.npy", some)
+    assert load_bank(folder).membership.sum() == RECORDS
+
+
+BAD = {
+    "NaN": lambda good: np.where(np.arange(RECORDS)[:, None] == 4, np.nan, good),
+    "infinity": lambda good: np.where(np.arange(RECORDS)[:, None] == 4, np.inf, good),
+    "rows too few": lambda good: good[1:],
+    "one class": lambda good: good[:, :1],
+    "views": lambda good: good[:, None],
+    "integers": lambda good: good.astype(int),
+    "long doubles": lambda good: good.astype(np.longdouble),
+    "transposed": lambda good: good.T,
+    "probabilities": softmax,
+    "rounded probabilities": lambda good: np.round(softmax(good), 2),
+    "labels": lambda good: np.eye(CLASSES)[good.argmax(axis=1)],
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=list(BAD))
+def test_outputs_that_are_none_of_this_bank_are_refused_when_read(tmp_path: Path, bad: Any):
+    folder = write_bank(tmp_path / "bank")
+    save(folder, 1, bad(logits(1, rows()[1])))
+    bank = load_bank(folder)
+    bank.outputs(0)
+    with pytest.raises(InputError):
+        bank.outputs(1)
+
+
+@pytest.mark.parametrize("decimals", [None, 2, 4])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_probabilities_sum_to_one_as_precisely_as_they_are_stored(tmp_path: Path, dtype: Any, decimals: int | None):
+    folder = write_bank(tmp_path / "bank", outputs="probabilities")
+    good = softmax(logits(0, rows()[0]))
+    good = (good if decimals is None else np.round(good, decimals)).astype(dtype)
+    save(folder, 0, good)
+    np.testing.assert_array_equal(load_bank(folder).outputs(0)[:, 0], good)
+    for wrong in (1.1 * good, good - 0.1, logits(0, rows()[0]).astype(dtype)):
+        save(folder, 0, wrong.astype(dtype))
+        with pytest.raises(InputError, match="bank of probabilities"):
+            load_bank(folder).outputs(0)
+
+
+def test_log_odds_may_be_infinite_and_never_nan(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", outputs="log_odds")
+    odds = np.linspace(-3, 3, RECORDS)
+    odds[0], odds[-1] = -np.inf, np.inf
+    save(folder, 0, odds)
+    np.testing.assert_array_equal(load_bank(folder).outputs(0)[:, 0, 0], odds)
+    odds[5] = np.nan
+    save(folder, 0, odds)
+    with pytest.raises(InputError, match="NaN"):
+        load_bank(folder).outputs(0)
+
+
+def test_a_file_that_is_cut_short_or_pickled_is_refused(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank")
+    path = folder / "outputs" / "00000.npy"
+    path.write_bytes(path.read_bytes()[:-1])
+    np.save(folder / "outputs" / "00001.npy", np.array([print] * RECORDS, object), allow_pickle=True)
+    for model, why in ((0, "cut short"), (1, "pickled")):
+        with pytest.raises(InputError, match=why):
+            load_bank(folder).outputs(model)
+
+
+@pytest.mark.parametrize("name", ["bank.json", "labels.npy", "membership.npy", "outputs/00000.npy", "outputs"])
+@pytest.mark.parametrize("what", ["link", "pipe", "folder", "nothing"])
+def test_only_regular_files_are_opened(tmp_path: Path, name: str, what: str):
+    """A pipe would be waited for; a link leads elsewhere."""
+    folder = write_bank(tmp_path / "bank")
+    path, kept = folder / name, tmp_path / "kept"
+    path.rename(kept)
+    if what == "link":
+        path.symlink_to(kept)
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    if name.startswith("outputs") and what == "nothing":
+        assert 0 not in load_bank(folder).finished()
+        return
+    if (name, what) == ("outputs", "folder"):
+        assert not len(load_bank(folder).finished())
+        return
+    with pytest.raises(InputError):
+        load_bank(folder).finished()
+
+
+def test_only_names_of_models_are_looked_at(tmp_path: Path):
+    folder = write_bank(tmp_path / "bank", finished=0)
+    for name in (".writing-1", "00001.writing", "1.npy", "000002.npy", "00006.npy", "٠٠٠٠٣.npy", "00004.npy.tmp"):
+        (folder / "outputs" / name).write_text("")
+    save(folder, 5, logits(5, rows()[5]))
+    assert load_bank(folder).finished().tolist() == [5]
+
+
+def test_claims_are_bounded_before_anything_is_allocated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Sparse files take no room on the disk, and their arrays would."""
+    folder = tmp_path / "bank"
+    (folder / "outputs").mkdir(parents=True)
+    records = 10**9
+    (folder / "bank.json").write_text(json.dumps(describe(records=records, models=1, counts=None)))
+    for name, descr, shape in (("labels", "<i8", (records,)), ("membership", "|b1", (1, records))):
+        with (folder / f"{name}.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+            file.truncate(file.tell() + records * np.dtype(descr).itemsize)
+    for allocate in ("array", "empty", "zeros"):
+        usual = getattr(np, allocate)
+
+        def small(shape: Any, *rest: Any, usual: Any = usual, **named: Any) -> Any:
+            return usual(shape, *rest, **named) if np.size(shape) < 10 and np.sum(shape) < 1e6 else pytest.fail("big")
+
+        monkeypatch.setattr(np, allocate, small)
+    with pytest.raises(InputError, match="memory"):
+        load_bank(folder)
+
+
+def test_a_directory_without_a_description_is_no_bank(tmp_path: Path):
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match=r"not a bank.*shadows plan"):
+            load_bank(place)

@@ -157,7 +157,8 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
     from jaxaudit.runs.provenance import describe_machine
 
     facts = {**plain(job.options), "command": name, "record": list(job.record_shape), "classes": job.classes}
-    recipe = getattr(job.options, "recipe", None)
+    # What trains nothing has no number of models per batch.
+    recipe = getattr(job.options, "recipe", None) if job.record_shape else None
     wanted = recipe and recipe.models_per_batch
     number = wanted or (recipe and recall_models_per_batch(facts))
     if recipe and job.measure is not None:

@@ -5,6 +5,7 @@ domain, and that the two reference distributions differ by more than noise (Liu 
 Each check has a number, a threshold, and what to do if it fails.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -252,9 +253,11 @@ def reference_like_target(
 def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
     """There is no evidence that query set and holdout were sampled differently.
 
-    The number is the smallest of five p-values, times five. If both were sampled alike, the check fails with
-    probability `level` at most.
+    The number is the smallest of five p-values, times five; of those that were measured, if the inputs are not at hand.
+    If both were sampled alike, the check fails with probability `level` at most.
     """
+    names = {"labels": "classes", "inputs": "inputs", "difficulty": "difficulty"}
+    names |= {"copies": "copies", "clustered": "near-copies"}
     said = {
         "labels": "class frequencies differ",
         "inputs": "inputs differ in mean or spread",
@@ -262,15 +265,18 @@ def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
         "copies": "duplicate records have all their copies in one of them",
         "clustered": "similar records are in the same one of them, as if groups were dealt whole (then give --groups)",
     }
-    smallest = min(1.0, len(said) * min(getattr(found, name) for name in said))
+    measured = {name: getattr(found, name) for name in said if not math.isnan(getattr(found, name))}
+    smallest = min(1.0, len(measured) * min(measured.values()))
     passed = smallest > level
     if passed:
+        left = [words for name, words in names.items() if name not in measured]
         message = (
             "no evidence that query set and holdout were sampled differently "
-            f"(classes, inputs, difficulty, copies, near-copies: p = {smallest:.2g})"
+            f"({', '.join(names[name] for name in measured)}: p = {smallest:.2g})"
         )
+        message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
     else:
-        wrong = [words for name, words in said.items() if len(said) * getattr(found, name) <= level]
+        wrong = [said[name] for name, value in measured.items() if len(measured) * value <= level]
         message = (
             f"query set and holdout were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
             "difference between them need not be use. Split the provider's records at random, with one copy of each"
@@ -282,8 +288,11 @@ def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
     """Near-copies of query records are no more frequent in the holdout than by chance.
 
     A failure is a warning: a target that used the query set then seems to have used the holdout, too, and less
-    difference is left to detect.
+    difference is left to detect. So is it if near-copies were not counted.
     """
+    if math.isnan(found.mixed):
+        message = "near-copies of query records in the holdout were not counted, because the records are not at hand"
+        return Check(HOLDOUT_APART, False, found.mixed, level, False, message)
     passed = found.mixed > level
     message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
     advice = "; use of the query set also shows on the holdout. Deal near-copies as one group (jaxaudit deal --groups)"

@@ -20,12 +20,13 @@ MOST_RECORDS = 5_000
 """Records of each set that are used; from larger sets this many are drawn, or whole groups of about as many."""
 MOST_FEATURES = 64
 """Features that are used; of more, this many random combinations."""
+NOT_MEASURED = float("nan")
 ROWS = 64
 BLOCK = 1024
 
 
 class Alike(NamedTuple):
-    """p-values of "query set and holdout were sampled alike", each from another statistic.
+    """p-values of "query set and holdout were sampled alike", each from another statistic; NaN where not measured.
 
     Attributes:
         labels: class frequencies.
@@ -47,10 +48,10 @@ class Alike(NamedTuple):
 
 def alike(
     key: Key[Array, ""],
-    inputs: Shaped[np.ndarray, "n_plus_m ..."],
+    inputs: Shaped[np.ndarray, "n_plus_m ..."] | None,
     labels: Int[np.ndarray, " n_plus_m"],
-    difficulty: Float[np.ndarray, " n_plus_m"],
-    copies: Shaped[np.ndarray, " n_plus_m"],
+    difficulty: Float[np.ndarray, " n_plus_m"] | None,
+    copies: Shaped[np.ndarray, " n_plus_m"] | None,
     size: int,
     *,
     groups: Int[np.ndarray, " n_plus_m"] | None = None,
@@ -71,7 +72,8 @@ def alike(
 
     Args:
         key: random key of the permutations.
-        inputs: of all records, numbers of any shape; values that are not finite count as 0.
+        inputs: of all records, numbers of any shape; values that are not finite count as 0. Without them, as without
+            `difficulty` or `copies`, their p-values are NaN, and the others of inputs and labels are the same.
         labels: their classes.
         difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
             that were not trained on it.
@@ -101,16 +103,20 @@ def alike(
     most = MOST_RECORDS if groups is None else groups_in_sample(MOST_RECORDS, groups)
     query, holdout = (_some(generator, each, groups, most) for each in np.split(np.arange(len(labels)), [size]))
     chosen, count = np.concatenate([query, holdout]), len(query)
-    features = (
-        (labels[chosen, None] == np.unique(labels)).astype(np.float32),
-        _moments(generator, inputs[chosen]),
-        difficulty[chosen, None].astype(np.float32),
-    )
+    classes = (labels[chosen, None] == np.unique(labels)).astype(np.float32)
+    moments = None if inputs is None else _moments(generator, inputs[chosen])
+    unlike = None if difficulty is None else difficulty[chosen, None].astype(np.float32)
     whole = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
-    found = [_p_value(generator, _standardised(each), count, permutations, whole) for each in features]
-    near = features[1][:, : features[1].shape[1] // 2]
-    more, fewer = _neighbours(generator_of(stream(key, "neighbours")), near, count, permutations, whole)
-    duplicates = _copies(copies, size) if groups is None else _copies_of_groups(copies, groups, size)
+    found = [
+        NOT_MEASURED if each is None else _p_value(generator, _standardised(each), count, permutations, whole)
+        for each in (classes, moments, unlike)
+    ]
+    more = fewer = duplicates = NOT_MEASURED
+    if moments is not None:
+        near = moments[:, : moments.shape[1] // 2]
+        more, fewer = _neighbours(generator_of(stream(key, "neighbours")), near, count, permutations, whole)
+    if copies is not None:
+        duplicates = _copies(copies, size) if groups is None else _copies_of_groups(copies, groups, size)
     return Alike(labels=found[0], inputs=found[1], difficulty=found[2], copies=duplicates, clustered=more, mixed=fewer)
 
 

@@ -26,6 +26,7 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "query set": ("The data in question: was the target trained on them, or has it forgotten them?", LIU),
     "calibration set": ("Data of the same domain, with no record of the query set.", LIU),
     "target": ("The model being judged. Only its outputs on the query records are needed.", LIU),
+    "shadow bank": ("Shadow models that were trained before, with their training sets and outputs.", PROGRAM),
     "confidence": ("The probability that a model gives to a record's true class.", LIU),
     "query model": ("A shadow model trained on the query set. It shows what remembering looks like.", LIU),
     "calibration model": ("A shadow model trained on the calibration set. It never saw the query set.", LIU),

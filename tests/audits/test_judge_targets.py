@@ -42,7 +42,7 @@ def evidence() -> Evidence:
         none = np.zeros((len(rows), 0))
         return Trained(special.expit(odds[:, : len(QUERY)]), odds, right, right, Signals(none, none, none))
 
-    return Evidence({role: said(rows) for role, rows in roles.items()}, roles, POOL, QUERY, CALIBRATION, 0.9)
+    return Evidence({role: said(rows) for role, rows in roles.items()}, roles, POOL, QUERY, 0.9)
 
 
 BANK = evidence()

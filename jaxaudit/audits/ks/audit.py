@@ -108,7 +108,7 @@ def audit_ks(
     trained, models_per_batch = train_roles(
         stream(key, "train"), roles, pool, learners, in_turn, with_signals=watching, execution=execution
     )
-    evidence = Evidence(trained, roles, pool, query, calibration, min_accuracy, in_turn)
+    evidence = Evidence(trained, roles, pool, query, min_accuracy, in_turn)
     heard = [
         target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
     ]

@@ -15,6 +15,7 @@ from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, 
 from jaxaudit.data.outputs.precision import MOST_DECIMALS, step_near
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import Signals
+from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.scores import log_odds
 
 Made = TypeVar("Made")
@@ -103,24 +104,34 @@ class Evidence:
         trained: the models, by role; those of rho may be missing.
         roles: their training sets, by role.
         pool: the records.
-        query, calibration: the sets.
+        query: the query set.
         min_accuracy: minimum training accuracy of a model that fits its data.
         designs: the place of each model's design, by role.
+        sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
+            are not at hand.
+        stored: outputs of one of the models as they were stored, where they come from files: these may be coarser than
+            a target's.
     """
 
     trained: Mapping[str, Trained]
     roles: Roles
     pool: Pool
     query: Examples
-    calibration: Examples
     min_accuracy: float
     designs: Designs = field(default_factory=dict)
+    sampled_alike: Alike | None = None
+    stored: Outputs | None = None
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def queries(self) -> int:
         """The number of query records."""
         return len(self.query)
+
+    @property
+    def calibration_labels(self) -> Int[np.ndarray, " calibration"]:
+        """Classes of the calibration records."""
+        return self.pool.examples.labels[self.pool.calibration]
 
     @property
     def dealt(self) -> slice:
@@ -132,6 +143,10 @@ class Evidence:
     def design(self) -> str:
         """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
         return "mixed" if any(places.any() for places in self.designs.values()) else "guessed"
+
+    def grids(self, *files: Outputs) -> tuple[Outputs, ...]:
+        """These files of a target, and what else decides how finely outputs are compared."""
+        return files if self.stored is None else (*files, self.stored)
 
     def has(self, role: str) -> bool:
         """Whether there is a model of this role."""
@@ -167,27 +182,33 @@ def of_rho(
 
 
 def of_file(
-    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...], trained: Mapping[str, Trained]
+    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...], evidence: Evidence
 ) -> tuple[Float[np.ndarray, " asked"], Brought, Compared]:
     """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
 
     Logits give log-odds directly. Probabilities near 1 have little information on log-odds: if a file contains
-    probabilities, the outputs of all models are rounded like them. A value that is rounded to 0 or 1 counts as half a
-    step away from it.
+    probabilities, the outputs of all models are rounded like them; where the models' outputs were stored, the target's
+    are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it.
     """
-    compared = _compared(files[0], labels[0], trained)
-    if all(file.kind == "logits" for file in files):
+    compared = _compared(files[0], labels[0], evidence.trained)
+    grids = evidence.grids(*files)
+    if as_logits(grids):
         target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
-        return match_logits(target, *files), lambda odds: match_logits(odds, *files), compared
-    step = max(map(_step, files))
+        return match_logits(target, *grids), lambda odds: match_logits(odds, *grids), compared
+    step = max(map(_step, grids))
 
     def rounded(confidences: np.ndarray) -> np.ndarray:
-        for file in files:
+        for file in grids:
             confidences = match_precision(confidences, file)
         return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
 
     said = np.concatenate([confidence_of(*each) for each in zip(files, labels, strict=True)])
     return rounded(said), lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32)), compared
+
+
+def as_logits(grids: tuple[Outputs, ...]) -> bool:
+    """Whether all of these are logits, so that log-odds are compared as they are."""
+    return all(each.kind == "logits" for each in grids)
 
 
 def _compared(file: Outputs, labels: Int[np.ndarray, " n"], trained: Mapping[str, Trained]) -> Compared:

@@ -77,7 +77,10 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     if known is not None:
         accuracy = trained[known].query_accuracy
         checks.append(preflight.calibration_reach(accuracy, query.labels, whose=WITHOUT_QUERY[known]))
-    return (*checks, preflight.class_coverage(query.labels, evidence.calibration.labels, query.class_names))
+    others = evidence.calibration_labels
+    if len(others):
+        checks.append(preflight.class_coverage(query.labels, others, query.class_names))
+    return tuple(checks)
 
 
 def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> tuple[Check, ...]:

@@ -3,9 +3,9 @@
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, of_file, of_rho
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Roles, generators
 from jaxaudit.audits.pool import Part, Pool, target_row
 from jaxaudit.data.examples import Examples
@@ -102,7 +102,7 @@ class FileTarget(NamedTuple):
             if examples is None or file is None:
                 there, missing = ("outputs", "records") if examples is None else ("records", "outputs")
                 raise InputError(f"{self.name}: there are {there} of the holdout but no {missing}; give both or none.")
-            _refuse_shape(file, examples, name)
+            refuse_shape(file, len(examples), len(examples.class_names), name)
 
     def refuse_reference(self, reference: Examples | None) -> None:
         """Checks that there are outputs on these records, where a test needs them.
@@ -117,7 +117,26 @@ class FileTarget(NamedTuple):
                 f"{self.name}: the reference test needs the target's outputs on records of which it used none: on the "
                 "calibration set (--calibration-target), or on other data (--reference, --reference-target)."
             )
-        _refuse_shape(self.on_reference, reference, "reference")
+        refuse_shape(self.on_reference, len(reference), len(reference.class_names), "reference")
+
+    def taken(
+        self,
+        query: Int[np.ndarray, " query"],
+        holdout: Int[np.ndarray, " holdout"] | None,
+        reference: Int[np.ndarray, " reference"],
+    ) -> "FileTarget":
+        """The outputs on only these records of each set."""
+
+        def of_holdout(held: Outputs | None) -> Outputs | None:
+            return None if held is None or holdout is None else held.take(holdout)
+
+        return self._replace(
+            outputs=self.outputs.take(query),
+            on_holdout=of_holdout(self.on_holdout),
+            on_reference=self.on_reference and self.on_reference.take(reference),
+            before=self.before and self.before.take(query),
+            before_on_holdout=of_holdout(self.before_on_holdout),
+        )
 
     def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
         query, file = evidence.query, self.outputs
@@ -129,15 +148,15 @@ class FileTarget(NamedTuple):
             given.append((self.on_reference, pool.examples.labels[pool.reference]))
         files, labels = zip(*given, strict=True)
         unseen = np.arange(len(pool.asked)) >= evidence.dealt.stop if referred else None
-        log_odds, at_resolution, compared = of_file(files, labels, evidence.trained)
+        log_odds, at_resolution, compared = of_file(files, labels, evidence)
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         checks = () if self.allow_unrelated else (target_accuracy(accuracy, query.labels, file.name),)
         seen = signals(file.probabilities, query.labels) if with_signals else None
-        logits = [each.kind == "logits" for each in files]
         before = None
         if self.before is not None and self.before_on_holdout is not None:
-            before = Before(*of_file((self.before, self.before_on_holdout), labels[:2], evidence.trained)[:2])
-        return Said(self.name, None, log_odds, at_resolution, not all(logits), compared, seen, checks, unseen, before)
+            before = Before(*of_file((self.before, self.before_on_holdout), labels[:2], evidence)[:2])
+        printed = not as_logits(evidence.grids(*files))
+        return Said(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
 
 
 class SimulatedTarget(NamedTuple):
@@ -177,9 +196,14 @@ class SimulatedTarget(NamedTuple):
         return Said(self.name, truth, own.log_odds[0], lambda odds: odds, False, compared, seen, unseen=unseen)
 
 
-def _refuse_shape(file: Outputs, examples: Examples, name: str) -> None:
-    if file.probabilities.shape != (len(examples), len(examples.class_names)):
+def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
+    """Refuses outputs on another number of records or classes than the set of this name has.
+
+    Raises:
+        InputError: they are.
+    """
+    if file.probabilities.shape != (records, classes):
         raise InputError(
-            f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {len(examples)} records "
-            f"and {len(examples.class_names)} classes: give one row per record, in the {name}'s order."
+            f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {records} records "
+            f"and {classes} classes: give one row per record, in the {name}'s order."
         )

@@ -12,7 +12,7 @@ from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.harness import Planned
 from jaxaudit.cli.ks.designs import mean_cost
-from jaxaudit.cli.ks.inputs import Given, taken
+from jaxaudit.cli.ks.inputs import Given
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import fields_of, plain
 from jaxaudit.cli.progress import duration, say
@@ -186,7 +186,7 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
         calibration=known[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
         reference=None if sets.reference is None else known[id(sets.reference)],
-        files=tuple(taken(file, query, held, calibration if reference is None else reference) for file in sets.files),
+        files=tuple(file.taken(query, held, calibration if reference is None else reference) for file in sets.files),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
         groups=None if groups is None or held is None else groups.take(query, held),
     )

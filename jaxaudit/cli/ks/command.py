@@ -1,13 +1,24 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
+from collections.abc import Callable
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, known_tests, reference_flag, tests_named
+from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import check_groups
 from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
+
+OF_BANK = frozenset(
+    {
+        *("shadows", "query", "holdout", "calibration", "data_dir", "field_strength", "target", "holdout_target"),
+        *("calibration_target", "before", "holdout_before", "target_kind", "allow_unrelated_target", "tests"),
+        *("stated_share", "min_accuracy", "level", "seed", "as_json", "out", "report", "fail_on"),
+    }
+)
+"""The options that mean something where a bank is given."""
 
 
 def _check_targets(options: KSOptions) -> None:
@@ -94,7 +105,43 @@ def _check_tests(options: KSOptions) -> None:
         )
 
 
+def _check_bank(options: KSOptions) -> None:
+    """Refuses options that a bank leaves nothing to do, and outputs that are not in step with the others."""
+    if not options.target.target:
+        raise InputError("--shadows needs --target: outputs of the target on the query set of the bank.")
+    usual = {field.name: field.value for field in fields_of(KSOptions())}
+    useless = [
+        field.flag for field in fields_of(options) if field.name not in OF_BANK and field.value != usual[field.name]
+    ]
+    if useless:
+        raise InputError(f"{', '.join(useless)}: without effect with --shadows, which trains nothing; leave it out.")
+    files, target = len(options.target.target), options.target
+    others = {
+        "--holdout-target": target.holdout_target,
+        "--calibration-target": target.calibration_target,
+        "--before": target.before,
+        "--holdout-before": target.holdout_before,
+    }
+    for flag, given in others.items():
+        if given and len(given) != files:
+            raise InputError(
+                f"--target was given {files} times and {flag} {len(given)} times: give one of each target, in the same "
+                "order."
+            )
+    if bool(target.before) != bool(target.holdout_before):
+        raise InputError("--before and --holdout-before need each other: outputs on query set and holdout.")
+
+
+def _of_sets(check: Callable[[KSOptions], None]) -> Callable[[KSOptions], None]:
+    """A check of options that name sets to train on; a bank has its own."""
+    return lambda options: check(options) if options.audit.shadows is None else None
+
+
 def _prepare(options: KSOptions) -> Job[Any] | Planned:
+    if options.audit.shadows is not None:
+        from jaxaudit.cli.ks.by_bank import prepare_by_bank
+
+        return prepare_by_bank(options)
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         say("No --target was given: three targets of known truth are simulated instead.")
     from jaxaudit.cli.ks.run import prepare
@@ -127,13 +174,13 @@ KS = Command(
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --reference r.npz --reference-target out_r.csv`
 
     `jaxaudit ks --query q.npz --calibration c.npz --target out.csv --holdout h.npz --holdout-target out_h.csv`
+
+    `jaxaudit ks --shadows bank --target out.csv --holdout-target out_h.csv` (trains nothing)
     """,
     (
-        lambda options: check_pair(options.data.query, options.data.calibration),
-        lambda options: check_groups(options.data),
-        _check_targets,
-        _check_reference,
-        _check_before,
-        _check_tests,
+        _of_sets(lambda options: check_pair(options.data.query, options.data.calibration)),
+        _of_sets(lambda options: check_groups(options.data)),
+        *map(_of_sets, (_check_targets, _check_reference, _check_before, _check_tests)),
+        lambda options: None if options.audit.shadows is None else _check_bank(options),
     ),
 )

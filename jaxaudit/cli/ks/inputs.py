@@ -239,7 +239,7 @@ def _apart(given: Given, holdout: Examples) -> Given:
         query=given.query.take(kept.query),
         calibration=calibration,
         holdout=holdout.take(kept.holdout),
-        files=tuple(taken(file, *kept, rows) for file in given.files),
+        files=tuple(file.taken(*kept, rows) for file in given.files),
         groups=given.groups and given.groups.take(*kept),
     )
 
@@ -250,21 +250,6 @@ def _kept(whole: Examples, part: Examples) -> np.ndarray:
     for record in part.record_hashes.tolist():
         places.append(next(place for place, each in left if each == record))
     return np.array(places, int)
-
-
-def taken(file: FileTarget, query: np.ndarray, holdout: np.ndarray | None, reference: np.ndarray) -> FileTarget:
-    """The outputs on only these records."""
-
-    def of_holdout(held: Outputs | None) -> Outputs | None:
-        return None if held is None or holdout is None else held.take(holdout)
-
-    return file._replace(
-        outputs=file.outputs.take(query),
-        on_holdout=of_holdout(file.on_holdout),
-        on_reference=file.on_reference and file.on_reference.take(reference),
-        before=file.before and file.before.take(query),
-        before_on_holdout=of_holdout(file.before_on_holdout),
-    )
 
 
 def _drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:

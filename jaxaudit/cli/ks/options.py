@@ -95,8 +95,15 @@ class Targets:
 
 @dataclass(frozen=True)
 class KSAudit(Level):
-    """The tests, and their numbers of models."""
+    """The tests, and their shadow models."""
 
+    shadows: Path | None = option(
+        None,
+        "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
+        "--target, and --holdout-target or --calibration-target.",
+        metavar="BANK",
+        names="file",
+    )
     tests: str | None = option(
         None,
         "Tests: holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
@@ -110,7 +117,6 @@ class KSAudit(Level):
         SHADOW_MODELS,
         "Reference and shadow test: models trained without the query set. Half as many (19 or more) are trained on "
         "half of it, and as many on all of it.",
-        "--shadows",
     )
     holdout_shadow_models: int | None = shadow_count(
         HOLDOUT_MODELS,

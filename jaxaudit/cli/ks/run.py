@@ -84,10 +84,10 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         )
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
-        kept = _arrays_of(found)
+        kept = arrays_of(found)
         return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
 
-    on_reference = _files([target.on_reference for target in sets.files])
+    on_reference = described_files([target.on_reference for target in sets.files])
     return Job(
         options=options,
         data=_described(sets),
@@ -100,12 +100,12 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),
         extra={
-            "targets": _files([target.outputs for target in sets.files]),
-            "holdout_targets": _files([target.on_holdout for target in sets.files]),
+            "targets": described_files([target.outputs for target in sets.files]),
+            "holdout_targets": described_files([target.on_holdout for target in sets.files]),
             "calibration_targets": on_reference if sets.reference is None else [],
             "reference_targets": [] if sets.reference is None else on_reference,
-            "before": _files([target.before for target in sets.files]),
-            "holdout_before": _files([target.before_on_holdout for target in sets.files]),
+            "before": described_files([target.before for target in sets.files]),
+            "holdout_before": described_files([target.before_on_holdout for target in sets.files]),
             "plan": None if plan is None else dict(plan.numbers),
         },
     )
@@ -152,7 +152,7 @@ def _filled(options: KSOptions) -> KSOptions:
     return replace(options, data=data, model=model, recipe=recipe, audit=audit)
 
 
-def _arrays_of(audit: KSAudit) -> dict:
+def arrays_of(audit: KSAudit) -> dict:
     """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
     shadows = {f"log_odds_{role}": odds for role, odds in audit.shadow_log_odds.items()}
@@ -198,7 +198,8 @@ def _counted(groups: Groups) -> dict[str, Any]:
     return {"query": query, "holdout": holdout, "content_hash": groups.content_hash}
 
 
-def _files(files: list[Outputs | None]) -> list[dict[str, str]]:
+def described_files(files: list[Outputs | None]) -> list[dict[str, str]]:
+    """Files of outputs by name, kind and content hash."""
     return [
         {"name": file.name, "kind": file.kind, "content_hash": file.content_hash} for file in files if file is not None
     ]

@@ -42,7 +42,7 @@ def plan(options: PlanOptions) -> None:
     there = read_description(out) if os.path.lexists(out / DESCRIPTION) else None
     if there is None:
         claim(out)
-    sets = read_bank_sets(options.data)
+    sets = read_bank_sets(jax.random.key(options.models.seed), options.data)
     options = _filled(options, there, sets)
     description = _described(options, sets)
     if there is not None:
@@ -82,6 +82,7 @@ def _described(options: PlanOptions, sets: BankSets) -> Description:
             models=chosen.models or 0,
             counts=sets.counts,
             hashes=sets.hashes,
+            sampled_alike=sets.sampled_alike,
             image_size=options.data.image_size or "none",
             gray=options.data.gray,
             seed=chosen.seed,

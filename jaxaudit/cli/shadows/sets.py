@@ -3,16 +3,18 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.cli.ks.inputs import reader
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.command import BankData
-from jaxaudit.data import Examples, align_classes, align_target_data, drop_unshared
-from jaxaudit.data.bank.description import Counts, Hashes
+from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
+from jaxaudit.data.bank.description import Counts, Hashes, SampledAlike
 from jaxaudit.data.groups import Groups, as_groups, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.exchangeability import alike
+from jaxaudit.randomness import stream
 
 
 class BankSets(NamedTuple):
@@ -25,6 +27,8 @@ class BankSets(NamedTuple):
         labels: class of each record; -1 of records of a class without query records.
         dropped: records that no model is trained on.
         groups: of query and holdout records, if groups were dealt.
+        sampled_alike: whether query set and holdout were sampled alike, by the records that are not dropped; None
+            without a holdout.
     """
 
     class_names: tuple[str, ...]
@@ -33,10 +37,15 @@ class BankSets(NamedTuple):
     labels: Int[np.ndarray, " n"]
     dropped: Bool[np.ndarray, " n"]
     groups: Groups | None
+    sampled_alike: SampledAlike | None
 
 
-def read_bank_sets(data: BankData) -> BankSets:
+def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
     """The records that these options name.
+
+    Args:
+        key: random key, of which `ks` makes its own check that query set and holdout were sampled alike.
+        data: the options.
 
     Raises:
         InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
@@ -86,7 +95,26 @@ def read_bank_sets(data: BankData) -> BankSets:
         np.concatenate(labels).astype(np.int32),
         dropped,
         groups,
+        None if holdout is None else _sampled_alike(key, query, holdout, groups, dropped),
     )
+
+
+def _sampled_alike(
+    key: Key[Array, ""], query: Examples, holdout: Examples, groups: Groups | None, dropped: Bool[np.ndarray, " n"]
+) -> SampledAlike | None:
+    """What `ks` measures on these records; None where none of a set is left."""
+    asked = dropped[: len(query) + len(holdout)]
+    left, held = (np.flatnonzero(~part) for part in np.split(asked, [len(query)]))
+    if not len(left) or not len(held):
+        return None
+    both = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
+    whole = None if groups is None else np.concatenate(groups.take(left, held))
+    found = alike(
+        stream(key, "exchangeability"),
+        *(both.inputs, both.labels, None, both.record_hashes.view("S16"), len(left)),
+        groups=whole,
+    )
+    return SampledAlike(**{name: value for name, value in found._asdict().items() if name != "difficulty"})
 
 
 def _calibration(

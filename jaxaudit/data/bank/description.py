@@ -17,6 +17,7 @@ MOST_RECORDS, MOST_CLASSES, MOST_MODELS, MOST_VIEWS = 10**9, 10**6, 10**6, 10**4
 MOST_ROWS = 1 << 34
 """Models times records: what a membership matrix may have, however little room it takes on a disk."""
 
+PValue = Annotated[float, Meta(ge=0, le=1)]
 Kind = Literal["logits", "probabilities", "log_odds"]
 Size = Annotated[int, Meta(ge=0, le=MOST_RECORDS)]
 Hash = Annotated[str, Meta(pattern="^blake2b:[0-9a-f]{32}$")] | None
@@ -51,6 +52,16 @@ class Hashes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     calibration: Hash = None
 
 
+class SampledAlike(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """p-values of "query set and holdout were sampled alike" from their records, as `metrics.exchangeability.Alike`."""
+
+    labels: PValue
+    inputs: PValue
+    copies: PValue
+    clustered: PValue
+    mixed: PValue
+
+
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a bank contains.
 
@@ -63,6 +74,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         records, models: their numbers; files of outputs may be missing, rows of membership may not.
         counts: records of each set; if missing, all are of the query set.
         hashes: of the sets as they were read; `image_size` and `gray` say how images were.
+        sampled_alike: whether query set and holdout were sampled alike, measured on their records when the bank was
+            planned; None where nobody did.
         seed: of the deal; None if the rows were not dealt by `jaxaudit shadows plan`.
         recipe: how the models are trained, in free text.
         groups: whether groups were dealt whole, see `groups.npy`.
@@ -80,6 +93,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     class_names: tuple[str, ...] = ()
     counts: Counts | None = None
     hashes: Hashes = Hashes()
+    sampled_alike: SampledAlike | None = None
     image_size: str = "none"
     gray: bool = True
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None

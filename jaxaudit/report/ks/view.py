@@ -1,6 +1,7 @@
 """The content of a `ks` run for the terminal and the page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.tests.test import change_text
@@ -31,14 +32,7 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
     """The content of a run of `ks`."""
     result = run.result
     targets, data = result.targets, result.provenance.data
-    query, calibration = (visible(str(data[role]["name"])) for role in ("query", "calibration"))
     used, made = any(target.usage or target.ema for target in targets), with_rho(targets)
-    further = ""
-    if "reference" in data:
-        name, records = visible(str(data["reference"]["name"])), data["reference"]["records"]
-        further = (
-            f" Those of the reference test were also trained on a share of the reference, {name} ({records:,} records)."
-        )
 
     def pictures() -> tuple[Picture, ...]:
         from jaxaudit.report.ks.pictures import ks_pictures
@@ -49,9 +43,7 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
         named(run),
         run.kind,
         "Has the target forgotten the query set?",
-        f"The query set is {query} ({data['query']['records']:,} records). Shadow models were trained on it, and on "
-        f"{calibration} ({data['calibration']['records']:,} records), which shares no record with it.{further} The "
-        "target's outputs are compared with theirs.",
+        _about(data),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
         (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(made), _replicates(made)),
         pictures,
@@ -61,8 +53,33 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
             *TERMS,
             *(OF_RHO if made else ()),
             *(OF_USE if used else ()),
-            *(("reference",) if further else ()),
+            *(("reference",) if "reference" in data else ()),
+            *(("shadow bank",) if "shadows" in data else ()),
         ),
+    )
+
+
+def _about(data: Mapping[str, Any]) -> str:
+    """The sets, and where the shadow models come from."""
+
+    def said(role: str) -> str:
+        return f"{visible(str(data[role]['name']))} ({data[role]['records']:,} records)"
+
+    compared = "The target's outputs are compared with theirs."
+    if "shadows" in data:
+        bank = data["shadows"]
+        others = [said(role) for role in ("holdout", "calibration") if role in data]
+        return (
+            f"The query set is {said('query')}. The {bank['models']:,} shadow models of {visible(str(bank['name']))} were "
+            f"trained on records of it and of {' and '.join(others)}. {compared}"
+        )
+    further = ""
+    if "reference" in data:
+        further = f" Those of the reference test were also trained on a share of the reference, {said('reference')}."
+    shared = "which shares no record with it."
+    return (
+        f"The query set is {said('query')}. Shadow models were trained on it, and on {said('calibration')}, "
+        f"{shared}{further} {compared}"
     )
 
 

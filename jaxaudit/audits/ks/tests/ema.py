@@ -103,7 +103,7 @@ def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
     refuse_without_records(evidence.roles, evidence.pool)
     if said.signals is None:
         raise InputError("EMA needs the signals of the target's outputs, and there are none.")
-    n, query, calibration = evidence.queries, evidence.query, evidence.calibration
+    n, query = evidence.queries, evidence.query
     rows = np.concatenate(evidence.roles[CALIBRATION])[:, evidence.pool.calibration]
     theirs = evidence.trained[CALIBRATION].signals
     return tuple(
@@ -111,7 +111,7 @@ def _emas(said: Said, evidence: Evidence) -> tuple[EMA, ...]:
             said.signals,
             query.labels,
             Signals(*(each[index, n:] for each in theirs)),
-            calibration.labels,
+            evidence.calibration_labels,
             members,
             len(query.class_names),
         )

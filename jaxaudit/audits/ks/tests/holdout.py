@@ -171,17 +171,20 @@ def _groups_of(evidence: Evidence) -> str:
 
 
 def _exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
-    """Whether there is evidence that query set and holdout were sampled differently."""
+    """Whether there is evidence that query set and holdout were sampled differently, as far as it can be measured."""
     pool, examples = evidence.pool, evidence.pool.examples
     both = np.r_[pool.query, pool.holdout]
     dealt = evidence.dealt
     unseen = profile(cut(evidence.trained[ROLE].log_odds[:, dealt]), evidence.members(ROLE)[:, dealt]).outside
-    return alike(
+    there = examples.inputs.size > 0
+    found = alike(
         stream(key, "exchangeability"),
-        examples.inputs[both],
+        examples.inputs[both] if there else None,
         examples.labels[both],
         unseen,
-        examples.record_hashes[both].view("S16"),
+        examples.record_hashes[both].view("S16") if there else None,
         evidence.queries,
         groups=pool.groups,
     )
+    before = evidence.sampled_alike
+    return found if before is None else before._replace(difficulty=found.difficulty)

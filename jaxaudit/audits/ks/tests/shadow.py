@@ -24,7 +24,7 @@ from jaxaudit.metrics.checks import (
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 
-ROLES = ("never", "half", "fully")
+WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
 """Of models trained on none, half and all of the query set."""
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
 

@@ -1,0 +1,161 @@
+"""The `ks` audit by a bank: targets are judged by shadow models that are there, and nothing is trained."""
+
+from collections.abc import Callable, Sequence
+
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.ks.bank.evidence import bank_evidence, kept_records
+from jaxaudit.audits.ks.bank.state import Allowed, allowed_tests
+from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import FileTarget, refuse_shape
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.shadow import ROLES
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import MIN_ACCURACY
+from jaxaudit.metrics.usage import STATED_FRACTION
+
+
+def audit_bank(
+    key: Key[Array, ""],
+    bank: Bank,
+    targets: Sequence[FileTarget],
+    *,
+    tests: Sequence[KSTest] | None = None,
+    level: float = 0.95,
+    min_accuracy: float = MIN_ACCURACY,
+) -> KSAudit:
+    """Has each target forgotten the query set? The tests of `audit_ks`, by the models of a bank; none is trained.
+
+    A bank that `jaxaudit shadows plan` dealt with a seed, and whose models are trained as `audit_ks` trains its own,
+    gives the numbers of `audit_ks` with that seed.
+
+    Args:
+        key: random key; every test uses the stream of its name.
+        bank: the shadow models; those without outputs are left out.
+        targets: what is judged; files have a row per record of the bank's sets, dropped records included.
+        tests: the tests to make, the deciding one first; by default `default_bank_tests`.
+        level: confidence level of the intervals.
+        min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
+
+    Returns:
+        One result per target, in their order. None has rho: a bank has no models for it.
+
+    Raises:
+        InputError: there is no target, outputs do not fit the bank, no test can be made, or a test is asked for that
+            the bank has too few models for, with what it lacks; or as `Bank.outputs`.
+    """
+    evidence = evidence_for(bank, targets, min_accuracy=min_accuracy)
+    tests = default_bank_tests(bank, evidence, targets) if tests is None else tests
+    return judge_by_bank(key, bank, evidence, targets, tests, level=level)
+
+
+def evidence_for(bank: Bank, targets: Sequence[FileTarget], *, min_accuracy: float = MIN_ACCURACY) -> Evidence:
+    """What the finished models of a bank say, as these targets are compared with them.
+
+    Raises:
+        InputError: as `Bank.outputs`.
+    """
+    referred = bool(targets) and all(target.on_reference is not None for target in targets)
+    return bank_evidence(bank, bank.finished().tolist(), with_reference=referred, min_accuracy=min_accuracy)
+
+
+def default_bank_tests(
+    bank: Bank, evidence: Evidence, targets: Sequence[FileTarget], stated: float = STATED_FRACTION
+) -> tuple[KSTest, ...]:
+    """The tests that the finished models and the targets' outputs allow: holdout, then reference; else shadow.
+
+    Raises:
+        InputError: none can be made, with what each lacks.
+    """
+    allowed = {each.test: each for each in allowed_tests(bank, bank.finished().tolist())}
+    lacking = {name: _lacks(allowed[name], targets) for name in allowed}
+    made = bank_tests(evidence, stated)
+    first = tuple(made[name] for name in (HoldoutTest.name, ReferenceTest.name) if not lacking[name])
+    if first or not lacking[ShadowTest.name]:
+        return first or (made[ShadowTest.name],)
+    raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
+
+
+def bank_tests(evidence: Evidence, stated: float = STATED_FRACTION) -> dict[str, KSTest]:
+    """The tests of use by name, with the numbers of models that there are."""
+    mixed, never, half, fully = (len(evidence.roles[role]) for role in (ROLE, *ROLES))
+    counts = {"without_query": never, "half_query": half, "with_query": fully, "stated": stated}
+    return {
+        HoldoutTest.name: HoldoutTest(query_and_holdout=mixed, stated=stated),
+        ReferenceTest.name: ReferenceTest(**counts),
+        ShadowTest.name: ShadowTest(**counts),
+    }
+
+
+def judge_by_bank(
+    key: Key[Array, ""],
+    bank: Bank,
+    evidence: Evidence,
+    targets: Sequence[FileTarget],
+    tests: Sequence[KSTest],
+    *,
+    level: float = 0.95,
+) -> KSAudit:
+    """What these tests conclude of each target; see `audit_bank`."""
+    if not targets:
+        raise InputError("there is no target: give a file of its outputs on the bank's query set (--target).")
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
+    allowed = {each.test: each for each in allowed_tests(bank, bank.finished().tolist())}
+    holding = any(test.name == HoldoutTest.name for test in tests)
+    examples, pool = evidence.pool.examples, evidence.pool
+    holdout = examples.take(pool.holdout, "holdout") if holding and bank.description.sizes.holdout else None
+    for test in tests:
+        why = _lacks(allowed[test.name], targets) if test.name in allowed else "a bank has no models for it"
+        if why:
+            raise InputError(f"the {test.title} cannot be made: {why}.")
+        test.refuse(evidence.query, holdout)
+    own = [_on_kept(bank, evidence, target, held=holdout is not None) for target in targets]
+    for target in own:
+        target.refuse(evidence.query, holdout)
+    heard = [target.says(evidence, holdout, "", with_signals=False) for target in own]
+    return judge_targets(key, evidence, heard, tests, level=level)
+
+
+def _lacks(test: Allowed, targets: Sequence[FileTarget]) -> str:
+    """Why this test cannot be made; empty if it can."""
+    outputs: dict[str, tuple[Callable[[FileTarget], object], str]] = {
+        HoldoutTest.name: (lambda each: each.on_holdout, "the holdout (--holdout-target)"),
+        ReferenceTest.name: (lambda each: each.on_reference, "the calibration set (--calibration-target)"),
+    }
+    if test.lacks:
+        return f"{test.lacks[:1].lower()}{test.lacks[1:].removesuffix('.')}"
+    if not test.possible:
+        few = (
+            f"{test.finished[kind]} of at least {count} models {kind.replace('_', ' ')}"
+            for kind, count in test.least.items()
+            if test.finished[kind] < count
+        )
+        return f"the bank has {' and '.join(few)}"
+    if test.test in outputs:
+        read, place = outputs[test.test]
+        if not all(read(each) is not None for each in targets):
+            return f"it needs the target's outputs on {place}"
+    return ""
+
+
+def _on_kept(bank: Bank, evidence: Evidence, target: FileTarget, *, held: bool) -> FileTarget:
+    """The target's outputs on the records that tests use."""
+    sizes, classes = bank.description.sizes, bank.description.classes
+    target = target if held else target._replace(on_holdout=None, before=None, before_on_holdout=None)
+    files = (
+        (target.outputs, sizes.query, "query set"),
+        (target.on_holdout, sizes.holdout, "holdout"),
+        (target.on_reference, sizes.calibration, "calibration set"),
+        (target.before, sizes.query, "query set"),
+        (target.before_on_holdout, sizes.holdout, "holdout"),
+    )
+    for file, records, of in files:
+        if file is not None:
+            refuse_shape(file, records, classes, of)
+    kept = kept_records(bank)
+    return target.taken(kept.query, kept.holdout, kept.calibration)

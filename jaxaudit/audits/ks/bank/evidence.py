@@ -1,0 +1,129 @@
+"""The models of a bank as what the tests of `ks` judge by."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from scipy import special
+
+from jaxaudit.audits.ks.bank.odds import ModelOutputs, model_outputs, own_accuracy
+from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, kinds_of
+from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.models import Roles, Trained
+from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.shadow import ROLES
+from jaxaudit.audits.pool import Pool
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
+from jaxaudit.metrics.checks import MIN_ACCURACY
+from jaxaudit.metrics.ema import Signals
+from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
+
+ROLE_OF = {MIXED: ROLE, **dict(zip((WITHOUT, HALF, WITH), ROLES, strict=True))}
+"""The role that a kind of models of a bank has in an audit."""
+
+
+class Kept(NamedTuple):
+    """The records of a bank that no test drops: their places among those of each set."""
+
+    query: Int[np.ndarray, " query"]
+    holdout: Int[np.ndarray, " holdout"]
+    calibration: Int[np.ndarray, " calibration"]
+
+
+def kept_records(bank: Bank) -> Kept:
+    """The records that the tests use."""
+    return Kept(*(np.flatnonzero(~bank.dropped[part]) for part in (bank.query, bank.holdout, bank.calibration)))
+
+
+def bank_evidence(
+    bank: Bank, models: Sequence[int], *, with_reference: bool = False, min_accuracy: float = MIN_ACCURACY
+) -> Evidence:
+    """The outputs of these models of a bank, in the roles that the tests know; one file is read at a time.
+
+    Args:
+        bank: the bank.
+        models: their numbers; each has usable outputs.
+        with_reference: whether the targets say what they answer on the calibration set, which is then the reference.
+        min_accuracy: minimum training accuracy of a model that fits its data.
+
+    Raises:
+        InputError: as `Bank.outputs`.
+    """
+    pool, columns = _pool(bank, with_reference=with_reference)
+    asked, kinds = pool.asked, kinds_of(bank)
+    by_role = {role: [each for each in models if kinds[each] == kind] for kind, role in ROLE_OF.items()}
+    roles: Roles = {role: [bank.membership[each][None, columns] for each in own] for role, own in by_role.items()}
+    trained = {role: _trained(bank, own, columns, asked, pool.query) for role, own in by_role.items()}
+    examples = pool.examples
+    alike = bank.description.sampled_alike
+    return Evidence(
+        trained,
+        roles,
+        pool,
+        examples.take(pool.query, "query set"),
+        min_accuracy,
+        {role: bank.designs[own] for role, own in by_role.items()},
+        alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
+        _as_stored(bank, models[0]) if len(models) else None,
+    )
+
+
+def content_hash(evidence: Evidence) -> str:
+    """`blake2b:...` of the labels, membership and log-odds that an audit of a bank rests on."""
+    digest = hashlib.blake2b(evidence.pool.examples.labels.astype("<i4").tobytes(), digest_size=16)
+    for role, trained in evidence.trained.items():
+        digest.update(f"{role} {len(trained.log_odds)}".encode())
+        for row, odds in zip(evidence.roles[role], trained.log_odds, strict=True):
+            digest.update(np.packbits(row).tobytes())
+            digest.update(odds.astype("<f4").tobytes())
+    return f"blake2b:{digest.hexdigest()}"
+
+
+def _pool(bank: Bank, *, with_reference: bool) -> tuple[Pool, Int[np.ndarray, " kept"]]:
+    """The records that tests use, without their inputs, and their columns in the bank."""
+    kept, names = kept_records(bank), bank.description.class_names
+    # A pool has the calibration set before the holdout.
+    columns = np.concatenate([kept.query, bank.calibration.start + kept.calibration, bank.holdout.start + kept.holdout])
+    query, calibration = slice(0, len(kept.query)), slice(len(kept.query), len(kept.query) + len(kept.calibration))
+    examples = Examples(
+        np.zeros((len(columns), 0), np.float32),
+        bank.labels[columns],
+        names or tuple(map(str, range(bank.description.classes))),
+        "records",
+    )
+    groups = None if bank.groups is None else np.concatenate(bank.groups.take(kept.query, kept.holdout))
+    held = slice(calibration.stop, len(columns))
+    return Pool(examples, query, calibration, held, groups, calibration if with_reference else slice(0, 0)), columns
+
+
+def _trained(
+    bank: Bank, models: list[int], columns: Int[np.ndarray, " kept"], asked: Int[np.ndarray, " asked"], query: slice
+) -> Trained:
+    """What the models of one role say."""
+    own, hits = np.empty(len(models)), np.empty(len(models))
+    odds = np.empty((len(models), len(asked)), np.float32)
+    for place, model in enumerate(models):
+        outputs: ModelOutputs = model_outputs(bank, model)
+        odds[place] = outputs.log_odds[columns[asked]]
+        own[place] = own_accuracy(bank, model, outputs)
+        hits[place] = outputs.correct[columns[query]].mean(dtype=np.float64)
+    confidences = special.expit(odds[:, query].astype(np.float64)).astype(np.float32)
+    none = np.zeros((len(models), 0), np.float32)
+    return Trained(confidences, odds, own, hits, Signals(none, none, none))
+
+
+def _as_stored(bank: Bank, model: int) -> Outputs:
+    """A model's outputs as its file has them, of one view: they tell how finely a bank's outputs are known."""
+    values = np.array(bank.outputs(model)[:, 0], np.float64)[~bank.dropped]
+    kind = "probabilities" if bank.description.outputs == "probabilities" else "logits"
+    if values.shape[1] == 1:
+        largest = np.finfo(np.float64).max
+        values = np.concatenate([np.zeros_like(values), values.clip(-largest, largest)], axis=1)
+    dtype = coarsest_dtype(values, bank.outputs(model).dtype.name)
+    decimals = decimals_of(values, dtype, least=int(kind == "probabilities"))
+    return Outputs(values, kind, decimals, dtype, f"model {model}", significant_of(values, dtype))

@@ -1,0 +1,162 @@
+"""Runs `jaxaudit ks --shadows BANK`: from its options to its result, with no training."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
+from jaxaudit.audits.ks.bank.evidence import content_hash
+from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.ks.inputs import name_apart, reader
+from jaxaudit.cli.ks.options import KSOptions, parse_tests
+from jaxaudit.cli.ks.run import arrays_of, described_files
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.sets import ALL
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
+from jaxaudit.places import without_folders
+from jaxaudit.report.ks.record import ks_record
+from jaxaudit.report.record import Provenance
+from jaxaudit.runs.directory import arrays
+
+
+def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
+    """The work that these options mean.
+
+    Raises:
+        InputError: the bank or a file of outputs cannot be used, a set is not the bank's, or no test can be made.
+    """
+    path = options.audit.shadows or Path()
+    bank = load_bank(path)
+    names = _refuse_other_sets(options, bank)
+    targets = _read_targets(options, bank)
+    evidence = evidence_for(bank, targets, min_accuracy=options.audit.min_accuracy)
+    missing = bank.missing()
+    if len(missing):
+        say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
+    tests = _tests_of(options, bank, evidence, targets)
+
+    def audit(execution: Execution) -> KSAudit:
+        key = jax.random.key(options.audit.seed)
+        return judge_by_bank(key, bank, evidence, targets, tests, level=options.audit.level)
+
+    def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
+        kept = arrays_of(found)
+        return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
+
+    return Job(
+        options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
+        data=_described(path, bank, evidence, names),
+        hashes={},
+        audit=audit,
+        outcome=outcome,
+        label="comparing",
+        extra={
+            "targets": described_files([target.outputs for target in targets]),
+            "holdout_targets": described_files([target.on_holdout for target in targets]),
+            "calibration_targets": described_files([target.on_reference for target in targets]),
+            "before": described_files([target.before for target in targets]),
+            "holdout_before": described_files([target.before_on_holdout for target in targets]),
+        },
+    )
+
+
+def _tests_of(options: KSOptions, bank: Bank, evidence: Evidence, targets: tuple[FileTarget, ...]) -> tuple:
+    """The tests that the options name, with the numbers of models that there are."""
+    stated, known = options.audit.stated_share, bank_tests(evidence, options.audit.stated_share)
+    names = () if options.audit.tests is None else parse_tests(options.audit.tests)
+    if not names or ALL in names:
+        return default_bank_tests(bank, evidence, targets, stated)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError(
+            f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows "
+            f"{', '.join(known)}."
+        )
+    return tuple(known[name] for name in names)
+
+
+def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
+    """Refuses sets that are not those of the bank, by their content; returns the names of those given."""
+    said, data = bank.description, options.data
+    read = reader(replace(data, image_size=said.image_size, gray=said.gray))
+    found: dict[str, str] = {}
+    for role in Sizes._fields:
+        name = getattr(data, role)
+        if name is None:
+            continue
+        there = getattr(said.hashes, role)
+        if there is None:
+            raise InputError(
+                f"--{role} {name}: the bank has no hash of its {role} records, so nobody can tell whether these are "
+                f"they; leave out --{role}."
+            )
+        examples = read(name)
+        if examples.content_hash != there:
+            raise InputError(
+                f"--{role} {name} is not the set that the bank was planned with ({examples.content_hash} here, {there} "
+                "there): records, labels or their order differ."
+            )
+        found[role] = examples.name
+    return found
+
+
+def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
+    sizes, target = bank.description.sizes, options.target
+    classes = bank.description.class_names or bank.description.classes
+
+    def on(paths: tuple[Path, ...], rows: int, of: str) -> list[Outputs | None]:
+        if not paths:
+            return [None] * len(target.target)
+        if not rows:
+            raise InputError(f"{paths[0].name}: the bank has no {of}, so outputs on it cannot be compared.")
+        files = [load_outputs(path, classes, rows, target.target_kind, of=of) for path in paths]
+        return [*name_apart(files, list(paths))]
+
+    return tuple(
+        FileTarget(now, held, target.allow_unrelated_target, said, *before)
+        for now, held, said, *before in zip(
+            on(target.target, sizes.query, "query set"),
+            on(target.holdout_target, sizes.holdout, "holdout"),
+            on(target.calibration_target, sizes.calibration, "calibration set"),
+            on(target.before, sizes.query, "query set"),
+            on(target.holdout_before, sizes.holdout, "holdout"),
+            strict=True,
+        )
+        if now is not None
+    )
+
+
+def _described(path: Path, bank: Bank, evidence: Evidence, names: dict[str, str]) -> dict[str, Any]:
+    """The bank and its sets, for the provenance."""
+    said = bank.description
+    sets = {
+        role: {
+            "name": names.get(role, f"{role} of {path.resolve().name}"),
+            "records": count,
+            "classes": said.classes,
+            "content_hash": getattr(said.hashes, role) or "unknown",
+        }
+        for role, count in said.sizes._asdict().items()
+        if count
+    }
+    shadows = {
+        "name": without_folders(str(path)),
+        "models": sum(len(rows) for rows in evidence.roles.values()),
+        "planned": len(bank),
+        "outputs": said.outputs,
+        "dropped": int(bank.dropped.sum()),
+        "recipe": said.recipe,
+        "designs": ", ".join(said.designs),
+        "seed": "not dealt by jaxaudit" if said.seed is None else said.seed,
+        "content_hash": content_hash(evidence),
+    }
+    return {**sets, "shadows": shadows}

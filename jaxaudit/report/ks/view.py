@@ -70,8 +70,8 @@ def _about(data: Mapping[str, Any]) -> str:
         bank = data["shadows"]
         others = [said(role) for role in ("holdout", "calibration") if role in data]
         return (
-            f"The query set is {said('query')}. The {bank['models']:,} shadow models of {visible(str(bank['name']))} were "
-            f"trained on records of it and of {' and '.join(others)}. {compared}"
+            f"The query set is {said('query')}. The {bank['models']:,} shadow models of {visible(str(bank['name']))} "
+            f"were trained on records of it and of {' and '.join(others)}. {compared}"
         )
     further = ""
     if "reference" in data:

@@ -136,8 +136,15 @@ def _by_hand(given: KSOptions) -> list[str]:
     return sorted(field.flag for field in fields_of(given) if field.name in reduced and field.value is not None)
 
 
-def speed_of(design: tuple[str, str], options: KSOptions, query: Examples, learner: NetworkLearner) -> Speed:
-    """The training speed of this model here: measured once per machine, then cached."""
+def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: NetworkLearner) -> Speed:
+    """The training speed of this model here: measured once per machine, then cached.
+
+    Args:
+        design: the model's name, and mlp's hidden layers.
+        options: of any command with a `recipe`.
+        query: the records.
+        learner: how it is trained.
+    """
     work = {**plain(options), "command": "ks", "model": design[0], "hidden": design[1]}
     work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
     known = recall_speed(work)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from jaxaudit.cli import preflight
-from jaxaudit.cli.groups import DATA, MOST, Seeded
+from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
 from jaxaudit.cli.options import as_parameters, at_home, group, option
-from jaxaudit.cli.sets import Held, Sets, check_groups
+from jaxaudit.cli.sets import DESIGNS, Held, Sets, ShadowNetwork, ShadowRecipe, check_groups, designs_of_shadows
 from jaxaudit.cli.words import parse_image_size
 from jaxaudit.errors import InputError
 
@@ -19,7 +19,7 @@ BankPath = Annotated[Path, typer.Argument(metavar="BANK", help="Directory of the
 
 shadows = typer.Typer(
     no_args_is_help=True,
-    help="Shadow models that your own script trains, in any framework: plan, add outputs, show.",
+    help="Shadow models for any number of audits: trained here, or by your own script in any framework.",
 )
 
 
@@ -89,6 +89,34 @@ class PlanOptions:
     place: BankPlace = group(BANK, BankPlace())
 
 
+@dataclass(frozen=True)
+class TrainedModels(Seeded):
+    """The models that are trained here."""
+
+    models: int | None = option(
+        None,
+        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
+        minimum=1,
+        maximum=MOST,
+    )
+    designs: str = designs_of_shadows(
+        f"Designs (network and training recipe) that models take turns in: {', '.join(DESIGNS)}, or all. The guess, "
+        "which the other options describe, is always among them.",
+    )
+    dry_run: bool = option(False, "Print what training takes (time, memory, disk), and stop.", decides=False)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """All options of `jaxaudit shadows train`."""
+
+    data: BankData = group(DATA, BankData())
+    models: TrainedModels = group(BANK, TrainedModels())
+    model: ShadowNetwork = group(MODEL, ShadowNetwork())
+    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
+    place: BankPlace = group(BANK, BankPlace())
+
+
 def parse_designs(text: str) -> tuple[str, ...]:
     """Names between commas.
 
@@ -110,7 +138,7 @@ def check_recipe(text: str) -> None:
         raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")
 
 
-def _check_sets(options: PlanOptions) -> None:
+def _check_sets(options: PlanOptions | TrainOptions) -> None:
     """Refuses a plan without the sets that its models differ in, or without a place."""
     data = options.data
     if data.query is None:
@@ -146,6 +174,32 @@ shadows.command("plan")(
     `jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --models 40 --out bank`
 
     `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
+    """,
+    )
+)
+
+
+def _train(options: Any) -> None:
+    preflight.check(options, (_check_sets, lambda each: check_groups(each.data)))
+    from jaxaudit.cli.shadows.train import train
+
+    train(options)
+
+
+shadows.command("train")(
+    as_parameters(
+        TrainOptions,
+        _train,
+        """Trains shadow models and keeps their outputs, for any number of later audits.
+
+    Models are trained many at once. Each one's outputs are written when its batch is done, so a stopped command
+    continues where it was, and with more --models it keeps those that are there.
+
+    Examples:
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --calibration c.npz --model mlp --epochs 40 --out bank`
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --model net.py:Net --models 128 --dry-run --out bank`
     """,
     )
 )

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -38,25 +38,44 @@ def plan(options: PlanOptions) -> None:
         InputError: the sets cannot be used, `--out` contains something else or cannot be written, or the bank there is
             of other sets, another seed or other files.
     """
+    out, there = bank_there(options)
+    sets = read_bank_sets(jax.random.key(options.models.seed), options.data)
+    options = _filled(options, there, sets)
+    description = describe(options, sets, command_line(" ".join(COMMAND), options))
+    lay(out, options, sets, there, description)
+    show_text(_summary(out, description, 0 if there is None else there.models))
+
+
+def bank_there(options: PlanOptions) -> tuple[Path, Description | None]:
+    """The directory of the bank, and what is there.
+
+    Raises:
+        InputError: it contains something else, or cannot be written.
+    """
     out = options.place.bank or Path()
     there = read_description(out) if os.path.lexists(out / DESCRIPTION) else None
     if there is None:
         claim(out)
-    sets = read_bank_sets(jax.random.key(options.models.seed), options.data)
-    options = _filled(options, there, sets)
-    description = _described(options, sets)
+    return out, there
+
+
+def lay(out: Path, options: PlanOptions, sets: BankSets, there: Description | None, description: Description) -> None:
+    """Writes a bank without outputs, or adds models to the one that is there.
+
+    Raises:
+        InputError: the bank there is another, or cannot be written.
+    """
     if there is not None:
         _refuse_other(out, there, description)
     arrays = _arrays(options, description, sets)
     if there is None:
         write_files(out, bank_files(description, arrays))
         _write(out, lambda: make_folder(out))
-    else:
-        with working_in(out):
-            _refuse_other(out, read_description(out), description)
-            _refuse_changed(out, there.models, arrays)
-            _write(out, lambda: grow(out, description, arrays))
-    show_text(_summary(out, description, 0 if there is None else there.models))
+        return
+    with working_in(out):
+        _refuse_other(out, read_description(out), description)
+        _refuse_changed(out, there.models, arrays)
+        _write(out, lambda: grow(out, description, arrays))
 
 
 def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> PlanOptions:
@@ -68,9 +87,14 @@ def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> 
     return replace(options, models=replace(options.models, models=models or usual, recipe=recipe or None))
 
 
-def _described(options: PlanOptions, sets: BankSets) -> Description:
+def describe(options: PlanOptions, sets: BankSets, command: Sequence[str], **more: Any) -> Description:
+    """What `bank.json` says of this bank; `command` repeats it.
+
+    Raises:
+        InputError: the sets make no bank with these options.
+    """
     chosen = options.models
-    _, _, *words = command_line(" ".join(COMMAND), options)
+    name, commands, *words = command
     try:
         return Description(
             format=1,
@@ -89,8 +113,8 @@ def _described(options: PlanOptions, sets: BankSets) -> Description:
             recipe=chosen.recipe or "",
             groups=sets.groups is not None,
             designs=() if chosen.designs is None else parse_designs(chosen.designs),
-            versions={"jaxaudit": __version__, "numpy": version("numpy")},
-            command=("jaxaudit", *COMMAND, *words),
+            command=(name, *commands.split(), *words),
+            **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},
         )
     except ValueError as error:
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error

@@ -18,9 +18,10 @@ from jaxaudit.randomness import stream
 
 
 class BankSets(NamedTuple):
-    """The records of a bank, without their inputs; columns are the query set, the holdout, the calibration set.
+    """The records of a bank; columns are the query set, the holdout, the calibration set.
 
     Attributes:
+        parts: the inputs of each set.
         class_names: in label order.
         counts: records of each set, dropped ones included.
         hashes: of the sets as they were read.
@@ -31,6 +32,7 @@ class BankSets(NamedTuple):
             without a holdout.
     """
 
+    parts: tuple[np.ndarray, ...]
     class_names: tuple[str, ...]
     counts: Counts
     hashes: Hashes
@@ -83,6 +85,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
         labels[-1][shared] = calibration.labels
         dropped[of_calibration] |= ~shared
     return BankSets(
+        tuple(each.inputs for each in (query, held, other) if each is not None),
         query.class_names,
         Counts(
             query=len(query), holdout=0 if held is None else len(held), calibration=0 if other is None else len(other)

@@ -80,7 +80,9 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         recipe: how the models are trained, in free text.
         groups: whether groups were dealt whole, see `groups.npy`.
         designs: names of the designs of `designs.npy`.
-        versions: of jaxaudit and NumPy that made the deal.
+        models_per_batch: of models trained here, since a batch of another size rounds otherwise; else None.
+        device: on which they are trained; empty where somebody else trains them.
+        versions: of jaxaudit and NumPy that made the deal; of JAX and others where models are trained here.
         command: the command that repeats it.
     """
 
@@ -100,6 +102,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     recipe: str = ""
     groups: bool = False
     designs: tuple[str, ...] = ()
+    models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
+    device: str = ""
     versions: dict[str, str] = {}
     command: tuple[str, ...] = ()
 

@@ -54,7 +54,7 @@ def bank_evidence(
     Raises:
         InputError: as `Bank.outputs`.
     """
-    pool, columns = _pool(bank, with_reference=with_reference)
+    pool, columns = pool_of(bank, with_reference=with_reference)
     asked, kinds = pool.asked, kinds_of(bank)
     by_role = {role: [each for each in models if kinds[each] == kind] for kind, role in ROLE_OF.items()}
     roles: Roles = {role: [bank.membership[each][None, columns] for each in own] for role, own in by_role.items()}
@@ -84,8 +84,8 @@ def content_hash(evidence: Evidence) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
-def _pool(bank: Bank, *, with_reference: bool) -> tuple[Pool, Int[np.ndarray, " kept"]]:
-    """The records that tests use, without their inputs, and their columns in the bank."""
+def pool_of(bank: Bank, *, with_reference: bool = False) -> tuple[Pool, Int[np.ndarray, " kept"]]:
+    """The records that tests use, without their inputs, and their columns in the bank; as `audit_ks` orders them."""
     kept, names = kept_records(bank), bank.description.class_names
     # A pool has the calibration set before the holdout.
     columns = np.concatenate([kept.query, bank.calibration.start + kept.calibration, bank.holdout.start + kept.holdout])

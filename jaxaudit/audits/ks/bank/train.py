@@ -1,0 +1,109 @@
+"""Trains models of a bank here, many at once; each model's outputs are written when its batch is done."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from jaxaudit.audits.ks.bank.evidence import ROLE_OF, pool_of
+from jaxaudit.audits.ks.bank.state import kinds_of
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.outputs import outputs_path
+from jaxaudit.data.bank.writing import write_outputs
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner
+from jaxaudit.randomness import stream
+
+MOST_BYTES = 1 << 28
+"""Of outputs on the host at a time, where a batch of models is larger than one."""
+
+
+def train_bank(
+    key: Key[Array, ""],
+    bank: Bank,
+    inputs: Float[np.ndarray, "n ..."],
+    learners: Sequence[Learner],
+    models: Sequence[int],
+    *,
+    execution: Execution = DEFAULT_EXECUTION,
+) -> None:
+    """Trains models of a bank and writes their outputs, as log-probabilities, into it.
+
+    Guarantee: a model's outputs depend on the key, its number, its row, its learner and `models_per_batch` alone (on a
+    CPU to the last bit), so a bank may be stopped, continued and grown. They are those of the models that `audit_ks`
+    trains with this key on these sets. Outputs that are there are not changed.
+
+    Args:
+        key: random key of the bank's deal.
+        bank: of `logits`, with one view of each record.
+        inputs: all records, in the order of the bank's columns; of dropped records, too.
+        learners: of each of the bank's designs.
+        models: the numbers of the models to train.
+        execution: models per batch, progress, and where unfinished work is kept.
+
+    Raises:
+        InputError: the bank is of other outputs, there are not as many records or learners as it says, or a model's
+            training set is one that no test uses.
+        OSError: outputs cannot be written.
+    """
+    said = bank.description
+    if said.outputs != "logits" or said.queries != 1:
+        raise InputError("models are trained here for banks of logits with one view of each record.")
+    if len(inputs) != said.records or len(learners) != max(1, len(said.designs)):
+        raise InputError(
+            f"the bank has {said.records} records and {max(1, len(said.designs))} designs; got {len(inputs)} records "
+            f"and {len(learners)} learners."
+        )
+    chosen = np.asarray(models, int)
+    _, columns = pool_of(bank)
+    keys = training_keys(key, bank)
+    labels = np.asarray(bank.labels[columns])
+    rows_of = [chosen[bank.designs[chosen] == place] for place in range(len(learners))]
+
+    def keep(learner: Learner, own: Int[np.ndarray, " own"], params: Any, rows: Int[np.ndarray, " rows"]) -> np.ndarray:
+        for part, outputs in _outputs(learner, params, inputs, said.classes):
+            for model, each in zip(own[rows][part], outputs, strict=True):
+                if not outputs_path(bank.directory, int(model)).exists():
+                    write_outputs(bank.directory, int(model), each[:, None].astype(np.float32), said)
+        return np.asarray(rows)
+
+    parts = execution.split(*(len(own) for own in rows_of)) if len(chosen) else ()
+    for learner, own, part in zip(learners, rows_of, parts, strict=False):
+        if len(own):
+            fit_many(
+                *(keys[own], bank.membership[own][:, columns], inputs[columns], labels, learner),
+                execution=part,
+                summarize=partial(keep, learner, own),
+                members_only=True,
+            )
+
+
+def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
+    """The key of each model's training: that of the model of its role and place in an audit with this key.
+
+    Raises:
+        InputError: a model's training set is one that no test uses.
+    """
+    kinds = kinds_of(bank)
+    unknown = [model for model, kind in enumerate(kinds) if kind not in ROLE_OF]
+    if unknown:
+        raise InputError(f"model {unknown[0]} has a training set that no test uses; plan a new bank.")
+    roles, counts = [ROLE_OF[kind] for kind in kinds], Counter(ROLE_OF[kind] for kind in kinds)
+    training = stream(key, "train")
+    by_role = {role: iter(jax.random.split(stream(training, role), count)) for role, count in counts.items()}
+    return jnp.stack([next(by_role[role]) for role in roles])
+
+
+def _outputs(learner: Learner, params: Any, inputs: np.ndarray, classes: int) -> Any:
+    """Places of models in a chunk with their log-probabilities, as many at a time as memory allows."""
+    models = len(jax.tree.leaves(params)[0])
+    size = models if 4 * models * len(inputs) * classes <= MOST_BYTES else 1
+    for start in range(0, models, size):
+        part = slice(start, start + size)
+        yield part, log_probs_many(learner, jax.tree.map(lambda leaf, part=part: leaf[part], params), inputs)

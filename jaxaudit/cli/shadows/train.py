@@ -1,0 +1,194 @@
+"""Runs `jaxaudit shadows train`: deals a bank and trains its models here, or those that are missing."""
+
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
+from jaxaudit.audits.ks.bank.train import train_bank
+from jaxaudit.cli.ks.budget import speed_of
+from jaxaudit.cli.ks.designs import COSTS, make_designs
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
+from jaxaudit.cli.options import command_line, fields_of
+from jaxaudit.cli.own_model import source_hash
+from jaxaudit.cli.progress import duration, progress_on_stderr, say
+from jaxaudit.cli.sets import GUESS
+from jaxaudit.cli.shadows.command import BankModels, PlanOptions, TrainOptions
+from jaxaudit.cli.shadows.plan import bank_there, describe, lay
+from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
+from jaxaudit.cli.shadows.unfinished import unfinished_models
+from jaxaudit.cli.show import show_text
+from jaxaudit.cli.work import INTERRUPTED, Interrupted
+from jaxaudit.data import Examples, is_image
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.bank.description import Description
+from jaxaudit.ensemble import Execution, Speed
+from jaxaudit.ensemble.concurrency import concurrent_chunks
+from jaxaudit.learners import NetworkLearner
+from jaxaudit.runs.lock import working_in
+
+COMMAND = "shadows train"
+PROGRAM_BYTES = 600 << 20
+"""Memory of Python, JAX and compiled programs."""
+COMPILE_SECONDS = 3.0
+"""Of a design; a deep network takes longer."""
+
+
+class Recipes(NamedTuple):
+    """The designs of a bank.
+
+    Attributes:
+        names: of each.
+        learners: how each is trained.
+        costs: the time of a model of each, in that of the first.
+    """
+
+    names: tuple[str, ...]
+    learners: tuple[NetworkLearner, ...]
+    costs: tuple[float, ...]
+
+
+def train(options: TrainOptions) -> None:
+    """Deals the training sets, or those of more models, and trains what is missing.
+
+    Raises:
+        InputError: the sets cannot be used, or `--out` contains something else, or a bank of something else.
+        Interrupted: for Ctrl-C; what is trained stays.
+    """
+    key = jax.random.key(options.models.seed)
+    sets = read_bank_sets(key, options.data)
+    options = _filled(options, sets)
+    query = _query(sets)
+    recipes = _recipes(options, query, len(sets.labels))
+    planned = _as_plan(options, recipes)
+    out, there = bank_there(planned)
+    options = replace(options, models=replace(options.models, models=_models(options, there, sets)))
+    planned = _as_plan(options, recipes)
+    speed = speed_of((options.model.model or "", options.model.hidden or ""), options, query, recipes.learners[0])
+    number = (there and there.models_per_batch) or options.recipe.models_per_batch or speed.models_per_batch
+    device = jax.local_devices()[0]
+    packages = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
+    description = describe(
+        *(planned, sets, command_line(COMMAND, options)),
+        models_per_batch=number,
+        device=_devices(f"{device.platform}: {device.device_kind}", "" if there is None else there.device),
+        versions={name: version(name) for name in packages},
+    )
+    if options.models.dry_run:
+        show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number)) + "\n")
+        return
+    lay(out, planned, sets, there, description)
+    bank = load_bank(out)
+    for line in _estimate(out, there, sets, description, recipes, speed, number):
+        say(line)
+    with working_in(out):
+        _train(out, bank, key, sets, recipes, number)
+    show_text(f"{out}: {len(bank)} shadow models trained.\nWhat it can answer: jaxaudit shadows show {out}\n")
+
+
+def _devices(here: str, there: str) -> str:
+    """The devices that the models of a bank are trained on."""
+    known = there.split(", ") if there else []
+    return ", ".join(dict.fromkeys([*known, here]))
+
+
+def _train(out: Path, bank: Bank, key: jax.Array, sets: BankSets, recipes: Recipes, number: int) -> None:
+    inputs = np.concatenate(sets.parts)
+    try:
+        with progress_on_stderr("training") as progress:
+            while len(missing := bank.missing()):
+                with unfinished_models(out, missing) as (models, checkpoints):
+                    execution = Execution(models_per_batch=number, progress=progress, checkpoints=checkpoints)
+                    train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)
+    except KeyboardInterrupt as error:
+        done = len(bank.finished())
+        say(f"Interrupted: {done} of {len(bank)} models are trained; the same command continues from there.")
+        raise Interrupted(INTERRUPTED) from error
+
+
+def _query(sets: BankSets) -> Examples:
+    count = sets.counts.query
+    return Examples(sets.parts[0], np.asarray(sets.labels[:count]), sets.class_names, "query set")
+
+
+def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
+    """The options with what was not given."""
+    image = is_image(_query(sets))
+    model = replace(
+        options.model,
+        model=options.model.model or ("liu-cnn" if image else "mlp"),
+        hidden=HIDDEN if options.model.hidden is None else options.model.hidden,
+    )
+    return replace(options, model=model, recipe=replace(options.recipe, epochs=options.recipe.epochs or EPOCHS))
+
+
+def _models(options: TrainOptions, there: Description | None, sets: BankSets) -> int:
+    usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
+    return options.models.models or (there.models if there is not None else usual)
+
+
+def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
+    def make(network: object, recipe: object) -> NetworkLearner:
+        return make_shadow_learner(network, recipe, query, records)  # pyright: ignore[reportArgumentType]
+
+    designs = make_designs(options.models.designs, options.model, options.recipe, make)
+    names = (GUESS, *(design.name for design in designs))
+    learners = (make(options.model, options.recipe), *(design.learner for design in designs))
+    return Recipes(names, learners, tuple(COSTS[name] for name in names))  # pyright: ignore[reportArgumentType]
+
+
+def _as_plan(options: TrainOptions, recipes: Recipes) -> PlanOptions:
+    """The deal of the same bank."""
+    several = ",".join(recipes.names) if len(recipes.names) > 1 else None
+    models = BankModels(options.models.seed, models=options.models.models, designs=several, recipe=_in_words(options))
+    return PlanOptions(options.data, models, options.place)
+
+
+def _in_words(options: TrainOptions) -> str:
+    """The recipe of the guess: every option of the network and its training, and the source of an own network."""
+    facts = [
+        f"{field.flag.removeprefix('--').replace('-', ' ')} {field.value}"
+        for field in fields_of(options)
+        if field.panel in ("Model", "Training") and field.value is not None and field.name != "models_per_batch"
+    ]
+    source = source_hash(options.model.model or "")
+    return ", ".join([*facts, *([f"source {source}"] if source else [])])
+
+
+def _estimate(
+    out: Path,
+    there: Description | None,
+    sets: BankSets,
+    description: Description,
+    recipes: Recipes,
+    speed: Speed,
+    number: int,
+) -> list[str]:
+    """What training takes, before it begins."""
+    done = len(load_bank(out).finished()) if there is not None else 0
+    models, members = description.models - done, _members(sets)
+    learner = recipes.learners[0]
+    steps = learner.epochs * -(-members // learner.batch_size)
+    seconds = models * float(np.mean(recipes.costs)) * (steps * speed.step + description.records * speed.record)
+    seconds += COMPILE_SECONDS * len(recipes.names) if models else 0
+    inputs = sum(part.nbytes for part in sets.parts)
+    state = speed.state_bytes * 2 * number * concurrent_chunks()
+    outputs = 4 * description.records * description.classes
+    memory = PROGRAM_BYTES + 3 * inputs + state + number * outputs
+    have = f", {done} of them trained" if done else ""
+    return [
+        f"{description.models} shadow models{have}; {models} to train on {members:,} records each: {steps:,} steps of "
+        f"{learner.batch_size} records ({', '.join(recipes.names)})",
+        f"about {duration(seconds)} on {description.device}, {memory / 2**30:.1f} GiB of memory, "
+        f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
+    ]
+
+
+def _members(sets: BankSets) -> int:
+    """About as many records as a model is trained on."""
+    kept = [int((~part).sum()) for part in np.split(sets.dropped, np.cumsum([sets.counts.query, sets.counts.holdout]))]
+    return kept[0] + round(2 / 3 * kept[2])

@@ -18,7 +18,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -124,6 +124,12 @@ def identity_of(options: Any) -> dict[str, Any]:
     """The options that affect a number, without those that name places: contents count, not paths."""
     places = {_key(field) for field in fields_of(options) if field.declared.names}
     return {name: value for name, value in plain(options).items() if name not in places}
+
+
+def without_effect(options: Any, used: Set[str]) -> list[str]:
+    """The flags of options that differ from their defaults and are not among those used, by their names."""
+    usual = {field.name: field.value for field in fields_of(type(options)())}
+    return [field.flag for field in fields_of(options) if field.name not in used and field.value != usual[field.name]]
 
 
 def command_line(command: str, options: Any) -> list[str]:

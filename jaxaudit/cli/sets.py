@@ -1,11 +1,12 @@
 """The options that name a query and a calibration set: the same for `ks` and `power`. Imports nothing heavy."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.groups import MOST, Images, Network, Recipe, dealt_groups
-from jaxaudit.cli.options import option
+from jaxaudit.cli.options import option, without_effect
 from jaxaudit.cli.own_model import OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names
 from jaxaudit.errors import InputError
@@ -98,6 +99,22 @@ def parse_designs(text: str) -> tuple[str, ...]:
     """
     names = parse_names(text, (*DESIGNS, ALL), "--designs")
     return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
+
+
+def bank_of_shadows(help: str) -> Any:
+    """`--shadows`, as a field."""
+    return option(None, help, metavar="BANK", names="file")
+
+
+def refuse_without_effect(options: Any, used: Set[str]) -> None:
+    """Refuses options that mean nothing where `--shadows` gives a bank; those used by their names.
+
+    Raises:
+        InputError: there are any.
+    """
+    useless = without_effect(options, used)
+    if useless:
+        raise InputError(f"{', '.join(useless)}: no effect with --shadows, which trains nothing; leave it out.")
 
 
 def check_groups(data: Any) -> None:

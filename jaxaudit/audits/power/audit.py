@@ -5,9 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
 
+from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import Design, Row, draw_records, generators, train_roles
+from jaxaudit.audits.ks.tests.holdout import ROLE
 from jaxaudit.audits.pool import Pool, calibration_row, make_pool
 from jaxaudit.audits.power.result import FRACTIONS, Power, Size
+from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import checked_groups, numbered
 from jaxaudit.data.overlap import refuse_overlap
@@ -15,7 +19,13 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.membership import only
-from jaxaudit.metrics.power import detection_probability, min_detectable_fraction, records_needed, separation
+from jaxaudit.metrics.power import (
+    Separation,
+    detection_probability,
+    min_detectable_fraction,
+    records_needed,
+    separation,
+)
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 
@@ -82,17 +92,63 @@ def audit_power(
     )
     membership = np.concatenate(roles[HALF])[:, pool.query]
     measured = separation(trained[HALF].log_odds, membership, draws, in_turn, dealt)
+    return _power(measured, len(query), holdout, fraction, models_per_batch)
+
+
+def power_by_bank(bank: Bank, *, holdout_size: int | None = None, fraction: float = 0.1) -> Power:
+    """The same, measured on the models of a bank that were dealt query and holdout records at random; none is trained.
+
+    How much further a target with data of its own lies is not measured: a bank's models each have their own draw of the
+    calibration set.
+
+    Args:
+        bank: the shadow models; those without outputs are left out.
+        holdout_size: number of holdout records; by default as many as the bank has.
+        fraction: the used fraction to detect.
+
+    Raises:
+        InputError: the bank has too few models for the holdout test, or an option is out of range; or as
+            `Bank.outputs`.
+    """
+    evidence = bank_evidence(bank, bank.finished().tolist())
+    return power_of_evidence(evidence, holdout_size=holdout_size, fraction=fraction)
+
+
+def power_of_evidence(evidence: Evidence, *, holdout_size: int | None, fraction: float) -> Power:
+    """The same of the models of a bank that was read before; see `power_by_bank`."""
+    query, holdout = evidence.queries, evidence.dealt.stop - evidence.queries
+    wanted = holdout if holdout_size is None else holdout_size
+    if wanted < 2 or not 0 < fraction <= 1:
+        raise InputError(
+            f"power needs at least 2 holdout records (got {wanted}), and a fraction above 0 and at most 1 (got "
+            f"{fraction:g})."
+        )
+    models = len(evidence.roles[ROLE])
+    if models < LEAST_MODELS:
+        raise InputError(
+            f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
+            f"bank has {models}, and {LEAST_MODELS} are needed."
+        )
+    membership = evidence.members(ROLE)[:, evidence.dealt]
+    measured = separation(
+        evidence.trained[ROLE].log_odds, membership, designs=evidence.design_of(ROLE), groups=evidence.pool.groups
+    )
+    return _power(measured, query, wanted, fraction, None)
+
+
+def _power(measured: Separation, query: int, holdout: int, fraction: float, models_per_batch: int | None) -> Power:
+    """What follows from how far membership scores separate records in training from others."""
 
     def size_of(n: int, m: int) -> Size:
         chances = tuple(detection_probability(measured, n, m, each) for each in FRACTIONS)
-        return Size(n, m, chances, min_detectable_fraction(measured, n, m, models))
+        return Size(n, m, chances, min_detectable_fraction(measured, n, m, measured.models))
 
     return Power(
         measured,
-        tuple(size_of(*(max(2, round(scale * each)) for each in (len(query), holdout))) for scale in SCALES),
+        tuple(size_of(*(max(2, round(scale * each)) for each in (query, holdout))) for scale in SCALES),
         SCALES.index(1.0),
-        tuple(size_of(len(query), times * len(query)) for times in HOLDOUTS),
-        tuple((count, min_detectable_fraction(measured, len(query), holdout, count)) for count in MODELS),
+        tuple(size_of(query, times * query) for times in HOLDOUTS),
+        tuple((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS),
         fraction,
         records_needed(measured, fraction),
         models_per_batch,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ENOUGH_MODELS = 19
 """Shadow models from which on the variance between models is known well enough: their t quantile is within 6% of the
 normal one."""
+BANKED = "How much less a target with data of its own shows was not measured: a bank has no models of one draw."
 CAVEATS = (
     "The target must have a design like one of the shadow models', about as many training records, and other data like "
     "the calibration set. A target that was also trained on other records of the query set's provider shows less.",
@@ -27,7 +28,7 @@ CAVEATS = (
 def find(power: "Power") -> Finding:
     """`sufficient` if the minimum detectable fraction at the sizes given is at most the fraction asked about."""
     size, measured, models = power.sizes[power.given], power.separation, power.separation.models
-    least, asked = size.min_detectable, percent(power.fraction)
+    least, asked, banked = size.min_detectable, percent(power.fraction), power.models_per_batch is None
     sufficient = least is not None and least <= power.fraction
     sentence = f"With {size.query:,} query and {size.holdout:,} holdout records, "
     if least is None:
@@ -40,9 +41,14 @@ def find(power: "Power") -> Finding:
         f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
         "shadow models",
         f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
-        f"a target with data of its own: {measured.stretch:.2f} times as far from the shadow models' mean as they are",
+        *(
+            ()
+            if banked
+            else (f"{OWN_DATA}: {measured.stretch:.2f} times as far from the shadow models' mean as they are",)
+        ),
     )
     few = models < ENOUGH_MODELS
+    caveats = (BANKED, *CAVEATS) if banked else CAVEATS
     why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
@@ -51,7 +57,7 @@ def find(power: "Power") -> Finding:
         reasons,
         Confidence("weak" if few else "fair", why),
         _checks(measured),
-        CAVEATS,
+        caveats,
         () if sufficient else (_what_it_takes(power, asked),),
     )
 

@@ -44,7 +44,8 @@ class Power:
         fraction: the fraction to detect.
         records_needed: the number of query records, with as many holdout records, that detect it with 95%
             probability; None if no number does.
-        models_per_batch: how many models were trained at the same time.
+        models_per_batch: how many models were trained at the same time; None if none was trained here, but those of a
+            bank were measured: then `separation.stretch` is not known.
     """
 
     separation: Separation
@@ -54,7 +55,7 @@ class Power:
     by_models: tuple[tuple[int, float | None], ...]
     fraction: float
     records_needed: int | None
-    models_per_batch: int
+    models_per_batch: int | None = None
 
     @cached_property
     def finding(self) -> Finding:

@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
-from jaxaudit.audits.ks.bank.evidence import content_hash
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
@@ -17,12 +15,12 @@ from jaxaudit.cli.ks.options import KSOptions, parse_tests
 from jaxaudit.cli.ks.run import arrays_of, described_files
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import ALL
+from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import Sizes
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.places import without_folders
 from jaxaudit.report.ks.record import ks_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
@@ -54,7 +52,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
-        data=_described(path, bank, evidence, names),
+        data=described_bank(path, bank, evidence, names),
         hashes={},
         audit=audit,
         outcome=outcome,
@@ -133,30 +131,3 @@ def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
         )
         if now is not None
     )
-
-
-def _described(path: Path, bank: Bank, evidence: Evidence, names: dict[str, str]) -> dict[str, Any]:
-    """The bank and its sets, for the provenance."""
-    said = bank.description
-    sets = {
-        role: {
-            "name": names.get(role, f"{role} of {path.resolve().name}"),
-            "records": count,
-            "classes": said.classes,
-            "content_hash": getattr(said.hashes, role) or "unknown",
-        }
-        for role, count in said.sizes._asdict().items()
-        if count
-    }
-    shadows = {
-        "name": without_folders(str(path)),
-        "models": sum(len(rows) for rows in evidence.roles.values()),
-        "planned": len(bank),
-        "outputs": said.outputs,
-        "dropped": int(bank.dropped.sum()),
-        "recipe": said.recipe,
-        "designs": ", ".join(said.designs),
-        "seed": "not dealt by jaxaudit" if said.seed is None else said.seed,
-        "content_hash": content_hash(evidence),
-    }
-    return {**sets, "shadows": shadows}

@@ -5,9 +5,8 @@ from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.ks.options import OF_RHO, KSOptions, known_tests, reference_flag, tests_named
-from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import check_groups
+from jaxaudit.cli.sets import check_groups, refuse_without_effect
 from jaxaudit.cli.words import check_pair
 from jaxaudit.errors import InputError
 
@@ -109,12 +108,7 @@ def _check_bank(options: KSOptions) -> None:
     """Refuses options that a bank leaves nothing to do, and outputs that are not in step with the others."""
     if not options.target.target:
         raise InputError("--shadows needs --target: outputs of the target on the query set of the bank.")
-    usual = {field.name: field.value for field in fields_of(KSOptions())}
-    useless = [
-        field.flag for field in fields_of(options) if field.name not in OF_BANK and field.value != usual[field.name]
-    ]
-    if useless:
-        raise InputError(f"{', '.join(useless)}: without effect with --shadows, which trains nothing; leave it out.")
+    refuse_without_effect(options, OF_BANK)
     files, target = len(options.target.target), options.target
     others = {
         "--holdout-target": target.holdout_target,

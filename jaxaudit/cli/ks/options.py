@@ -13,6 +13,7 @@ from jaxaudit.cli.sets import (
     Sets,
     ShadowNetwork,
     ShadowRecipe,
+    bank_of_shadows,
     designs_of_shadows,
     shadow_count,
 )
@@ -97,12 +98,9 @@ class Targets:
 class KSAudit(Level):
     """The tests, and their shadow models."""
 
-    shadows: Path | None = option(
-        None,
+    shadows: Path | None = bank_of_shadows(
         "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
-        "--target, and --holdout-target or --calibration-target.",
-        metavar="BANK",
-        names="file",
+        "--target, and --holdout-target or --calibration-target."
     )
     tests: str | None = option(
         None,

@@ -1,16 +1,28 @@
 """`jaxaudit power`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.sets import DESIGNS, Sets, ShadowNetwork, ShadowRecipe, designs_of_shadows, shadow_count
+from jaxaudit.cli.sets import (
+    DESIGNS,
+    Sets,
+    ShadowNetwork,
+    ShadowRecipe,
+    bank_of_shadows,
+    designs_of_shadows,
+    refuse_without_effect,
+    shadow_count,
+)
 from jaxaudit.cli.words import check_pair, share_check
 from jaxaudit.errors import InputError
 
 SHADOW_MODELS = 40
+OF_BANK = frozenset({"shadows", "holdout_size", "fraction", "seed", "as_json", "out", "report", "fail_on"})
+"""The options that mean something where a bank is given."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,9 @@ class PowerData(Sets):
 class PowerAudit(Seeded):
     """The fraction to detect, and the number of models."""
 
+    shadows: Path | None = bank_of_shadows(
+        "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already."
+    )
     fraction: float = option(0.1, "The used fraction of the query set to detect.", check=share_check("fraction"))
     holdout_shadow_models: int | None = shadow_count(
         SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
@@ -64,7 +79,17 @@ def _check_groups(options: PowerOptions) -> None:
         raise InputError("--groups needs --query: the embedded sets have no groups.")
 
 
+def _check_bank(options: PowerOptions) -> None:
+    """Refuses options that a bank leaves nothing to do."""
+    if options.audit.shadows is not None:
+        refuse_without_effect(options, OF_BANK)
+
+
 def _prepare(options: PowerOptions) -> Job[Any] | Planned:
+    if options.audit.shadows is not None:
+        from jaxaudit.cli.power.by_bank import prepare_by_bank
+
+        return prepare_by_bank(options)
     from jaxaudit.cli.power.run import prepare
 
     return prepare(options)
@@ -85,6 +110,8 @@ POWER = Command(
     `jaxaudit power` (embedded data, about a minute)
 
     `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --fraction 0.05`
+
+    `jaxaudit power --shadows bank` (trains nothing)
     """,
-    (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups),
+    (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups, _check_bank),
 )

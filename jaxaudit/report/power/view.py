@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jaxaudit.audits.power.finding import percent
+from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.numbers import NONE, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
@@ -27,9 +28,7 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
         named(run),
         run.kind,
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
-        f"{result.separation.models} shadow models were each trained on a random half of the query set and a share of "
-        "the calibration set. How far their membership scores separate the two halves shows how small a used fraction "
-        "of the query set the holdout test would detect, for a target of such a design with data of its own.",
+        _about(result),
         (
             Answer(
                 "",
@@ -117,6 +116,23 @@ def _separation(result: PowerRecord) -> Cells:
 def _needed(result: PowerRecord) -> str:
     needed = result.records_needed
     return "no number is enough" if needed is None else f"{needed:,} query, {needed:,} holdout"
+
+
+def _about(result: PowerRecord) -> str:
+    """What was measured."""
+    count, data = result.separation.models, result.provenance.data
+    detects = "of the query set the holdout test would detect, for a target of such a design"
+    if "shadows" in data:
+        return (
+            f"{count} shadow models of {visible(str(data['shadows']['name']))} were each trained on random records of "
+            "query set and holdout. How far their membership scores separate the two shows how small a used fraction "
+            f"{detects}."
+        )
+    return (
+        f"{count} shadow models were each trained on a random half of the query set and a share of the calibration "
+        f"set. How far their membership scores separate the two halves shows how small a used fraction {detects} with "
+        "data of its own."
+    )
 
 
 def _fraction(value: float | None) -> str:

@@ -1,0 +1,40 @@
+"""Runs `jaxaudit power --shadows BANK`: from its options to its result, with no training."""
+
+from pathlib import Path
+
+from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.power.audit import power_of_evidence
+from jaxaudit.audits.power.result import Power
+from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.power.command import PowerOptions
+from jaxaudit.cli.shadows.provenance import described_bank
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.ensemble import Execution
+from jaxaudit.report.power.record import power_record
+from jaxaudit.report.record import Provenance
+
+
+def prepare_by_bank(options: PowerOptions) -> Job[Power]:
+    """The work that these options mean.
+
+    Raises:
+        InputError: the bank cannot be used.
+    """
+    path = options.audit.shadows or Path()
+    bank = load_bank(path)
+    evidence = bank_evidence(bank, bank.finished().tolist())
+
+    def audit(execution: Execution) -> Power:
+        return power_of_evidence(evidence, holdout_size=options.data.holdout_size, fraction=options.audit.fraction)
+
+    def outcome(found: Power, provenance: Provenance) -> Outcome:
+        return Outcome(power_record(found, provenance), {}, {})
+
+    return Job(
+        options=options,
+        data=described_bank(path, bank, evidence, {}),
+        hashes={},
+        audit=audit,
+        outcome=outcome,
+        label="measuring",
+    )

@@ -30,12 +30,14 @@ class Outcome(NamedTuple):
         arrays: what the charts of the page need.
         files: further files that `--out` writes.
         aside: printed below the table and never written to a file.
+        note: printed when `--out` is written.
     """
 
     record: "Record"
     arrays: "Mapping[str, np.ndarray]"
     files: "Mapping[str, Writer]"
     aside: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,8 @@ def _save(out: Path, outcome: Outcome, table: str) -> None:
     others = [f"{out}/{name}" for name in outcome.files]
     shown = others if len(others) <= 3 else [*others[:3], f"{len(others) - 3} more"]
     say(f"written: {', '.join([f'{out}/result.json', *shown])}")
+    if outcome.note:
+        say(outcome.note)
 
 
 def _write_report(report: Path, found: Any) -> None:

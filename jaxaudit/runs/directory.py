@@ -18,13 +18,15 @@ from typing import IO, Any
 import numpy as np
 
 from jaxaudit.data.bank.bank import ARRAYS as BANK_ARRAYS
+from jaxaudit.data.bank.description import DESCRIPTION
 from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import InputError
 from jaxaudit.runs.lock import refuse_in_use
 from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remove_empty
 
 RESULT, TABLE = "result.json", "table.txt"
-OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", *BANK_ARRAYS}
+OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz"}
+OTHERS |= {*BANK_ARRAYS, DESCRIPTION}
 """What commands put beside it, and"""
 WEIGHTS = ".safetensors"
 """how the names of weights there end."""

@@ -10,10 +10,12 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.models import OF_RHO, Design, Roles, train_roles
-from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.result import KSAudit, Shadows
 from jaxaudit.audits.ks.target import FileTarget, Target
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.ema import refuse_without_records
+from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.shadow import ROLES
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
@@ -24,6 +26,9 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.randomness import stream
+
+KINDS = (ROLE, *ROLES)
+"""Roles of models that a bank can have."""
 
 
 def audit_ks(
@@ -114,7 +119,8 @@ def audit_ks(
     ]
     odds = {role: trained[role].log_odds[:, evidence.dealt] for role in of_tests}
     judged = judge_targets(key, evidence, heard, tests, level=level)
-    return replace(judged, models_per_batch=models_per_batch, shadow_log_odds=odds)
+    shadows = shadows_of(evidence, [role for role in of_tests if role in KINDS])
+    return replace(judged, models_per_batch=models_per_batch, shadow_log_odds=odds, shadows=shadows)
 
 
 def default_tests(
@@ -128,6 +134,27 @@ def default_tests(
     referred = reference is not None or (files and all(target.on_reference is not None for target in files))
     given = (*((HoldoutTest(),) if holdout is not None else ()), *((ReferenceTest(),) if referred else ()))
     return (*(given or (ShadowTest(),)), RhoTest())
+
+
+def shadows_of(evidence: Evidence, roles: Sequence[str]) -> Shadows | None:
+    """The models of these roles, as a bank has them; None if there are none."""
+    pool, found = evidence.pool, [role for role in roles if evidence.has(role)]
+    if not found:
+        return None
+    columns = np.r_[pool.query, pool.holdout, pool.calibration]
+    said, correct = [], []
+    for trained in (evidence.trained[role] for role in found):
+        if trained.on_calibration is None or trained.correct is None:
+            return None
+        said.append(np.concatenate([trained.log_odds[:, evidence.dealt], trained.on_calibration], axis=1))
+        correct.append(trained.correct[:, columns])
+    return Shadows(
+        np.concatenate([row[:, columns] for role in found for row in evidence.roles[role]]),
+        np.concatenate(said),
+        np.concatenate(correct),
+        evidence.design_of(*found),
+        evidence.once("dealt", lambda: None),
+    )
 
 
 def _refuse(

@@ -51,6 +51,8 @@ class Trained(NamedTuple):
         own_accuracy: accuracy on the model's own training records.
         query_accuracy: accuracy on the query set.
         signals: EMA's signals on query and calibration records; empty without EMA.
+        on_calibration: the log-odds of calibration records; None where they are not known.
+        correct: whether each record of the pool is given its class; None where that is not known.
     """
 
     confidences: Float[np.ndarray, "models n"]
@@ -58,6 +60,8 @@ class Trained(NamedTuple):
     own_accuracy: Float[np.ndarray, " models"]
     query_accuracy: Float[np.ndarray, " models"]
     signals: Signals
+    on_calibration: Float[np.ndarray, "models calibration"] | None = None
+    correct: Bool[np.ndarray, "models examples"] | None = None
 
 
 def generators(key: Key[Array, ""], role: str, models: int) -> Iterator[np.random.Generator]:
@@ -140,9 +144,12 @@ def train_roles(
         of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
         # Through float64, so that a confidence near 1 is rounded once and not twice.
         confidences = np.exp(of_label[:, pool.query].astype(np.float64)).astype(np.float32)
-        odds = log_odds(log_probs[:, asked].astype(np.float64), labels[asked]).astype(np.float32)
+        odds, further = (
+            log_odds(log_probs[:, part].astype(np.float64), labels[part]).astype(np.float32)
+            for part in (asked, pool.calibration)
+        )
         seen = [signals(np.exp(each[watched].astype(np.float64)), labels[watched]) for each in log_probs]
-        return confidences, odds, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
+        return confidences, odds, further, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
 
     parts = execution.at(models_per_batch).split(*(len(rows) for rows in own_rows))
     # `members_only`: else a set that is added to the pool would change the minibatches of models that hold nearly all
@@ -158,13 +165,18 @@ def train_roles(
         if len(rows)
     ]
     order = np.argsort(np.concatenate(own_rows), kind="stable")
-    confidences, odds, hits, *seen = (np.concatenate(arrays)[order] for arrays in zip(*fitted, strict=True))
+    confidences, odds, further, hits, *seen = (np.concatenate(arrays)[order] for arrays in zip(*fitted, strict=True))
     own = (hits & membership).sum(axis=1) / membership.sum(axis=1)
     everyone = confidences, odds, own, hits[:, pool.query].mean(axis=1)
     ends = np.cumsum([len(rows) for rows in roles.values()])
     spans = [slice(end - len(rows), end) for rows, end in zip(roles.values(), ends, strict=True)]
     trained = {
-        role: Trained(*(array[span] for array in everyone), signals=Signals(*(array[span] for array in seen)))
+        role: Trained(
+            *(array[span] for array in everyone),
+            Signals(*(array[span] for array in seen)),
+            on_calibration=further[span],
+            correct=hits[span],
+        )
         for role, span in zip(roles, spans, strict=True)
     }
     return trained, models_per_batch

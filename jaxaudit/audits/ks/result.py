@@ -1,11 +1,11 @@
 """The results of the `ks` audit."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
 from jaxaudit.audits.ks.evidence import Truth
@@ -13,6 +13,7 @@ from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import EMA
+from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
 from jaxaudit.metrics.usage import Usage
 
@@ -179,6 +180,24 @@ def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:
     return msgspec.structs.replace(finding, caveats=tuple(dict.fromkeys(caveats)))
 
 
+class Shadows(NamedTuple):
+    """Shadow models of the tests of use, for other audits; columns are query set, holdout, calibration set.
+
+    Attributes:
+        membership: which records each was trained on.
+        log_odds: nats, of each record's own class.
+        correct: whether each record is given its class.
+        designs: the place of each model's design.
+        sampled_alike: whether query set and holdout were sampled alike; None without a holdout test.
+    """
+
+    membership: Bool[np.ndarray, "models n"]
+    log_odds: Float[np.ndarray, "models n"]
+    correct: Bool[np.ndarray, "models n"]
+    designs: Int[np.ndarray, " models"]
+    sampled_alike: Alike | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class KSAudit:
     """The results for all targets, and the outputs of the shadow models.
@@ -193,6 +212,7 @@ class KSAudit:
         level: confidence level of the intervals.
         models_per_batch: how many models were trained at the same time; None if none was trained here.
         shadow_log_odds: `float32[models, query and holdout records]` by role, of the models of the tests of use.
+        shadows: those of them that a bank can have; None if none was trained here.
     """
 
     targets: tuple[TargetResult, ...]
@@ -204,6 +224,7 @@ class KSAudit:
     level: float
     models_per_batch: int | None = None
     shadow_log_odds: dict[str, Float[np.ndarray, "models asked"]] = field(default_factory=dict)
+    shadows: Shadows | None = None
 
     def plot(self, target: int = 0) -> "Figure":
         """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure.

@@ -41,12 +41,8 @@ def find(power: "Power") -> Finding:
         f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
         "shadow models",
         f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
-        *(
-            ()
-            if banked
-            else (f"{OWN_DATA}: {measured.stretch:.2f} times as far from the shadow models' mean as they are",)
-        ),
-    )
+        f"a target with data of its own: {measured.stretch:.2f} times as far from the shadow models' mean as they are",
+    )[: 2 if banked else 3]
     few = models < ENOUGH_MODELS
     caveats = (BANKED, *CAVEATS) if banked else CAVEATS
     why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."

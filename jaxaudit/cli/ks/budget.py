@@ -188,7 +188,7 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
             known[id(one.examples)] = one.examples.take(drawn(one.examples, one.examples.name))
         return one._replace(examples=known[id(one.examples)])
 
-    return Given(
+    return sets._replace(
         query=known[id(sets.query)],
         calibration=known[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),

@@ -1,8 +1,9 @@
 """From the command line to data, preprocessed and matched."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -99,6 +100,25 @@ def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Ex
     return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
 
 
+class Read(NamedTuple):
+    """A set as it was read, before any record of it was dropped.
+
+    Attributes:
+        content_hash: of the set.
+        record_hashes: of its records.
+    """
+
+    content_hash: str
+    record_hashes: np.ndarray
+
+    def kept(self, part: Examples | None) -> np.ndarray:
+        """Which of its records are in a part of it, which is in its order."""
+        places, left = [], iter(enumerate(self.record_hashes.tolist()))
+        for record in () if part is None else part.record_hashes.tolist():
+            places.append(next(place for place, each in left if each == record))
+        return np.array(places, int)
+
+
 class Given(NamedTuple):
     """The data of an audit, matched record by record.
 
@@ -110,6 +130,8 @@ class Given(NamedTuple):
         simulated: targets of known truth, to be trained.
         groups: of query set and holdout, if groups were dealt whole.
         reference: a reference that is a set of its own, with no record of the others; None: the calibration set.
+        read: each set by role as it was read.
+        read_groups: of query set and holdout as they were read.
     """
 
     query: Examples
@@ -119,6 +141,8 @@ class Given(NamedTuple):
     simulated: tuple[SimulatedTarget, ...] = ()
     groups: Groups | None = None
     reference: Examples | None = None
+    read: Mapping[str, Read] = MappingProxyType({})
+    read_groups: Groups | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -152,7 +176,8 @@ def read_given(options: KSOptions) -> Given:
     # A column with groups is no input, whichever set it is in.
     read = reader(data, [each for each in groups if each is not None and groups_file(each) is None])
     query, calibration, whole = read_sets(data, read)
-    holdout = None if data.holdout is None else align_target_data(query, read(data.holdout))
+    held = None if data.holdout is None else read(data.holdout)
+    holdout = None if held is None else align_target_data(query, held)
     if holdout is not None and not data.drop_overlap:
         refuse_held(query, holdout, "query set")
         refuse_held(calibration, holdout, "calibration set")
@@ -171,7 +196,7 @@ def read_given(options: KSOptions) -> Given:
         return [*name_apart(files, list(paths))]
 
     files = tuple(
-        FileTarget(now, held, target.allow_unrelated_target, said and said.take(_kept(asked, kept)), *before)
+        FileTarget(now, held, target.allow_unrelated_target, said and said.take(_read(asked).kept(kept)), *before)
         for now, held, said, *before in zip(
             on(query, target.target, "query set"),
             on(holdout, target.holdout_target, "holdout"),
@@ -183,7 +208,11 @@ def read_given(options: KSOptions) -> Given:
         if now is not None
     )
     groups = _read_groups(data, query, holdout)
-    given = Given(query, calibration, holdout, files, groups=groups, reference=reference)
+    sets = {"query": query, "holdout": held, "calibration": whole}
+    as_read = {role: _read(each) for role, each in sets.items() if each is not None}
+    given = Given(
+        query, calibration, holdout, files, groups=groups, reference=reference, read=as_read, read_groups=groups
+    )
     if holdout is not None and data.drop_overlap:
         given = _apart(given, holdout)
     return given._replace(simulated=_simulated(options, given, read))
@@ -234,7 +263,9 @@ def _apart(given: Given, holdout: Examples) -> Given:
             f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; dropped every "
             f"record with a copy, {left} of the query set and {theirs} of the holdout, and their rows of outputs"
         )
-    rows = _kept(given.calibration, calibration) if given.reference is None else np.arange(len(given.reference))
+    rows = np.arange(len(given.reference or ()))
+    if given.reference is None:
+        rows = _read(given.calibration).kept(calibration)
     return given._replace(
         query=given.query.take(kept.query),
         calibration=calibration,
@@ -244,12 +275,8 @@ def _apart(given: Given, holdout: Examples) -> Given:
     )
 
 
-def _kept(whole: Examples, part: Examples) -> np.ndarray:
-    """Which records of a set are left in a part of it that is in its order."""
-    places, left = [], iter(enumerate(whole.record_hashes.tolist()))
-    for record in part.record_hashes.tolist():
-        places.append(next(place for place, each in left if each == record))
-    return np.array(places, int)
+def _read(examples: Examples) -> Read:
+    return Read(examples.content_hash, examples.record_hashes)
 
 
 def _drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:

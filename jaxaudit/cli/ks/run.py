@@ -1,5 +1,6 @@
 """Runs `jaxaudit ks`: from its options to its result."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,12 +13,14 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.harness import Job, Outcome, Planned
+from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
 from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.sets import GUESS
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs
@@ -85,7 +88,10 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
         kept = arrays_of(found)
-        return Outcome(ks_record(found, provenance), kept, {"confidences.npz": arrays(kept)})
+        names = (GUESS, *(design.name for design in designs))
+        bank = files_of_bank(options, sets, found.shadows, names)
+        files = {"confidences.npz": arrays(kept), **bank}
+        return Outcome(ks_record(found, provenance), kept, files, note=_of_bank(options) if bank else "")
 
     on_reference = described_files([target.on_reference for target in sets.files])
     return Job(
@@ -108,6 +114,13 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             "holdout_before": described_files([target.before_on_holdout for target in sets.files]),
             "plan": None if plan is None else dict(plan.numbers),
         },
+    )
+
+
+def _of_bank(options: KSOptions) -> str:
+    """What the directory of the run is good for next."""
+    return (
+        f"the next target needs no training: jaxaudit ks --shadows {shlex.quote(str(options.output.out))} --target ..."
     )
 
 
@@ -155,13 +168,12 @@ def _filled(options: KSOptions) -> KSOptions:
 def arrays_of(audit: KSAudit) -> dict:
     """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
-    shadows = {f"log_odds_{role}": odds for role, odds in audit.shadow_log_odds.items()}
     models = {
         "query": audit.query_confidences,
         "calibration": audit.calibration_confidences,
         "control": audit.control_confidences,
     }
-    return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets, **shadows}
+    return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
 
 
 def _hashes(sets: Given) -> dict[str, str]:

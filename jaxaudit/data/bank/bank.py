@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
-from jaxaudit.data.bank.outputs import FOLDER, map_outputs, outputs_path
+from jaxaudit.data.bank.outputs import FOLDER, WHOLE, map_outputs, outputs_path
 from jaxaudit.data.formats.arrays import map_npy
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.memory import MAX_BYTES
@@ -19,8 +19,8 @@ from jaxaudit.data.regular_files import refuse_irregular
 from jaxaudit.errors import InputError
 
 LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
-GROUPS, DESIGNS, DROPPED = "groups.npy", "designs.npy", "dropped.npy"
-ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP)
+GROUPS, DESIGNS, DROPPED, CORRECT = "groups.npy", "designs.npy", "dropped.npy", "correct.npy"
+ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
 """In the order in which they are written; `bank.json` is last, so a directory without it is no bank."""
 BYTES_A_RECORD = 64
 """Of labels, groups and the outputs of one model on a record, while they are read."""
@@ -43,6 +43,7 @@ class Bank:
         groups: of query and holdout records, if groups were dealt whole.
         designs: the place of each model's design among `description.designs`; all 0 if there is one design.
         dropped: records that no model is trained on and no test uses, because of copies; their labels mean nothing.
+        correct: whether the models of a bank of `log_odds` give each record its class; None if the bank does not say.
     """
 
     directory: Path
@@ -53,6 +54,7 @@ class Bank:
     groups: Groups | None
     designs: Int[np.ndarray, " models"]
     dropped: Bool[np.ndarray, " n"]
+    correct: Bool[np.ndarray, "models n"] | None = None
 
     def __len__(self) -> int:
         return self.description.models
@@ -95,7 +97,7 @@ class Bank:
             InputError: there is no such file, it is a link, damaged or cut short; or its numbers are of another shape,
                 NaN, or not of the kind that `bank.json` says.
         """
-        return map_outputs(outputs_path(self.directory, model), self.description)
+        return map_outputs(self.directory, model, self.description)
 
 
 def load_bank(path: str | Path) -> Bank:
@@ -147,6 +149,9 @@ def load_bank(path: str | Path) -> Bank:
         designs = read(DESIGNS, "iu", (models,)).astype(int)
         if designs.min() < 0 or designs.max() >= len(description.designs):
             raise InputError(f"{directory / DESIGNS}: has numbers outside the {len(description.designs)} designs.")
+    correct = read(CORRECT, "b", (models, n)) if _there(directory, CORRECT) else None
+    if correct is not None and description.outputs != "log_odds":
+        raise InputError(f"{directory / CORRECT}: is for log-odds, but this is a bank of {description.outputs}.")
     return Bank(
         directory,
         description,
@@ -156,12 +161,17 @@ def load_bank(path: str | Path) -> Bank:
         groups,
         _constant(designs),
         _constant(dropped),
+        correct,
     )
 
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
     """The numbers below `models` of the files of outputs in a bank; raises as `Bank.finished`."""
     folder, found = directory / FOLDER, []
+    if _there(directory, WHOLE):
+        if _there(directory, FOLDER):
+            raise InputError(f"{directory}: has {WHOLE} and a folder {FOLDER}; a bank has its outputs in one of them.")
+        return np.arange(models)
     if folder.is_symlink():
         raise InputError(f"{folder}: is a link; a bank has its outputs in a folder of its own.")
     try:

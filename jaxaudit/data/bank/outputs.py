@@ -1,6 +1,7 @@
 """The outputs of one model of a bank, checked before they are used."""
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, signifi
 from jaxaudit.errors import InputError
 
 FOLDER = "outputs"
+WHOLE = "outputs.npy"
+"""The outputs of all models in one file, in place of a folder."""
 SPARE = 1 << 16
 """Bytes that a file of outputs may have beside its numbers."""
 
@@ -23,14 +26,21 @@ def outputs_path(directory: Path, model: int) -> Path:
     return directory / FOLDER / f"{model:05}.npy"
 
 
-def map_outputs(path: Path, description: Description) -> np.ndarray:
-    """`[n, views, values]`, read-only: the numbers of a file of a bank, mapped and checked; `log_odds` have one value.
+def map_outputs(directory: Path, model: int, description: Description) -> np.ndarray:
+    """`[n, views, values]`, read-only: the outputs of a model, mapped and checked; `log_odds` have one value.
 
     Raises:
         InputError: the file is a link, damaged or cut short; or its numbers are of another shape, NaN, or not what the
             description says.
     """
-    return checked(map_npy(path), description, path.name)
+    path = directory / WHOLE
+    if not os.path.lexists(path):
+        path = outputs_path(directory, model)
+        return checked(map_npy(path), description, path.name)
+    values, shape = map_npy(path), (description.models, *description.shape)
+    if values.shape != shape:
+        raise InputError(f"{path.name}: has shape {values.shape}, but the bank's outputs are {shape}, models first.")
+    return checked(values[model], description, path.name)
 
 
 def load_into(path: Path, description: Description) -> np.ndarray:

@@ -18,8 +18,8 @@ class ModelOutputs(NamedTuple):
 
     Attributes:
         log_odds: nats, of each record's own class; the mean over the views of a record.
-        correct: the share of its views for which the record's own class has the largest output (of a bank of log-odds:
-            a probability above one half).
+        correct: the share of its views for which the record's own class has the largest output (of a bank of log-odds
+            that does not say: a probability above one half).
     """
 
     log_odds: Float32[np.ndarray, " n"]
@@ -32,7 +32,10 @@ def model_outputs(bank: Bank, model: int) -> ModelOutputs:
     Raises:
         InputError: as `Bank.outputs`.
     """
-    return said(bank, bank.outputs(model))
+    found = said(bank, bank.outputs(model))
+    if bank.correct is None:
+        return found
+    return found._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))
 
 
 def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:

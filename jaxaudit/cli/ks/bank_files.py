@@ -1,0 +1,84 @@
+"""The shadow models of a `ks` run as a bank in the run's directory, for the next audit of the same sets."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+
+import numpy as np
+
+from jaxaudit.audits.ks.result import Shadows
+from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.options import command_line
+from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP
+from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
+from jaxaudit.data.bank.outputs import WHOLE
+from jaxaudit.data.bank.writing import Writer, bank_files
+from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.version import __version__
+
+ROLES = ("query", "holdout", "calibration")
+
+
+def files_of_bank(
+    options: KSOptions, sets: Given, shadows: Shadows | None, designs: tuple[str, ...]
+) -> Mapping[str, Writer]:
+    """What writes each file of the bank; nothing where there is no model that a bank can have.
+
+    Records that the audit dropped, or did not draw, have columns there, too, so that the rows of the next target's
+    outputs are those of the sets.
+
+    Args:
+        options: of the run, with defaults filled in.
+        sets: the data.
+        shadows: the models.
+        designs: names of the designs.
+    """
+    if shadows is None or not 2 <= len(sets.query.class_names) <= MOST_CLASSES:
+        return {}
+    parts = (sets.query, sets.holdout, sets.calibration)
+    counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
+    starts = np.cumsum([0, *counts])
+    kept = [
+        start + sets.read[role].kept(part)
+        for role, part, start in zip(ROLES, parts, starts, strict=False)
+        if part is not None
+    ]
+    columns, records = np.concatenate(kept), int(starts[-1])
+    dropped = np.ones(records, bool)
+    dropped[columns] = False
+    labels = np.full(records, -1, np.int32)
+    labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
+    models, kinds = len(shadows.membership), (bool, bool, np.float32)
+    membership, correct, odds = (np.zeros((models, records), kind) for kind in kinds)
+    membership[:, columns], correct[:, columns] = shadows.membership, shadows.correct
+    odds[:, columns] = shadows.log_odds
+    description = Description(
+        format=1,
+        outputs="log_odds",
+        classes=len(sets.query.class_names),
+        class_names=sets.query.class_names,
+        records=records,
+        models=models,
+        counts=Counts(**dict(zip(ROLES, counts, strict=True))),
+        hashes=Hashes(**{role: each.content_hash for role, each in sets.read.items()}),
+        sampled_alike=None if shadows.sampled_alike is None else _stored(shadows.sampled_alike),
+        image_size=options.data.image_size or "none",
+        gray=options.data.gray,
+        seed=options.audit.seed,
+        groups=sets.read_groups is not None,
+        designs=designs if len(designs) > 1 else (),
+        versions={"jaxaudit": __version__, "numpy": version("numpy")},
+        command=tuple(command_line("ks", options)),
+    )
+    arrays = {LABELS: labels, MEMBERSHIP: membership, CORRECT: correct, WHOLE: odds}
+    if dropped.any():
+        arrays[DROPPED] = dropped
+    if sets.read_groups is not None:
+        arrays[GROUPS] = np.concatenate(sets.read_groups).astype(np.int64)
+    if description.designs:
+        arrays[DESIGNS] = shadows.designs.astype(np.int64)
+    return bank_files(description, arrays)
+
+
+def _stored(alike: Alike) -> SampledAlike:
+    return SampledAlike(**{name: value for name, value in alike._asdict().items() if name != "difficulty"})

@@ -144,10 +144,6 @@ class Evidence:
         """Of the shadow models of the tests of use: `guessed`, or `mixed` where there are several."""
         return "mixed" if any(places.any() for places in self.designs.values()) else "guessed"
 
-    def grids(self, *files: Outputs) -> tuple[Outputs, ...]:
-        """These files of a target, and what else decides how finely outputs are compared."""
-        return files if self.stored is None else (*files, self.stored)
-
     def has(self, role: str) -> bool:
         """Whether there is a model of this role."""
         return role in self.trained and len(self.trained[role].confidences) > 0
@@ -182,7 +178,10 @@ def of_rho(
 
 
 def of_file(
-    files: tuple[Outputs, ...], labels: tuple[Int[np.ndarray, " _"], ...], evidence: Evidence
+    files: tuple[Outputs, ...],
+    labels: tuple[Int[np.ndarray, " _"], ...],
+    trained: Mapping[str, Trained],
+    stored: Outputs | None = None,
 ) -> tuple[Float[np.ndarray, " asked"], Brought, Compared]:
     """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
 
@@ -190,8 +189,8 @@ def of_file(
     probabilities, the outputs of all models are rounded like them; where the models' outputs were stored, the target's
     are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it.
     """
-    compared = _compared(files[0], labels[0], evidence.trained)
-    grids = evidence.grids(*files)
+    compared = _compared(files[0], labels[0], trained)
+    grids = grids_of(files, stored)
     if as_logits(grids):
         target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
         return match_logits(target, *grids), lambda odds: match_logits(odds, *grids), compared
@@ -204,6 +203,11 @@ def of_file(
 
     said = np.concatenate([confidence_of(*each) for each in zip(files, labels, strict=True)])
     return rounded(said), lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32)), compared
+
+
+def grids_of(files: tuple[Outputs, ...], stored: Outputs | None) -> tuple[Outputs, ...]:
+    """What decides how finely outputs are compared: the target's files, and the models' outputs if they were stored."""
+    return files if stored is None else (*files, stored)
 
 
 def as_logits(grids: tuple[Outputs, ...]) -> bool:

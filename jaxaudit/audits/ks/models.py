@@ -173,7 +173,7 @@ def train_roles(
     trained = {
         role: Trained(
             *(array[span] for array in everyone),
-            Signals(*(array[span] for array in seen)),
+            signals=Signals(*(array[span] for array in seen)),
             on_calibration=further[span],
             correct=hits[span],
         )

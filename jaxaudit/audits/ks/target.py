@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, of_file, of_rho
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, grids_of, of_file, of_rho
 from jaxaudit.audits.ks.models import Roles, generators
 from jaxaudit.audits.pool import Part, Pool, target_row
 from jaxaudit.data.examples import Examples
@@ -148,14 +148,15 @@ class FileTarget(NamedTuple):
             given.append((self.on_reference, pool.examples.labels[pool.reference]))
         files, labels = zip(*given, strict=True)
         unseen = np.arange(len(pool.asked)) >= evidence.dealt.stop if referred else None
-        log_odds, at_resolution, compared = of_file(files, labels, evidence)
+        log_odds, at_resolution, compared = of_file(files, labels, evidence.trained, evidence.stored)
         accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
         checks = () if self.allow_unrelated else (target_accuracy(accuracy, query.labels, file.name),)
         seen = signals(file.probabilities, query.labels) if with_signals else None
         before = None
         if self.before is not None and self.before_on_holdout is not None:
-            before = Before(*of_file((self.before, self.before_on_holdout), labels[:2], evidence)[:2])
-        printed = not as_logits(evidence.grids(*files))
+            earlier = (self.before, self.before_on_holdout)
+            before = Before(*of_file(earlier, labels[:2], evidence.trained, evidence.stored)[:2])
+        printed = not as_logits(grids_of(files, evidence.stored))
         return Said(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
 
 

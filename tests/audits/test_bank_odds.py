@@ -196,6 +196,17 @@ def test_rows_that_no_test_knows_are_of_no_use(tmp_path: Path):
     ]
 
 
+def test_models_of_about_the_query_sets_size_are_of_the_holdout_test(tmp_path: Path):
+    """3 standard deviations of 60 coins are 11.6 records; what has exactly one of the two sets was not dealt."""
+    folder, found = write_bank(tmp_path / "bank", 0), rows()
+    for row, members in zip(found, (24, 41, 42, 19, 18), strict=False):
+        row[: QUERY + HOLDOUT] = np.random.default_rng(members).permutation(QUERY + HOLDOUT) < members
+    found[5, : QUERY + HOLDOUT] = np.arange(QUERY + HOLDOUT) >= QUERY
+    np.save(folder / "membership.npy", found)
+    kinds = ("query_and_holdout", "query_and_holdout", "other", "query_and_holdout", "other", "other")
+    assert kinds_of(load_bank(folder)) == [*kinds]
+
+
 def test_outputs_that_cannot_be_used_are_told_from_those_that_can(tmp_path: Path):
     folder = write_bank(tmp_path / "bank")
     save(folder, 1, np.full((RECORDS, CLASSES), np.nan))

@@ -102,14 +102,14 @@ def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -
 
 
 def dealt_alike(members: int, wanted: int, whole: int) -> bool:
-    """Whether a training set is about as large as one dealt like the query set; the holdout test takes such models alone.
+    """Whether a training set is about as large as one dealt like the query set: the holdout test takes such models.
 
     p(unused) needs no number at all: it permutes the target's scores, and is exact as long as the training sets are
     independent of which records became the query set. p(all used) ranks a target that was trained on `wanted` records
     among the models: a model of fewer remembers each of them better, and of a target among such models full use is
     rejected too often. So their numbers may vary as chance has them and no further: by 3 standard deviations of
-    independent draws, sqrt(whole f (1 - f)) with f = wanted / whole, or by 5% where that is more. Both designs of Carlini
-    et al. (2022) give such numbers: every record drawn for itself, or each in half of all models.
+    independent draws, sqrt(whole f (1 - f)) with f = wanted / whole, or by 5% where that is more. Both designs of
+    Carlini et al. (2022) give such numbers: every record drawn for itself, or each in half of all models.
 
     Args:
         members: number of query and holdout records that a model was trained on.

@@ -5,10 +5,10 @@ records are exchangeable. Any score that treats all of them alike can then be pe
 level in finite samples, whatever the target is and whatever else it was trained on.
 
 The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, as many as the query set has, or about as many (`dealt_alike`). They treat both sets alike, so the test is exact,
-and they show what each record's output looks like with and without the record in training. A target that used all of the
-query set is exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and
-the minimum detectable fraction need it; the p-value of "never used" does not.
+records, about as many as the query set has (`dealt_alike`). They treat both sets alike, so the test is exact, and they
+show what each record's output looks like with and without the record in training. A target that used all of the query
+set is exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and the
+minimum detectable fraction need it; the p-value of "never used" does not.
 
 Where the provider chose among whole groups (a patient's records, near-copies), the groups are exchangeable and their
 records are not: `groups` has whole groups permuted, and variances taken over groups.

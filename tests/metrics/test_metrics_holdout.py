@@ -129,7 +129,9 @@ def test_training_sets_of_about_the_query_sets_size_keep_both_error_rates(deal: 
     """Numbers of members vary by chance; 19 models and the target: ranks in twentieths (of pairs, 20 and 21)."""
     models, trials = 20 if deal is pairs else 19, TRIALS
     never, full = (
-        np.array([getattr(audit(5000 + trial, used, models=models, size=40, deal=deal), name) for trial in range(trials)])
+        np.array(
+            [getattr(audit(5000 + trial, used, models=models, size=40, deal=deal), name) for trial in range(trials)]
+        )
         for name, used in (("p_never", 0.0), ("p_fully", 1.0))
     )
     for u in (1 / (models + 1), 0.2, 0.5):

@@ -25,7 +25,7 @@ class Pool(NamedTuple):
 
 
 def pool(memory: float = 4.0) -> Pool:
-    return Pool(np.arange(POOL) % CLASSES, np.random.default_rng(3).normal(1, 1, POOL), memory)
+    return Pool(np.arange(POOL) % CLASSES, np.random.default_rng(3).normal(2, 1, POOL), memory)
 
 
 def lira_rows(models: int, seed: int = 0) -> np.ndarray:

@@ -233,5 +233,7 @@ def import_(
     check_recipe(recipe or "")
     from jaxaudit.cli.shadows.from_tool import run
 
-    rows = [None if each is None else at_home(each) for each in (query_rows, holdout_rows, labels)]
-    run(at_home(directory), at_home(out), *rows, recipe or "")
+    def given(path: Path | None) -> Path | None:
+        return None if path is None else at_home(path)
+
+    run(at_home(directory), at_home(out), given(query_rows), given(holdout_rows), given(labels), recipe or "")

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -12,9 +11,10 @@ import msgspec
 import numpy as np
 from jaxtyping import Int
 
+from jaxaudit.audits.ks.bank.state import MIXED, kinds_of
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank import lira, privacy_meter
-from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP
+from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
 from jaxaudit.data.bank.description import Counts, Description, as_text
 from jaxaudit.data.bank.foreign import PICKLES, Foreign, chosen_rows, is_folder, refuse_pickle
 from jaxaudit.data.bank.outputs import checked
@@ -22,7 +22,6 @@ from jaxaudit.data.bank.writing import bank_files
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.version import __version__
 
@@ -63,7 +62,7 @@ def run(
         if read is not None
     }
     write_files(out, bank_files(description, arrays, outputs))
-    show_text(_summary(out, foreign, description, rows))
+    show_text(_summary(out, foreign, load_bank(out)))
 
 
 def _read(directory: Path, labels: Path | None) -> Foreign:
@@ -136,24 +135,24 @@ def _output(
     return make
 
 
-def _summary(out: Path, foreign: Foreign, description: Description, rows: np.ndarray) -> str:
-    bank, sizes = shlex.quote(str(out)), description.sizes
+def _summary(out: Path, foreign: Foreign, bank: Bank) -> str:
+    description, sizes = bank.description, bank.description.sizes
     names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
     columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
     kind, done = description.outputs.replace("_", "-"), sum(each is not None for each in foreign.read)
     views = "" if description.queries == 1 else f" of {description.queries} views"
     lines = [
-        f"{out}: {len(rows)} shadow models of {foreign.tool}, {done} of them finished; {kind}{views} on {columns} "
+        f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; {kind}{views} on {columns} "
         "records."
     ]
     if sizes.holdout:
-        members = Counter(dealt_alike(int(row[: sizes.asked].sum()), sizes.query, sizes.asked) for row in rows)
-        if members[False]:
+        others = len(bank) - kinds_of(bank).count(MIXED)
+        if others:
             lines.append(
-                f"{members[False]} models are not of the holdout test: they are trained on far more or fewer of the "
-                f"query and holdout records than the query set has ({sizes.query:,}). Name as many holdout as query "
-                "records where models are trained on half of all."
+                f"{others} of the models are not of the holdout test: they are trained on far more or fewer of the "
+                f"query and holdout records than the query set has ({sizes.query:,}), or on exactly one of the sets. "
+                "Name as many holdout as query records where models are trained on half of all."
             )
     else:
         lines.append("Without --holdout-rows the bank has no holdout, so the holdout test cannot be made.")
-    return "\n".join([*lines, f"Which tests it allows: jaxaudit shadows show {bank}", ""])
+    return "\n".join([*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}", ""])

@@ -1,0 +1,365 @@
+"""`jaxaudit shadows import`: what other tools left becomes a bank, whole or not at all."""
+
+import json
+import os
+import re
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli_runs import Done, content, jaxaudit, process
+from support.other_tools import CLASSES, POOL, pool, probabilities, score, write_lira, write_privacy_meter
+
+from jaxaudit.data.bank import writing
+from jaxaudit.data.bank.bank import Bank, load_bank
+
+EACH = 60
+MIXED = np.random.default_rng(1).permutation(POOL)
+QUERY, HOLDOUT, REST = MIXED[:EACH], MIXED[EACH : 2 * EACH], np.sort(MIXED[2 * EACH :])
+ROWS = ("--query-rows", "q.npy", "--holdout-rows", "h.npy")
+LABELS = ("--labels", "labels.npy")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with rows of a query set and a holdout."""
+    monkeypatch.chdir(tmp_path)
+    np.save("q.npy", QUERY)
+    np.save("h.npy", HOLDOUT)
+    return tmp_path
+
+
+def imported(tool: str, *words: str, out: str = "bank") -> Done:
+    return jaxaudit("shadows", "import", tool, "--out", out, *words)
+
+
+def good(tool: str, *words: str, out: str = "bank") -> Bank:
+    done = imported(tool, *words, out=out)
+    assert done.code == 0, done.err
+    return load_bank(out)
+
+
+def targets(said: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
+    """Files of a target that used the query set and one that did not, in the form of the bank; their options."""
+    words: list[str] = []
+    for place, used in enumerate((True, False)):
+        members = np.isin(np.arange(POOL), QUERY) & used
+        members[REST[::2]] = True
+        outputs = said(pool().logits(900 + place, members))
+        for option, rows in (("--target", QUERY), ("--holdout-target", HOLDOUT)):
+            np.save(f"{option[2:]}{place}.npy", outputs[rows])
+            words += [option, f"{option[2:]}{place}.npy"]
+    return tuple(words)
+
+
+FORMS: dict[str, tuple[Callable[[Path], np.ndarray], Callable[[np.ndarray], np.ndarray], tuple[str, ...]]] = {
+    "LiRA, logits": (lambda path: write_lira(path, 22), lambda views: views, ()),
+    "LiRA, scores": (
+        lambda path: write_lira(path, 22, scores=True),
+        lambda views: score(views[:, None], pool().labels),
+        (),
+    ),
+    "Privacy Meter": (lambda path: write_privacy_meter(path, 22), lambda views: views[:, 0], LABELS),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_tool_left_is_imported_shown_and_judges_targets(folder: Path, form: str):
+    """A used target is found at p = 0.05 and an unused one is not: with this much memory, but for 1 key in 20."""
+    write, said, words = FORMS[form]
+    rows = write(folder / "tool")
+    before = content(folder / "tool")
+    done = process("shadows", "import", "tool", "--out", "bank", *ROWS, *words, cwd=folder)
+    assert (done.code, "22 of them finished" in done.out) == (0, True), done.err
+    assert content(folder / "tool") == before
+    bank, order = load_bank("bank"), np.concatenate([QUERY, HOLDOUT, REST])
+    np.testing.assert_array_equal(bank.membership, rows[:, order])
+    np.testing.assert_array_equal(bank.labels, pool().labels[order])
+    shown = process("shadows", "show", "bank", "--json", cwd=folder).result
+    assert shown["records"] == {"query": EACH, "holdout": EACH, "calibration": POOL - 2 * EACH, "dropped": 0}
+    assert (shown["finished"], shown["refused"], shown["tests"]["holdout"]["possible"]) == (22, {}, True)
+    assert min(shown["training_accuracy"].values()) > 0.9
+    judged = process("ks", "--shadows", "bank", *targets(said), "--json", cwd=folder).result["targets"]
+    assert [each["finding"]["verdict"] for each in judged] == ["not forgotten", "forgotten"]
+
+
+def test_outputs_are_those_of_the_last_epoch_in_the_order_of_the_bank(folder: Path):
+    rows = write_lira(folder / "exp", 12, finished=10)
+    bank = good("exp", *ROWS)
+    assert (bank.finished().tolist(), bank.missing().tolist()) == ([*range(10)], [10, 11])
+    said = bank.description
+    assert (said.outputs, said.queries, said.classes, said.seed, said.designs) == ("logits", 2, CLASSES, None, ())
+    for part in ("arch=wrn28-2", "epochs=100", "after epoch 100"):
+        assert part in said.recipe
+    assert "seed" not in said.recipe
+    # Experiment 10 comes after experiment 9.
+    logits = np.load("exp/experiment-9_12/logits/0000000100.npy")[:, 0]
+    np.testing.assert_array_equal(bank.outputs(9), logits[np.concatenate([QUERY, HOLDOUT, REST])])
+    np.testing.assert_array_equal(bank.membership[11, :EACH], rows[11, QUERY])
+    assert {path.stat().st_mode & 0o777 for path in Path("bank").rglob("*.*")} == {0o600}
+    assert {path.name for path in Path("bank").iterdir()} == {"bank.json", "labels.npy", "membership.npy", "outputs"}
+
+
+def test_signals_are_log_odds_and_later_models_missing(folder: Path):
+    rows = write_privacy_meter(folder / "audit", 12, finished=8)
+    bank = good("audit", *LABELS)
+    assert (bank.finished().tolist(), bank.description.sizes) == ([*range(8)], (POOL, 0, 0))
+    share = probabilities(pool().logits(3, rows[3], 1)).astype(np.float64)
+    np.testing.assert_allclose(bank.outputs(3)[:, 0, 0], np.log(share / (1 - share)), rtol=1e-4)
+
+
+def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
+    write_lira(folder / "exp")
+    assert "holdout" in imported("exp").out
+    assert load_bank("bank").description.sizes == (POOL, 0, 0)
+    np.save("target.npy", pool().logits(1, np.ones(POOL, bool)))
+    done = jaxaudit("ks", "--shadows", "bank", "--target", "target.npy")
+    assert done.code == 2
+    for part in ("holdout", "0 of at least 19 models without query"):
+        assert part in done.err
+
+
+def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
+    """The records that one of the models was trained on, for instance: that model is then none of the holdout test."""
+    rows = write_lira(folder / "exp")
+    numbers = good("exp", "--holdout-rows", "h.npy")
+    assert numbers.description.sizes == (POOL - EACH, EACH, 0)
+    np.save("mask.npy", np.isin(np.arange(POOL), HOLDOUT))
+    np.save("sorted.npy", np.sort(HOLDOUT))
+    one, two = (good("exp", "--holdout-rows", f"{name}.npy", out=name) for name in ("mask", "sorted"))
+    assert content(one.directory) == content(two.directory)
+    np.save("rest.npy", ~rows[0])
+    done = imported("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
+    found = jaxaudit("shadows", "show", "own", "--json").result["tests"]["holdout"]
+    assert 19 <= found["planned"]["query_and_holdout"] <= 23
+    assert f"{24 - found['planned']['query_and_holdout']} of the models are not of the holdout test" in done.out
+
+
+def test_sets_of_sizes_that_models_are_not_trained_on_are_said(folder: Path):
+    write_lira(folder / "exp")
+    np.save("most.npy", QUERY[:8])
+    done = imported("exp", "--query-rows", "most.npy", "--holdout-rows", "h.npy")
+    assert "24 of the models are not of the holdout test" in done.out
+
+
+def test_architectures_are_designs(folder: Path):
+    write_lira(folder / "exp", 4)
+    (folder / "exp/experiment-1_4/hparams.json").write_text(json.dumps({"arch": "cnn", "lr": 0.1}))
+    (folder / "exp/experiment-2_4/hparams.json").unlink()
+    bank = good("exp", "--recipe", "mine")
+    assert (bank.description.designs, bank.designs.tolist()) == (("wrn28-2", "cnn", "unknown"), [0, 1, 2, 0])
+    assert bank.description.recipe == "mine"
+
+
+def replaced(path: str, change: Callable[[np.ndarray], Any]) -> Callable[[Path], None]:
+    """Writes something else into a file of an array."""
+    return lambda folder: np.save(folder / path, change(np.load(folder / path)))
+
+
+def sparse(path: str, shape: tuple[int, ...], dtype: str) -> Callable[[Path], None]:
+    """A file that is as long as it says, and takes no room on the disk."""
+
+    def write(folder: Path) -> None:
+        with (folder / path).open("wb") as file:
+            header = {"descr": dtype, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(file.tell() + int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize)
+
+    return write
+
+
+def link(path: str) -> Callable[[Path], None]:
+    """Moves something away and leaves a link to it."""
+
+    def move(folder: Path) -> None:
+        (folder / path).rename(folder.parent / "moved")
+        (folder / path).symlink_to(folder.parent / "moved")
+
+    return move
+
+
+def renamed(path: str, name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / path).rename((folder / path).with_name(name)) and None
+
+
+def short(path: str) -> Callable[[Path], None]:
+    """What is still being written."""
+    return lambda folder: os.truncate(folder / path, (folder / path).stat().st_size - 40)
+
+
+KEEP, LOGITS, FIRST = "experiment-3_6/keep.npy", "experiment-3_6/logits/0000000100.npy", "experiment-0_6/keep.npy"
+LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "rows of other records": (replaced(KEEP, lambda row: row[:50]), "50 records, the first of 160"),
+    "rows that are no booleans": (replaced(KEEP, lambda row: row.astype(int)), "int64"),
+    "rows with bytes of 2": (replaced(KEEP, lambda row: np.full(POOL, 2, np.uint8).view(bool)), "true or false"),
+    "rows of two axes": (replaced(FIRST, lambda row: row[None]), r"\(1, 160\)"),
+    "rows of all records": (
+        lambda folder: [replaced(f"experiment-{m}_6/keep.npy", np.ones_like)(folder) for m in range(6)],
+        "all records",
+    ),
+    "rows as objects": (replaced(KEEP, lambda row: row.astype(object)), "pickled objects"),
+    "rows as a pickle": (renamed(KEEP, "keep.pkl"), r"numpy.save\('FILE.npy'"),
+    "rows cut short": (short(KEEP), "cut short"),
+    "rows behind a link": (link(KEEP), "link"),
+    "huge rows": (sparse(FIRST, (1 << 40,), "|b1"), "1,099,511,627,776 records"),
+    "an experiment behind a link": (link("experiment-3_6"), "experiment-3_6: is a link"),
+    "logits behind a link": (link("experiment-3_6/logits"), "logits: is a link"),
+    "a file of logits behind a link": (link(LOGITS), "it is a link"),
+    "logits as a folder": (lambda folder: ((folder / LOGITS).unlink(), (folder / LOGITS).mkdir()), "it is a folder"),
+    "logits being written": (short(LOGITS), "cut short"),
+    "logits of other records": (replaced(LOGITS, lambda each: each[:50]), r"\(50, 2, 4\).*\(160, 2, 4\)"),
+    "logits of one view": (replaced(LOGITS, lambda each: each[:, :, :1]), r"\(160, 1, 4\).*\(160, 2, 4\)"),
+    "logits of other classes": (replaced(LOGITS, lambda each: each[..., :3]), r"\(160, 2, 3\).*\(160, 2, 4\)"),
+    "logits of one axis": (replaced(LOGITS, lambda each: each.ravel()), r"\(1280,\)"),
+    "logits that are NaN": (replaced(LOGITS, lambda each: each * np.nan), "NaN"),
+    "probabilities": (replaced(LOGITS, lambda each: np.full_like(each, 0.25)), "probabilities"),
+    "huge logits": (sparse(LOGITS, (POOL, 2, 1 << 20), "<f4"), "model 3.*1048576"),
+    "all logits huge": (
+        lambda folder: [
+            sparse(f"experiment-{m}_6/logits/0000000100.npy", (POOL, 1000, 10**6), "<f4")(folder) for m in range(6)
+        ],
+        "model 0 are more than this machine has memory for",
+    ),
+    "no logits": (lambda folder: [path.unlink() for path in folder.rglob("logits/*")], "inference.py"),
+    "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),
+    "labels as a pickle": (renamed("y_train.npy", "y_train.pkl"), r"numpy.save\('FILE.npy'"),
+    "fewer labels": (replaced("y_train.npy", lambda each: each[:50]), r"\(50,\).*160 records"),
+    "labels that are no classes": (replaced("y_train.npy", lambda each: each + 1), "outside the 4"),
+    "hyperparameters that are no JSON": (
+        lambda folder: (folder / "experiment-3_6/hparams.json").write_text("["),
+        "one JSON object",
+    ),
+    "huge hyperparameters": (
+        lambda folder: (folder / "experiment-3_6/hparams.json").write_text(" " * 70_000),
+        "65536 bytes",
+    ),
+}
+ROWS_FILE = "models/memberships.npy"
+SIGNALS = "signals/rmia_signals.npy"
+PRIVACY_METER: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "signals of other records": (replaced(SIGNALS, lambda each: each[:50]), r"\(50, 6\).*6 models and 160"),
+    "more signals than models": (replaced(SIGNALS, lambda each: np.tile(each, 2)), r"\(160, 12\)"),
+    "losses": (replaced(SIGNALS, lambda each: -40 * np.log(each / 2)), r"numpy.exp\(-signals\)"),
+    "signals that are NaN": (replaced(SIGNALS, lambda each: each * np.nan), "NaN|nan"),
+    "signals as a pickle": (renamed(SIGNALS, "rmia_signals.pkl"), r"numpy.save\('FILE.npy'"),
+    "no signals": (lambda folder: (folder / SIGNALS).unlink(), "none"),
+    "signals of two algorithms": (
+        lambda folder: np.save(folder / "signals/loss_signals.npy", np.zeros(1)),
+        "loss_signals.npy, rmia_signals.npy",
+    ),
+    "signals behind a link": (link(SIGNALS), "it is a link"),
+    "the folder of signals behind a link": (link("signals"), "signals: is a link"),
+    "the folder of models behind a link": (link("models"), "models: is a link"),
+    "memberships of one axis": (replaced(ROWS_FILE, lambda each: each[0]), r"\(160,\)"),
+    "memberships as a pickle": (renamed(ROWS_FILE, "memberships.pkl"), r"numpy.save\('FILE.npy'"),
+    "memberships as objects": (replaced(ROWS_FILE, lambda each: each.astype(object)), "pickled objects"),
+    "memberships that are no booleans": (replaced(ROWS_FILE, lambda each: each.astype(float)), "float64"),
+    "huge memberships": (sparse(ROWS_FILE, (16, 1 << 36), "|b1"), "68,719,476,736 records"),
+}
+
+
+def refused(tool: str, *words: str, cause: str) -> None:
+    """The import is refused, for this cause, and leaves nothing."""
+    before = sizes()
+    done = imported(tool, *words)
+    assert (done.code, done.out) == (2, ""), done.out
+    assert re.search(cause, done.err), done.err
+    assert sizes() == before
+
+
+def sizes() -> dict[Path, int]:
+    """What is here, without reading it: some files say that they are larger than any disk."""
+    return {path: path.lstat().st_size for path in Path(".").rglob("*")}
+
+
+@pytest.mark.parametrize("name", LIRA)
+def test_directories_of_lira_that_are_refused(folder: Path, name: str):
+    change, cause = LIRA[name]
+    write_lira(folder / "exp", 6)
+    change(folder / "exp")
+    refused("exp", *ROWS, cause=cause)
+
+
+@pytest.mark.parametrize("name", PRIVACY_METER)
+def test_directories_of_privacy_meter_that_are_refused(folder: Path, name: str):
+    change, cause = PRIVACY_METER[name]
+    write_privacy_meter(folder / "audit", 6)
+    change(folder / "audit")
+    refused("audit", *LABELS, cause=cause)
+
+
+OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
+    "rows of both": (lambda: np.save("h.npy", QUERY[:5]), ROWS, "5 records in common"),
+    "rows twice": (lambda: np.save("q.npy", [1, 1, 2]), ROWS, "1 records twice"),
+    "rows beyond the pool": (lambda: np.save("q.npy", [1, POOL]), ROWS, "0 to 159"),
+    "rows below 0": (lambda: np.save("q.npy", [1, -1]), ROWS, "0 to 159"),
+    "rows of fractions": (lambda: np.save("q.npy", [1.0, 2.0]), ROWS, "float64"),
+    "rows as a mask of another pool": (lambda: np.save("q.npy", np.ones(50, bool)), ROWS, r"bool of shape \(50,\)"),
+    "no row": (lambda: np.save("q.npy", np.zeros(POOL, bool)), ROWS, "shape"),
+    "more rows than the pool": (lambda: np.save("q.npy", np.arange(20_000)), ROWS, "GiB"),
+    "every record held out": (lambda: np.save("h.npy", np.arange(POOL)), ROWS[2:], "all 160"),
+    "rows as a pickle": (lambda: Path("q.npy").rename("q.pkl"), ("--query-rows", "q.pkl"), "numpy.save"),
+    "no file of rows": (lambda: None, ("--query-rows", "nowhere.npy"), "nowhere.npy"),
+    "a place that is taken": (lambda: (Path("bank").mkdir(), Path("bank/mine").touch()), (), "other files"),
+    "a directory of nothing known": (
+        lambda: Path("exp").rename("old") and Path("exp").mkdir(),
+        (),
+        "keep.npy.*memberships",
+    ),
+    "pickles alone": (
+        lambda: (Path("exp").rename("old"), Path("exp").mkdir(), Path("exp/shadows.pkl").touch()),
+        (),
+        "numpy.save",
+    ),
+    "no directory": (lambda: Path("exp").rename("old"), (), "no such directory"),
+    "a long recipe": (lambda: None, ("--recipe", "x" * 10_001), "10001"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_that_are_refused(folder: Path, name: str):
+    change, words, cause = OPTIONS[name]
+    write_lira(folder / "exp", 6)
+    change()
+    refused("exp", *words, cause=cause)
+
+
+def test_a_full_disk_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    write_lira(folder / "exp", 6)
+    written, write = [], np.lib.format.write_array
+
+    def full(file: Any, array: np.ndarray, **words: Any) -> None:
+        written.append(array.shape)
+        if len(written) == 6:
+            raise OSError(28, "No space left on device")
+        write(file, array, **words)
+
+    monkeypatch.setattr(writing.np.lib.format, "write_array", full)
+    refused("exp", *ROWS, cause="No space left")
+    assert len(written) == 6
+    monkeypatch.undo()
+    os.chdir(folder)
+    assert len(good("exp", *ROWS).finished()) == 6
+
+
+def test_models_are_copied_one_by_one(folder: Path):
+    """Eight further models of 2 MB each take no more memory than one of them."""
+    most = {}
+    for models in (2, 4, 12):  # the first of them imports what the others need
+        write_lira(folder / f"exp{models}", models)
+        for path in folder.glob(f"exp{models}/*/logits/0000000100.npy"):
+            np.save(path, np.tile(np.load(path), (1, 1, 400, 1)))
+        tracemalloc.start()
+        try:
+            bank = good(f"exp{models}", *ROWS, out=f"{models}")
+            most[models] = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert len(bank.finished()) == models
+        size = bank.outputs(0).nbytes
+    assert size == POOL * 800 * CLASSES * 4
+    assert most[12] < most[4] + size

@@ -20,7 +20,7 @@ from jaxaudit.data.bank.foreign import PICKLES, Foreign, chosen_rows, is_folder,
 from jaxaudit.data.bank.outputs import checked
 from jaxaudit.data.bank.writing import bank_files
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.data.paths import entries
+from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.version import __version__
@@ -66,7 +66,7 @@ def run(
 
 
 def _read(directory: Path, labels: Path | None) -> Foreign:
-    if not directory.is_dir():
+    if not exists(directory) or not directory.is_dir():
         raise InputError(f"{directory}: there is no such directory; is the path right?")
     for recognised, read in LAYOUTS:
         if recognised(directory):

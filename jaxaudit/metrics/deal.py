@@ -16,6 +16,9 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of
 
 SHARE = 0.5
+NEAR, DEVIATIONS = 0.05, 3.0
+"""How far the size of a training set may be from the query set's: this share of it, or this many standard deviations of
+the number that independent draws of each record would give."""
 
 
 def deal(
@@ -96,3 +99,25 @@ def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -
     links = sparse.coo_array((np.ones(len(own), bool), (own, record + len(own))), shape=(nodes, nodes))
     found = sparse.csgraph.connected_components(links, directed=False)[1][own]
     return np.unique(found, return_inverse=True)[1].astype(np.int32)
+
+
+def dealt_alike(members: int, wanted: int, whole: int) -> bool:
+    """Whether a training set is about as large as one dealt like the query set: the holdout test takes such models.
+
+    p(unused) needs no number at all: it permutes the target's scores, and is exact as long as the training sets are
+    independent of which records became the query set. p(all used) ranks a target that was trained on `wanted` records
+    among the models: a model of fewer remembers each of them better, and of a target among such models full use is
+    rejected too often. So their numbers may vary as chance has them and no further: by 3 standard deviations of
+    independent draws, sqrt(whole f (1 - f)) with f = wanted / whole, or by 5% where that is more. Both designs of
+    Carlini et al. (2022) give such numbers: every record drawn for itself, or each in half of all models.
+
+    Args:
+        members: number of query and holdout records that a model was trained on.
+        wanted: their number in the query set.
+        whole: their number in query set and holdout together.
+
+    >>> [dealt_alike(members, 50, 100) for members in (50, 64, 66)]
+    [True, True, False]
+    """
+    chance = DEVIATIONS * (wanted * (1 - wanted / whole)) ** 0.5
+    return abs(members - wanted) <= max(NEAR * wanted, chance)

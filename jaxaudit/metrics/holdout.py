@@ -5,10 +5,10 @@ records are exchangeable. Any score that treats all of them alike can then be pe
 level in finite samples, whatever the target is and whatever else it was trained on.
 
 The score (`membership_scores`) comes from shadow models. Each was trained on a random choice of query *and* holdout
-records, as many as the query set has. They treat both sets alike, so the test is exact, and they show what each
-record's output looks like with and without the record in training. A target that used all of the query set is
-exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and the minimum
-detectable fraction need it; the p-value of "never used" does not.
+records, about as many as the query set has (`dealt_alike`). They treat both sets alike, so the test is exact, and they
+show what each record's output looks like with and without the record in training. A target that used all of the query
+set is exchangeable with them if it is otherwise like them. That is an assumption: `p_fully`, the used fraction and the
+minimum detectable fraction need it; the p-value of "never used" does not.
 
 Where the provider chose among whole groups (a patient's records, near-copies), the groups are exchangeable and their
 records are not: `groups` has whole groups permuted, and variances taken over groups.
@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import stats
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
@@ -63,8 +64,9 @@ def holdout_test(
         key: random key of the permutations.
         query, holdout: the target's log-odds of each record's own class (`log_odds`).
         shadows: the same of the shadow models; columns are the query set, then the holdout.
-        membership: which of these records each shadow model was trained on: `n` of them, all choices equally likely;
-            with groups, whole groups, as many as the query set has.
+        membership: which of these records each shadow model was trained on: `n` of them, or about as many, see
+            `dealt_alike`, all choices of that number equally likely; with groups, whole groups, as many as the query
+            set has.
         groups: the group of each record, where the provider dealt whole groups: they are permuted, and variances are
             those of means over groups.
         permutations: random permutations.
@@ -77,7 +79,7 @@ def holdout_test(
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
-            does not have `n` records, or as many whole groups as the query set; with groups, as `check_groups`.
+            does not have about `n` records, or as many whole groups as the query set; with groups, as `check_groups`.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
@@ -177,15 +179,17 @@ def _check_rows(
     """Refuses training sets that are not dealt as the query set was."""
     fits = membership.shape[1:] == (records,)
     wanted, counts = size, membership.sum(axis=1)
+    alike = fits and all(dealt_alike(int(count), wanted, records) for count in counts)
     if groups is not None and fits:
         wanted = check_groups(groups, size, records)
         counts = np.array([len(np.unique(groups[row])) for row in membership])
         others = np.array([len(np.unique(groups[~row])) for row in membership])
-        fits = bool((counts + others == groups.max() + 1).all())
-    if not fits or (counts != wanted).any():
+        alike = bool((counts == wanted).all() and (counts + others == groups.max() + 1).all())
+    if not alike:
         of = "records" if groups is None else "whole groups"
+        about = "about" if groups is None else "exactly"
         raise InputError(
-            f"each shadow model must be trained on exactly {wanted} {of} of the {records} query and holdout records, "
+            f"each shadow model must be trained on {about} {wanted} {of} of the {records} query and holdout records, "
             f"as many as the query set has; membership has shape {membership.shape} and rows with "
             f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0} {of}."
         )

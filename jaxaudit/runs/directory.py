@@ -104,10 +104,11 @@ def write_files(directory: Path, files: Mapping[str, Writer]) -> None:
 
     Args:
         directory: as `claim` wants it.
-        files: names, and what writes each into an open file; those before it are in their place by then.
+        files: names, also in new folders there, and what writes each into an open file; those before it are in their
+            place by then.
 
     Raises:
-        InputError: it is taken, or cannot be written.
+        InputError: it is taken, or cannot be written; or as what writes a file.
     """
     refuse_taken(directory)
     try:
@@ -123,14 +124,17 @@ def _write(directory: Path, saves: Mapping[str, Callable[[IO[bytes]], None]]) ->
     """The last file says that all are there."""
     work, last = directory / NAME, list(saves)[-1]
     made = make_directories(work)
+    folders = tuple({(directory / name).parent for name in saves} - {directory})
     try:
+        for folder in folders:
+            folder.mkdir(mode=0o700)
         for name, save in saves.items():
             with whole_file(directory / name, drafts=work) as file:
                 save(file)
     except BaseException:
         for name in () if (directory / last).exists() else saves:
             (directory / name).unlink(missing_ok=True)
-        remove_empty(made)
+        remove_empty((*folders, *made))
         raise
     shutil.rmtree(work, ignore_errors=True)
 

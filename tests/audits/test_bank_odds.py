@@ -21,7 +21,8 @@ from support.banks import (
     write_bank,
 )
 
-from jaxaudit.audits.ks.bank.odds import bank_accuracy, bank_log_odds, model_outputs
+from jaxaudit.audits.ks.bank.evidence import target_outputs
+from jaxaudit.audits.ks.bank.odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.bank.plan import plan_bank
 from jaxaudit.audits.ks.bank.state import allowed_tests, kinds_of, usable_models
 from jaxaudit.audits.ks.bank.whose import first_models, misplaced
@@ -29,6 +30,7 @@ from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.groups import as_groups
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.scores import log_odds
 
 
 def slow_log_odds(values: np.ndarray, label: int) -> float:
@@ -194,6 +196,40 @@ def test_rows_that_no_test_knows_are_of_no_use(tmp_path: Path):
     assert kinds_of(load_bank(folder)) == [
         *("query_and_holdout", "without_query", "with_query", "other", "query_and_holdout", "query_and_holdout"),
     ]
+
+
+@pytest.mark.parametrize("kind", ["logits", "probabilities", "log_odds"])
+@pytest.mark.parametrize("views", [1, 3])
+def test_a_target_of_the_banks_own_form_has_the_log_odds_of_a_model(tmp_path: Path, kind: str, views: int):
+    """Its rows of logits stand for the same log-odds, cut at 20 nats, and for the same class where log-odds decide."""
+    bank = load_bank(write_bank(tmp_path / "bank", 0, outputs=kind, queries=views))
+    values = np.stack([logits(view, rows()[0]) for view in range(views)], axis=1)
+    values[4] *= 30
+    if kind == "probabilities":
+        values = softmax(values)
+    if kind == "log_odds":
+        values = values[:, :, :1]
+    file = tmp_path / "file.npy"
+    np.save(file, values.reshape((RECORDS, *bank.description.shape[1:]))[bank.query])
+    target = target_outputs(file, bank, bank.query)
+    wanted = said(bank, values.astype(np.float32))
+    found = log_odds(target.logits, bank.labels[bank.query])
+    np.testing.assert_allclose(found, np.clip(wanted.log_odds, -20, 20)[bank.query], atol=1e-5)
+    assert target.probabilities.shape == (QUERY, CLASSES)
+    if kind == "log_odds" and views == 1:
+        hits = target.probabilities.argmax(axis=1) == bank.labels[bank.query]
+        np.testing.assert_array_equal(hits, wanted.correct[bank.query])
+
+
+def test_models_of_about_the_query_sets_size_are_of_the_holdout_test(tmp_path: Path):
+    """3 standard deviations of 60 coins are 11.6 records; what has exactly one of the two sets was not dealt."""
+    folder, found = write_bank(tmp_path / "bank", 0), rows()
+    for row, members in zip(found, (24, 41, 42, 19, 18), strict=False):
+        row[: QUERY + HOLDOUT] = np.random.default_rng(members).permutation(QUERY + HOLDOUT) < members
+    found[5, : QUERY + HOLDOUT] = np.arange(QUERY + HOLDOUT) >= QUERY
+    np.save(folder / "membership.npy", found)
+    kinds = ("query_and_holdout", "query_and_holdout", "other", "query_and_holdout", "other", "other")
+    assert kinds_of(load_bank(folder)) == [*kinds]
 
 
 def test_outputs_that_cannot_be_used_are_told_from_those_that_can(tmp_path: Path):

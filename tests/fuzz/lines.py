@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 from support.banks import logits, rows, write_bank
+from support.other_tools import write_lira
 from support.saved_runs import RUNS, save
 
 from fuzz import names
@@ -72,6 +73,7 @@ USUAL = {
     "shadows plan": (*SETS[:4], "--models", "4", "--out", "new"),
     "shadows add": ("bank", "outputs.npy"),
     "shadows show": ("bank",),
+    "shadows import": ("exp", "--out", "new"),
 }
 
 
@@ -102,6 +104,7 @@ def prepare(command: str) -> Callable[[Path], object]:
         (folder / "people.csv").write_text("\n".join(["age,colour,weight,class", *lines, ""]))
         save(RUNS["efficacy"](), folder / "run")
         write_bank(folder / "bank")
+        write_lira(folder / "exp", 4)
         np.save(folder / "outputs.npy", logits(3, rows()[3]))
         (folder / f"it{SUFFIX}").write_text(json.dumps([*command.split(), *USUAL[command]]))
 

@@ -108,6 +108,6 @@ def test_groups_are_permuted_whole() -> None:
 
 
 def test_refusals() -> None:
-    membership = halves(np.random.default_rng(7), 6, 20, 9)
+    membership = halves(np.random.default_rng(7), 6, 20, 2)
     with pytest.raises(InputError, match="of the 20 query and holdout records"):
         before_after(jax.random.key(1), np.zeros(20), np.zeros(20), 10, np.zeros((6, 20)), membership)

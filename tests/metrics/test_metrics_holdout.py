@@ -10,6 +10,7 @@ from scipy import stats
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.holdout import _one_value, holdout_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
@@ -21,12 +22,19 @@ TRIALS = 60
 
 
 def audit(
-    trial: int, fraction: float, *, models: int = 11, gap: float = 4.0, strange: bool = False, size: int = SIZE
+    trial: int,
+    fraction: float,
+    *,
+    models: int = 11,
+    gap: float = 4.0,
+    strange: bool = False,
+    size: int = SIZE,
+    deal: Callable[..., np.ndarray] = halves,
 ) -> Usage:
     """One audit of a target that used a fraction; a strange one is like no shadow model."""
     generator = np.random.default_rng([9, trial])
     records = provider(generator, 2 * size, gap)
-    membership = halves(generator, models, 2 * size, size)
+    membership = deal(generator, models, 2 * size, size)
     used = np.arange(2 * size) < round(fraction * size)
     target = records.outputs(generator, used)
     if strange:
@@ -90,6 +98,61 @@ def test_full_use_is_rejected_no_more_often_than_stated_where_it_is_true() -> No
     for u in (1 / 12, 4 / 12):
         assert stats.binom.ppf(SURE, TRIALS, u) <= (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, TRIALS, u)
     assert np.mean([usage.verdict == "not forgotten" for usage in audits]) > 0.9
+
+
+def coins(generator: np.random.Generator, models: int, records: int, size: int) -> np.ndarray:
+    """Every record is drawn for itself: `train.py` of Carlini et al. (2022) with `--pkeep 0.5`."""
+    return kept(lambda: generator.uniform(0, 1, (models, records)) <= 0.5, size)
+
+
+def balanced(generator: np.random.Generator, models: int, records: int, size: int) -> np.ndarray:
+    """Each record is in half of the models: the same with `--num_experiments`."""
+    return kept(lambda: generator.uniform(0, 1, (models, records)).argsort(0) < models // 2, size)
+
+
+def pairs(generator: np.random.Generator, models: int, records: int, size: int) -> np.ndarray:
+    """Of two models, each has what the other lacks: Privacy Meter's `split_dataset_for_training`."""
+    first = halves(generator, models // 2, records, size)
+    return np.stack([first, ~first], axis=1).reshape(-1, records)
+
+
+def kept(draw: Callable[[], np.ndarray], size: int) -> np.ndarray:
+    """Rows that the holdout test takes; of independent draws, one in 370 is not."""
+    while True:
+        rows = draw()
+        if all(dealt_alike(int(row.sum()), size, rows.shape[1]) for row in rows):
+            return rows
+
+
+@pytest.mark.parametrize("deal", [coins, balanced, pairs])
+def test_training_sets_of_about_the_query_sets_size_keep_both_error_rates(deal: Callable[..., np.ndarray]) -> None:
+    """Numbers of members vary by chance; 19 models and the target: ranks in twentieths (of pairs, 20 and 21)."""
+    models, trials = 20 if deal is pairs else 19, TRIALS
+    never, full = (
+        np.array(
+            [getattr(audit(5000 + trial, used, models=models, size=40, deal=deal), name) for trial in range(trials)]
+        )
+        for name, used in (("p_never", 0.0), ("p_fully", 1.0))
+    )
+    for u in (1 / (models + 1), 0.2, 0.5):
+        most = stats.binom.ppf(1 - SURE, trials, u)
+        assert (never <= u).sum() <= most
+        assert (full <= u + 1e-9).sum() <= most
+    assert (full <= 0.5).sum() >= stats.binom.ppf(SURE, trials, 0.4)
+
+
+def test_training_sets_of_another_size_are_refused() -> None:
+    """Full use would be rejected too often where the target was trained on more records than its shadow models."""
+    generator = np.random.default_rng(3)
+    target, shadows = generator.normal(size=100), generator.normal(size=(20, 100))
+    key = jax.random.key(1)
+    for size, fits in ((50, True), (80, False), (25, False)):
+        rows = halves(generator, 20, 100, 50)
+        if fits:
+            holdout_test(key, target[:size], target[size:], shadows, rows, permutations=99)
+            continue
+        with pytest.raises(InputError, match=rf"{size} records of the 100 .* 50 to 50"):
+            holdout_test(key, target[:size], target[size:], shadows, rows, permutations=99)
 
 
 def test_the_interval_covers_the_used_fraction() -> None:
@@ -176,7 +239,7 @@ def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
 
 def test_refusals() -> None:
     generator = np.random.default_rng(11)
-    membership = halves(generator, 6, 20, 9)
+    membership = halves(generator, 6, 20, 2)
     with pytest.raises(InputError, match="of the 20 query and holdout records"):
         holdout_test(jax.random.key(1), np.zeros(10), np.zeros(10), np.zeros((6, 20)), membership)
     with pytest.raises(InputError, match="finite numbers in both samples"):

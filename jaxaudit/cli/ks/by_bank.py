@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 
 from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
+from jaxaudit.audits.ks.bank.evidence import target_outputs
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
@@ -18,7 +19,9 @@ from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.report.ks.record import ks_record
@@ -108,26 +111,38 @@ def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
 
 
 def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
-    sizes, target = bank.description.sizes, options.target
-    classes = bank.description.class_names or bank.description.classes
+    target, count = options.target, bank.description.classes
+    classes = bank.description.class_names or count
 
-    def on(paths: tuple[Path, ...], rows: int, of: str) -> list[Outputs | None]:
+    def on(paths: tuple[Path, ...], columns: slice, of: str) -> list[Outputs | None]:
+        rows = columns.stop - columns.start
         if not paths:
             return [None] * len(target.target)
         if not rows:
             raise InputError(f"{paths[0].name}: the bank has no {of}, so outputs on it cannot be compared.")
-        files = [load_outputs(path, classes, rows, target.target_kind, of=of) for path in paths]
+        own = (rows, *bank.description.shape[1:])
+        files = [
+            target_outputs(path, bank, columns)
+            if target.target_kind == "auto" and own != (rows, count) and _is_of_shape(path, own)
+            else load_outputs(path, classes, rows, target.target_kind, of=of)
+            for path in paths
+        ]
         return [*name_apart(files, list(paths))]
 
     return tuple(
         FileTarget(now, held, target.allow_unrelated_target, said, *before)
         for now, held, said, *before in zip(
-            on(target.target, sizes.query, "query set"),
-            on(target.holdout_target, sizes.holdout, "holdout"),
-            on(target.calibration_target, sizes.calibration, "calibration set"),
-            on(target.before, sizes.query, "query set"),
-            on(target.holdout_before, sizes.holdout, "holdout"),
+            on(target.target, bank.query, "query set"),
+            on(target.holdout_target, bank.holdout, "holdout"),
+            on(target.calibration_target, bank.calibration, "calibration set"),
+            on(target.before, bank.query, "query set"),
+            on(target.holdout_before, bank.holdout, "holdout"),
             strict=True,
         )
         if now is not None
     )
+
+
+def _is_of_shape(path: Path, shape: tuple[int, ...]) -> bool:
+    """Whether a file has outputs as the models of the bank have theirs."""
+    return path.suffix.lower() == ".npy" and exists(path) and npy_shape(path) == shape

@@ -19,7 +19,7 @@ BankPath = Annotated[Path, typer.Argument(metavar="BANK", help="Directory of the
 
 shadows = typer.Typer(
     no_args_is_help=True,
-    help="Shadow models for any number of audits: trained here, or by your own script in any framework.",
+    help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
 )
 
 
@@ -250,3 +250,44 @@ def show(
     from jaxaudit.cli.shadows.show import run
 
     run(at_home(bank), as_json)
+
+
+@shadows.command("import")
+def import_(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory of tensorflow/privacy's LiRA, or of Privacy Meter.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="BANK", help="Write the bank into this new directory.")],
+    query_rows: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npy", help="The query set: numbers of records. [default: all but the holdout]"),
+    ] = None,
+    holdout_rows: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="The holdout, in the same way.")] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npy", help="Classes of all records, from 0. [default: y_train.npy, if it is there]"),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="How the models were trained. [default: as their files say]")
+    ] = None,
+) -> None:
+    """Makes a bank of the shadow models that another tool left.
+
+    Reads the directory of tensorflow/privacy's mi_lira_2021 (keep.npy and logits or scores of every experiment) or the
+    log_dir of Privacy Meter (memberships and signals; with --labels). Both train on random records of one pool: rows
+    that you choose at random, or a target's training records, are the query set, others the holdout, and the rest
+    becomes the calibration set. A file of rows has numbers of records, or a boolean for each. Nothing there is changed.
+
+    Examples:
+
+    `jaxaudit shadows import exp/cifar10 --query-rows query.npy --holdout-rows holdout.npy --out bank`
+
+    `jaxaudit shadows import demo_cifar10 --labels y_train.npy --out bank`
+    """
+    check_recipe(recipe or "")
+    from jaxaudit.cli.shadows.from_tool import run
+
+    def given(path: Path | None) -> Path | None:
+        return None if path is None else at_home(path)
+
+    run(at_home(directory), at_home(out), given(query_rows), given(holdout_rows), given(labels), recipe or "")

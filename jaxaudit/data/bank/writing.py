@@ -16,10 +16,21 @@ Writer = Callable[[IO[bytes]], None]
 """Writes the content of a file into it, open."""
 
 
-def bank_files(description: Description, arrays: Mapping[str, np.ndarray]) -> dict[str, Writer]:
-    """What writes each file of a bank, `bank.json` last: names of arrays are those of their files."""
-    writers = {name: _array(arrays[name]) for name in ARRAYS if name in arrays}
-    return {**writers, DESCRIPTION: _text(as_text(description))}
+def bank_files(
+    description: Description,
+    arrays: Mapping[str, np.ndarray],
+    outputs: Mapping[int, Callable[[], np.ndarray]] | None = None,
+) -> dict[str, Writer]:
+    """What writes each file of a bank, `bank.json` last.
+
+    Args:
+        description: of the bank.
+        arrays: by the names of their files.
+        outputs: what makes the outputs of each model that has some, when its file is written.
+    """
+    writers = {name: _array(lambda name=name: arrays[name]) for name in ARRAYS if name in arrays}
+    made = {outputs_path(Path(), model).as_posix(): _array(make) for model, make in (outputs or {}).items()}
+    return {**writers, **made, DESCRIPTION: _text(as_text(description))}
 
 
 def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:
@@ -58,9 +69,9 @@ def write_outputs(
     return path
 
 
-def _array(array: np.ndarray) -> Writer:
+def _array(make: Callable[[], np.ndarray]) -> Writer:
     def write(file: IO[bytes]) -> None:
-        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+        np.lib.format.write_array(file, np.ascontiguousarray(make()), allow_pickle=False)
 
     return write
 

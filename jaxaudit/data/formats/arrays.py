@@ -45,6 +45,12 @@ def map_npy(path: Path) -> np.ndarray:
         return np.asarray(np.memmap(stream, header.dtype, "r", header.length, header.shape, order))
 
 
+def npy_shape(path: Path) -> tuple[int, ...]:
+    """The shape of the array in a .npy file, of which no more is read; raises as `read_npy`."""
+    with open_data(path) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
+        return _checked_header(stream, file_size(stream), path.name).shape
+
+
 class NpzArrays:
     """The arrays of a .npz file, read one at a time when asked for.
 

@@ -2,13 +2,16 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.audits.ks.bank.odds import ModelOutputs, model_outputs, own_accuracy
+from jaxaudit.audits.ks.bank.odds import ModelOutputs, as_logits, model_outputs, own_accuracy
 from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, kinds_of
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import Roles, Trained
@@ -16,6 +19,7 @@ from jaxaudit.audits.ks.tests.holdout import ROLE
 from jaxaudit.audits.ks.tests.shadow import ROLES
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
@@ -117,13 +121,32 @@ def _trained(
     return Trained(confidences, odds, own, hits, Signals(none, none, none))
 
 
+def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
+    """A target's outputs on a set of the bank, from a .npy file of the form of the models': several views, log-odds.
+
+    Log-odds of a record are those that `said` would find; rows of logits stand for them, see `as_logits`. How finely
+    they are known is what the file's own numbers say.
+
+    Raises:
+        InputError: as `load_into`.
+    """
+    labels = np.where(bank.dropped, 0, bank.labels)[columns]
+    values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
+    grid = _grid(bank, values[:, 0].astype(np.float64), "float32", path.name)
+    return replace(grid, values=as_logits(bank, values, labels), kind="logits")
+
+
 def _as_stored(bank: Bank, model: int) -> Outputs:
     """A model's outputs as its file has them, of one view: they tell how finely a bank's outputs are known."""
     values = np.array(bank.outputs(model)[:, 0], np.float64)[~bank.dropped]
+    return _grid(bank, values, bank.outputs(model).dtype.name, f"model {model}")
+
+
+def _grid(bank: Bank, values: Float[np.ndarray, "n values"], dtype: str, name: str) -> Outputs:
     kind = "probabilities" if bank.description.outputs == "probabilities" else "logits"
     if values.shape[1] == 1:
         largest = np.finfo(np.float64).max
         values = np.concatenate([np.zeros_like(values), values.clip(-largest, largest)], axis=1)
-    dtype = coarsest_dtype(values, bank.outputs(model).dtype.name)
+    dtype = coarsest_dtype(values, dtype)
     decimals = decimals_of(values, dtype, least=int(kind == "probabilities"))
-    return Outputs(values, kind, decimals, dtype, f"model {model}", significant_of(values, dtype))
+    return Outputs(values, kind, decimals, dtype, name, significant_of(values, dtype))

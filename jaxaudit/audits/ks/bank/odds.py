@@ -1,13 +1,14 @@
 """What the models of a bank say: log-odds of each record's own class, and accuracy. One file is read at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int
+from scipy import special
 
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.metrics.scores import cut, log_odds
+from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19
 """Numbers that are converted at a time."""
@@ -46,15 +47,53 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
     """
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = (np.empty(len(values), np.float32) for _ in range(2))
-    rows = max(1, BLOCK // (values.shape[1] * values.shape[2]))
-    for start in range(0, len(values), rows):
-        part = slice(start, start + rows)
+    for part in _parts(values):
         found, hits = _of_class(bank, values[part], labels[part])
         with np.errstate(over="ignore"):
-            odds[part] = found[:, 0] if values.shape[1] == 1 else cut(found).mean(axis=1)
+            odds[part] = _mean_of_views(found)
         correct[part] = hits.mean(axis=1)
     odds[bank.dropped] = correct[bank.dropped] = np.nan
     return ModelOutputs(odds, correct)
+
+
+def as_logits(
+    bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n classes"]:
+    """One row of logits a record that says what outputs of the kind of this bank say of its class: the same log-odds.
+
+    The other classes share the rest as in the mean over views of their probabilities; of log-odds nobody knows how they
+    share it, so one of them has all, and the record counts as correct where `ModelOutputs.correct` says so.
+
+    Args:
+        bank: the bank, for its kind of outputs.
+        values: outputs on some records, log-odds with one value.
+        labels: their classes.
+    """
+    made = np.full((len(values), bank.description.classes), -LIMIT)
+    own = np.arange(bank.description.classes) == labels[:, None]
+    for part in _parts(values):
+        found, _ = _of_class(bank, values[part], labels[part])
+        if values.shape[2] == 1:
+            made[np.arange(len(values))[part], (labels[part] + 1) % bank.description.classes] = 0.0
+        else:
+            made[part] = np.log(np.maximum(_probabilities(bank, values[part]).mean(axis=1), np.exp(-LIMIT)))
+        rest = special.logsumexp(np.where(own[part], -np.inf, made[part]), axis=1)
+        made[part][own[part]] = cut(_mean_of_views(found)) + rest
+    return made
+
+
+def _parts(values: np.ndarray) -> Iterator[slice]:
+    rows = max(1, BLOCK // (values.shape[1] * values.shape[2]))
+    return (slice(start, start + rows) for start in range(0, len(values), rows))
+
+
+def _mean_of_views(found: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"]:
+    return found[:, 0] if found.shape[1] == 1 else cut(found).mean(axis=1)
+
+
+def _probabilities(bank: Bank, values: np.ndarray) -> np.ndarray:
+    values = values.astype(np.float64)
+    return special.softmax(values, axis=2) if bank.description.outputs == "logits" else values.clip(0, 1)
 
 
 def bank_log_odds(bank: Bank, models: Sequence[int] | None = None) -> Float32[np.ndarray, "models n"]:

@@ -12,6 +12,7 @@ from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, ShadowTest
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.reference import LEAST_RECORDS
 
 MIXED, WITHOUT, HALF, WITH, OTHER = "query_and_holdout", "without_query", "half_query", "with_query", "other"
@@ -81,7 +82,11 @@ def usable_models(bank: Bank) -> Usable:
 
 
 def kinds_of(bank: Bank) -> list[str]:
-    """What each model is good for, by the query and holdout records that it is trained on."""
+    """What each model is good for, by the query and holdout records that it is trained on.
+
+    Of the holdout test are models trained on some of the query set, some of the holdout, and about as many records as
+    the query set has (`dealt_alike`). One that has exactly one of the two sets was not dealt from both.
+    """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop
     units = None if bank.groups is None else np.concatenate(bank.groups)[kept]
@@ -94,8 +99,10 @@ def _kind(row: np.ndarray, asked: np.ndarray, units: Int[np.ndarray, " kept"] | 
         return WITH if query else WITHOUT
     if asked.all():
         return HALF
+    if query in (0, asked.sum()) and holdout in (0, (~asked).sum()):
+        return OTHER
     if units is None:
-        return MIXED if query + holdout == asked.sum() else OTHER
+        return MIXED if dealt_alike(query + holdout, int(asked.sum()), len(asked)) else OTHER
     inside, outside = np.unique(units[row]), np.unique(units[~row])
     whole = not len(np.intersect1d(inside, outside))
     return MIXED if whole and len(inside) == len(np.unique(units[asked])) else OTHER

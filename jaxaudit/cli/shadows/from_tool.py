@@ -1,0 +1,158 @@
+"""Runs `jaxaudit shadows import`: a bank of the shadow models that another tool left."""
+
+import math
+import shlex
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Int
+
+from jaxaudit.audits.ks.bank.state import MIXED, kinds_of
+from jaxaudit.cli.show import show_text
+from jaxaudit.data.bank import lira, privacy_meter
+from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
+from jaxaudit.data.bank.description import Counts, Description, as_text
+from jaxaudit.data.bank.foreign import PICKLES, Foreign, chosen_rows, is_folder, refuse_pickle
+from jaxaudit.data.bank.outputs import checked
+from jaxaudit.data.bank.writing import bank_files
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import entries, exists
+from jaxaudit.errors import InputError
+from jaxaudit.runs.directory import claim, write_files
+from jaxaudit.version import __version__
+
+LAYOUTS = ((lira.recognised, lira.read_lira), (privacy_meter.recognised, privacy_meter.read_privacy_meter))
+"""What tells each tool's directory, and what reads it."""
+
+
+class Columns(NamedTuple):
+    """The records of a pool in the order of a bank's columns: their numbers there, and how many are of each set."""
+
+    order: Int[np.ndarray, " n"]
+    counts: Counts
+
+
+def run(
+    directory: Path, out: Path, query_rows: Path | None, holdout_rows: Path | None, labels: Path | None, recipe: str
+) -> None:
+    """Writes the bank: completely or not at all.
+
+    Raises:
+        InputError: the directory is of no known tool, a file there cannot be used, rows are not of its records, or
+            `out` is taken.
+    """
+    claim(out)
+    foreign = _read(directory, labels)
+    columns = _columns(foreign.membership.shape[1], query_rows, holdout_rows)
+    description = _described(foreign, columns.counts, recipe)
+    rows = foreign.membership[:, columns.order]
+    if rows.all() or not rows.any():
+        which = "all records" if rows.all() else "no record"
+        raise InputError(f"{directory}: every model is trained on {which}, so nothing can be compared.")
+    arrays = {LABELS: foreign.labels[columns.order].astype(np.int32), MEMBERSHIP: rows}
+    if description.designs:
+        arrays[DESIGNS] = np.array([description.designs.index(name) for name in foreign.designs])
+    outputs = {
+        model: _output(read, columns.order, description, model)
+        for model, read in enumerate(foreign.read)
+        if read is not None
+    }
+    write_files(out, bank_files(description, arrays, outputs))
+    show_text(_summary(out, foreign, load_bank(out)))
+
+
+def _read(directory: Path, labels: Path | None) -> Foreign:
+    if not exists(directory) or not directory.is_dir():
+        raise InputError(f"{directory}: there is no such directory; is the path right?")
+    for recognised, read in LAYOUTS:
+        if recognised(directory):
+            return read(directory, labels)
+    for folder in (directory, directory / "signals"):
+        for path in entries(folder) if folder == directory or is_folder(folder) else []:
+            if path.suffix.lower() in PICKLES:
+                refuse_pickle(path)
+    raise InputError(
+        f"{directory}: is no directory of a known tool: {lira.TOOL} leaves experiment-*/keep.npy, {privacy_meter.TOOL} "
+        "models/memberships.npy. For any other, write a bank's files (README) or `jaxaudit shadows plan` and `add`."
+    )
+
+
+def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -> Columns:
+    """Query set, holdout, and what is of neither."""
+    holdout = np.zeros(0, int) if holdout_rows is None else chosen_rows(holdout_rows, records, "--holdout-rows")
+    left = np.setdiff1d(np.arange(records), holdout)
+    query = left if query_rows is None else chosen_rows(query_rows, records, "--query-rows")
+    both = len(np.intersect1d(query, holdout))
+    if both:
+        raise InputError(f"--query-rows and --holdout-rows have {both} records in common; a record is of one set.")
+    if not len(query):
+        raise InputError(f"--holdout-rows names all {records} records, so there is no query set.")
+    rest = np.setdiff1d(left, query)
+    counts = Counts(query=len(query), holdout=len(holdout), calibration=len(rest))
+    return Columns(np.concatenate([query, holdout, rest]), counts)
+
+
+def _described(foreign: Foreign, counts: Counts, recipe: str) -> Description:
+    models, records = foreign.membership.shape
+    try:
+        made = Description(
+            format=1,
+            outputs=foreign.outputs,
+            classes=foreign.classes,
+            queries=foreign.views,
+            records=records,
+            models=models,
+            counts=counts,
+            recipe=recipe or foreign.recipe,
+            designs=tuple(dict.fromkeys(foreign.designs)),
+            versions={"jaxaudit": __version__, "numpy": version("numpy")},
+        )
+        # Bounds are checked where a description is decoded.
+        return msgspec.json.decode(as_text(made), type=Description)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InputError(f"the models of {foreign.tool} make no bank: {error}.") from error
+
+
+def _output(
+    read: Callable[[], np.ndarray], order: Int[np.ndarray, " n"], description: Description, model: int
+) -> Callable[[], np.ndarray]:
+    """What gives the outputs of one model as its bank has them; nothing of it is kept."""
+
+    def make() -> np.ndarray:
+        values = read()
+        tail = description.shape[len(description.shape) - (description.outputs != "log_odds") :]
+        if values.shape == (len(order), description.queries, *tail):
+            if math.prod(values.shape) * values.dtype.itemsize > MAX_BYTES:
+                raise InputError(f"the outputs of model {model} are more than this machine has memory for.")
+            values = values[order].reshape(description.shape)
+        checked(values, description, f"model {model}")
+        return values
+
+    return make
+
+
+def _summary(out: Path, foreign: Foreign, bank: Bank) -> str:
+    description, sizes = bank.description, bank.description.sizes
+    names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
+    columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
+    kind, done = description.outputs.replace("_", "-"), sum(each is not None for each in foreign.read)
+    views = "" if description.queries == 1 else f" of {description.queries} views"
+    lines = [
+        f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; {kind}{views} on {columns} "
+        "records."
+    ]
+    if sizes.holdout:
+        others = len(bank) - kinds_of(bank).count(MIXED)
+        if others:
+            lines.append(
+                f"{others} of the models are not of the holdout test: they are trained on far more or fewer of the "
+                f"query and holdout records than the query set has ({sizes.query:,}), or on exactly one of the sets. "
+                "Name as many holdout as query records where models are trained on half of all."
+            )
+    else:
+        lines.append("Without --holdout-rows the bank has no holdout, so the holdout test cannot be made.")
+    return "\n".join([*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}", ""])

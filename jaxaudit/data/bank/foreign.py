@@ -1,0 +1,154 @@
+"""`Foreign`: the shadow models that another tool left, as far as a bank wants them; and how its files are opened."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from jaxaudit.data.bank.bank import BYTES_A_RECORD
+from jaxaudit.data.bank.description import MOST_RECORDS, MOST_ROWS, Kind
+from jaxaudit.data.formats.arrays import map_npy, read_npy
+from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.errors import InputError
+
+PICKLES = (".pkl", ".pickle", ".p", ".pt", ".pth", ".joblib")
+CONVERT = "import numpy, pickle; numpy.save('FILE.npy', numpy.asarray(pickle.load(open('FILE.pkl', 'rb'))))"
+SPARE = 1 << 16
+"""Bytes that a file of labels or rows may have beside its numbers."""
+
+
+class Foreign(NamedTuple):
+    """Shadow models that another tool trained on one pool of records.
+
+    Attributes:
+        tool: its name.
+        outputs: what its files contain, as in `Description`.
+        classes: their number.
+        views: of each record.
+        labels: class of each record.
+        membership: which records each model was trained on.
+        read: for each model what reads its outputs `[n, views, values]`, mapped and not checked yet (without the last
+            axis for log-odds); None of a model that is not trained yet.
+        designs: the name of each model's design; empty if it is one.
+        recipe: how they were trained, as the tool's files say it.
+    """
+
+    tool: str
+    outputs: Kind
+    classes: int
+    views: int
+    labels: Int[np.ndarray, " n"]
+    membership: Bool[np.ndarray, "models n"]
+    read: tuple[Callable[[], np.ndarray] | None, ...]
+    designs: tuple[str, ...] = ()
+    recipe: str = ""
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder of this name.
+
+    Raises:
+        InputError: it is a link, which could lead anywhere.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISLNK(mode):
+        raise InputError(f"{path}: is a link; copy what it leads to in its place.")
+    return stat.S_ISDIR(mode)
+
+
+def there(folder: Path, stem: str) -> bool:
+    """Whether a folder has `stem`.npy.
+
+    Raises:
+        InputError: it has a pickle of this name instead.
+    """
+    if os.path.lexists(folder / f"{stem}.npy"):
+        return True
+    for suffix in PICKLES:
+        if os.path.lexists(folder / f"{stem}{suffix}"):
+            refuse_pickle(folder / f"{stem}{suffix}")
+    return False
+
+
+def refuse_pickle(path: Path) -> None:
+    """Refuses a pickle, with the line that converts it.
+
+    Raises:
+        InputError: the file's name ends as those of pickles do.
+    """
+    if path.suffix.lower() in PICKLES:
+        raise InputError(
+            f"{path}: is a pickle, which can run code when it is read, so it is never read here. In the environment "
+            f'that wrote it: python -c "{CONVERT}"'
+        )
+
+
+def refuse_large(models: int, records: int, of: Path) -> None:
+    """Refuses more models and records than a bank has, or than this machine has memory for.
+
+    Raises:
+        InputError: there are.
+    """
+    if records > MOST_RECORDS or records * BYTES_A_RECORD > MAX_BYTES or models * records > min(MOST_ROWS, MAX_BYTES):
+        raise InputError(
+            f"{of}: {models:,} models of {records:,} records are more than this machine has memory for; keep fewer of "
+            "either."
+        )
+
+
+def rows_of(array: np.ndarray, of: Path) -> Bool[np.ndarray, "..."]:
+    """The array, if it says of each record whether a model was trained on it.
+
+    Raises:
+        InputError: it has other values than true and false.
+    """
+    if array.dtype != np.bool_ or array.view(np.uint8).max(initial=0) > 1:
+        raise InputError(f"{of}: has values of type {array.dtype} that are not all true or false: it must be boolean.")
+    return array
+
+
+def map_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:
+    """The labels of the first records in a .npy file, and the number of classes: by default the largest label plus 1.
+
+    Raises:
+        InputError: it is a pickle, damaged, has fewer labels, or they are not classes from 0.
+    """
+    refuse_pickle(path)
+    found = map_npy(path)
+    if found.ndim not in (1, 2) or len(found) < records or found.shape[1:] not in ((), (1,)):
+        raise InputError(f"{path}: has labels of shape {found.shape}, but there are {records} records: one label each.")
+    names = None if classes is None else tuple(map(str, range(classes)))
+    labels, known = encode_labels(np.array(found[:records]), names, str(path))
+    if known != tuple(map(str, range(len(known)))) or len(known) < 2:
+        raise InputError(f"{path}: labels must be classes numbered from 0, of which there are at least 2.")
+    return labels, len(known)
+
+
+def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chosen"]:
+    """The records that a .npy file names: their numbers in its order, or a boolean for each record of the pool.
+
+    Raises:
+        InputError: it is a pickle or damaged, names no record, one twice, or one that the pool does not have.
+    """
+    refuse_pickle(path)
+    found = read_npy(path, 8 * records + SPARE)
+    if found.dtype == np.bool_ and found.shape == (records,):
+        found = np.flatnonzero(found)
+    if found.dtype.kind not in "iu" or found.ndim != 1 or not len(found):
+        raise InputError(
+            f"{option} {path}: has {found.dtype} of shape {found.shape}; give numbers of records, or a boolean for "
+            f"each of the {records}."
+        )
+    if found.min() < 0 or found.max() >= records:
+        raise InputError(f"{option} {path}: has numbers outside 0 to {records - 1}, the records of the pool.")
+    if len(np.unique(found)) < len(found):
+        raise InputError(f"{option} {path}: names {len(found) - len(np.unique(found))} records twice.")
+    return found.astype(np.int64)

@@ -1,0 +1,157 @@
+"""Shadow models of tensorflow/privacy's `research/mi_lira_2021`, the code of Carlini et al. (2022).
+
+y_train.npy                              int [pool]: labels, by train.py
+experiment-*/keep.npy                    bool [n]: the records, of the first n, that a model was trained on, by train.py
+experiment-*/hparams.json                how it was trained, by train.py
+experiment-*/logits/0000000100.npy       float [n, 1, views, classes] after epoch 100, by inference.py
+experiment-*/scores/0000000100.npy       float [n, views]: log-odds of each record's own class, by score.py
+
+Of several epochs the last is read. An experiment without outputs is a model that is not trained yet. Names are those
+that `train.py` gives (experiment-3_16, experiment-12345) or its README shows (experiment_3_of_16).
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from jaxaudit.data.bank.description import MOST_MODELS, Kind
+from jaxaudit.data.bank.foreign import Foreign, is_folder, map_labels, refuse_large, rows_of, there
+from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.paths import entries, open_data
+from jaxaudit.errors import InputError
+
+TOOL = "tensorflow/privacy mi_lira_2021"
+LONGEST_HPARAMS = 1 << 16
+LONGEST_RECIPE = 2_000
+OWN = {"seed", "expid", "tunename"}
+"""What `hparams.json` has that is no part of a recipe."""
+_EPOCH = re.compile(r"[0-9]{1,18}\.npy")
+
+
+def recognised(directory: Path) -> bool:
+    """Whether a directory has an experiment with the records that it was trained on.
+
+    Raises:
+        InputError: an experiment is a link, or these records are a pickle.
+    """
+    return bool(_experiments(directory))
+
+
+def read_lira(directory: Path, labels: Path | None) -> Foreign:
+    """The experiments in a directory, in the order of their numbers.
+
+    Args:
+        directory: the `--logdir` of `train.py`.
+        labels: a file of labels, where it is not `y_train.npy` there.
+
+    Raises:
+        InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
+    """
+    experiments = _experiments(directory)
+    records = len(_row(experiments[0]))
+    refuse_large(len(experiments), records, directory)
+    membership = np.empty((len(experiments), records), bool)
+    for place, experiment in enumerate(experiments):
+        row = _row(experiment)
+        if len(row) != records:
+            raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
+        membership[place] = rows_of(row, experiment / "keep.npy")
+    logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
+    kind: Kind = "logits" if _count(logits) >= _count(scores) else "log_odds"
+    files = logits if kind == "logits" else scores
+    readers = tuple(None if file is None else _reader(file, kind) for file in files)
+    first = next((file for file in files if file is not None), None)
+    if first is None:
+        raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits/.")
+    shape = _shaped(map_npy(first), kind, first).shape
+    if labels is None and not there(directory, "y_train"):
+        raise InputError(f"{directory}: has no y_train.npy; give the labels of the records by --labels.")
+    known, classes = map_labels(labels or directory / "y_train.npy", records, shape[2] if kind == "logits" else None)
+    said = [_hparams(experiment) for experiment in experiments]
+    designs = tuple(str(each.get("arch", "unknown")) for each in said)
+    return Foreign(
+        TOOL,
+        kind,
+        classes,
+        shape[1],
+        known,
+        membership,
+        readers,
+        designs if len(set(designs)) > 1 else (),
+        _recipe(said, [int(file.stem) for file in files if file is not None]),
+    )
+
+
+def _experiments(directory: Path) -> list[Path]:
+    """The folders of experiments that have begun, in the order of their numbers."""
+    found = [
+        path
+        for path in entries(directory)
+        if path.name.startswith("experiment") and is_folder(path) and there(path, "keep")
+    ]
+    if len(found) > MOST_MODELS:
+        raise InputError(f"{directory}: has {len(found):,} experiments, more than {MOST_MODELS:,}.")
+    return sorted(found, key=lambda path: ([int(each[:18]) for each in re.findall("[0-9]+", path.name)], path.name))
+
+
+def _row(experiment: Path) -> np.ndarray:
+    row = map_npy(experiment / "keep.npy")
+    if row.ndim != 1 or not len(row):
+        raise InputError(f"{experiment / 'keep.npy'}: has shape {row.shape}; it must be one value for each record.")
+    return row
+
+
+def _last(folder: Path) -> Path | None:
+    """The file of the last epoch."""
+    names = [path for path in entries(folder) if _EPOCH.fullmatch(path.name)] if is_folder(folder) else []
+    return max(names, key=lambda path: int(path.stem), default=None)
+
+
+def _count(files: list[Path | None]) -> int:
+    return sum(file is not None for file in files)
+
+
+def _reader(file: Path, kind: Kind) -> Callable[[], np.ndarray]:
+    return lambda: _shaped(map_npy(file), kind, file)
+
+
+def _shaped(values: np.ndarray, kind: Kind, file: Path) -> np.ndarray:
+    """`[n, views, classes]`, or `[n, views]` of log-odds."""
+    axes = 3 if kind == "logits" else 2
+    if values.ndim == axes + 1 and values.shape[1] == 1:
+        values = values[:, 0]
+    elif values.ndim == axes - 1:
+        values = values[:, None]
+    if values.ndim != axes:
+        what = "[records, 1, views, classes]" if kind == "logits" else "[records, views]"
+        raise InputError(f"{file}: has shape {values.shape}; {kind.replace('_', '-')} must be {what}.")
+    return values
+
+
+def _hparams(experiment: Path) -> dict[str, Any]:
+    """What `hparams.json` says; nothing if there is none."""
+    path = experiment / "hparams.json"
+    if not path.exists() and not path.is_symlink():
+        return {}
+    with open_data(path, links=False) as file:
+        text = file.read(LONGEST_HPARAMS + 1)
+    try:
+        if len(text) > LONGEST_HPARAMS:
+            raise InputError(f"{path}: is larger than {LONGEST_HPARAMS} bytes, so it has no hyperparameters.")
+        return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InputError(f"{path}: is not one JSON object of plain values; delete it to import without it.") from error
+
+
+def _recipe(said: list[dict[str, Any]], epochs: list[int]) -> str:
+    """What all experiments have in common."""
+    common = [name for name in said[0] if name not in OWN and all(each.get(name) == said[0][name] for each in said)]
+    values = [f"{name}={said[0][name]}" for name in sorted(common) if said[0][name] is not None]
+    until = (
+        f"outputs after epoch {epochs[0]}" if len(set(epochs)) == 1 else f"after epochs {min(epochs)} to {max(epochs)}"
+    )
+    return f"{TOOL}: {', '.join([*values, until])}"[:LONGEST_RECIPE]

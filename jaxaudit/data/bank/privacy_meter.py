@@ -1,0 +1,99 @@
+"""Shadow models of Privacy Meter 2 (privacytrustlab/ml_privacy_meter): the `log_dir` of `run_mia.py`.
+
+models/memberships.npy      bool [models, n]: the records that each model was trained on, by models/utils.py
+signals/rmia_signals.npy    float [n, models]: the probability of each record's own class, by get_signals.py; its name
+                            begins with the algorithm of the configuration
+
+With the algorithm LOSS its version of 2024 writes losses, which are refused. Labels are in a pickle of the data set
+alone, so they must be given. Signals of other records (`*_pop.npy`, `*_ramia_signals.npy`) are not read.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from jaxaudit.data.bank.description import MOST_MODELS
+from jaxaudit.data.bank.foreign import Foreign, is_folder, map_labels, refuse_large, refuse_pickle, rows_of, there
+from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.outputs.kinds import inside
+from jaxaudit.data.paths import entries
+from jaxaudit.errors import InputError
+
+TOOL = "Privacy Meter"
+_SIGNALS = re.compile(r"\w+_signals")
+
+
+def recognised(directory: Path) -> bool:
+    """Whether a directory has the training sets of Privacy Meter's models.
+
+    Raises:
+        InputError: the folder of models is a link, or the training sets are a pickle.
+    """
+    return is_folder(directory / "models") and there(directory / "models", "memberships")
+
+
+def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
+    """The models of an audit by Privacy Meter; log-odds log(p / (1 - p)) of the probabilities that its signals are.
+
+    A float32 probability resolves log-odds to about 16 nats; of one that was rounded to 1 they are infinite.
+
+    Args:
+        directory: its `log_dir`.
+        labels: a file of the labels of its data set.
+
+    Raises:
+        InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
+    """
+    path = directory / "models" / "memberships.npy"
+    rows = map_npy(path)
+    if rows.ndim != 2 or not rows.size or len(rows) > MOST_MODELS:
+        raise InputError(f"{path}: has shape {rows.shape}; it must be [models, records].")
+    models, records = rows.shape
+    refuse_large(models, records, directory)
+    file = _signals(directory)
+    signals = map_npy(file)
+    if signals.ndim != 2 or signals.shape[0] != records or not 0 < signals.shape[1] <= models:
+        raise InputError(
+            f"{file}: has shape {signals.shape}, but {path.name} is of {models} models and {records} records: signals "
+            "are [records, models]. If audit.data_size was smaller than the data set, leave it out and run the audit "
+            "again."
+        )
+    if labels is None:
+        raise InputError(
+            f"{directory}: Privacy Meter keeps no labels as arrays; give those of its data set by --labels."
+        )
+    known, classes = map_labels(labels, records, None)
+    done = signals.shape[1]
+    readers = tuple(_reader(file, model) if model < done else None for model in range(models))
+    return Foreign(TOOL, "log_odds", classes, 1, known, np.array(rows_of(rows, path)), readers, recipe=TOOL)
+
+
+def _signals(directory: Path) -> Path:
+    """The one file of signals of the data set itself."""
+    folder = directory / "signals"
+    found = entries(folder) if is_folder(folder) else []
+    found = [each for each in found if _SIGNALS.fullmatch(each.stem) and not each.stem.endswith("_ramia_signals")]
+    for each in found:
+        refuse_pickle(each)
+    found = [each for each in found if each.suffix == ".npy"]
+    if len(found) != 1:
+        names = ", ".join(each.name for each in found[:5]) or "none"
+        raise InputError(f"{folder}: must have one file of signals such as rmia_signals.npy; found {names}.")
+    return found[0]
+
+
+def _reader(file: Path, model: int) -> Callable[[], np.ndarray]:
+    def read() -> np.ndarray:
+        signals = map_npy(file)[:, model].astype(np.float64)
+        if not inside((float(signals.min()), float(signals.max()))):
+            raise InputError(
+                f"{file}: model {model} has signals from {signals.min():g} to {signals.max():g}, so they are no "
+                "probabilities. If they are losses, save numpy.exp(-signals) instead."
+            )
+        with np.errstate(divide="ignore"):
+            share = signals.clip(0, 1)
+            return (np.log(share) - np.log1p(-share)).astype(np.float32)[:, None]
+
+    return read

@@ -110,8 +110,8 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def report(bench: Bench, packages: Sequence[str], directory: Path = RESULTS) -> Path:
-    """Print the tables and write `<directory>/<bench>-<device>.json`; the device is `cpu` or the GPU's kind."""
+def report(bench: Bench, packages: Sequence[str], path: Path | None = None) -> Path:
+    """Print the tables and write JSON, by default `results/<bench>-<device>.json`; with `cpu` or the GPU's kind."""
     about = machine(packages)
     print(f"{bench.name}: {about['cpu']}, {about['cores']} cores, {about['device']}, load {about['load']}")
     print(" ".join(f"{name} {number}" for name, number in about["versions"].items()), end="\n\n")
@@ -132,7 +132,7 @@ def report(bench: Bench, packages: Sequence[str], directory: Path = RESULTS) -> 
     ]
     print_table(["claim", "ratio", "low", "high", "promised", "holds"], rows)
     print(*bench.notes, sep="\n")
-    return _write(bench, about, directory)
+    return _write(bench, about, path or RESULTS / f"{bench.name}-{_device_slug()}.json")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -147,7 +147,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     print()
 
 
-def _write(bench: Bench, about: dict[str, Any], directory: Path) -> Path:
+def _write(bench: Bench, about: dict[str, Any], path: Path) -> Path:
     content = {
         "bench": bench.name,
         "machine": about,
@@ -167,8 +167,7 @@ def _write(bench: Bench, about: dict[str, Any], directory: Path) -> Path:
         ],
         "notes": bench.notes,
     }
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{bench.name}-{_device_slug()}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_rounded(content), indent=2) + "\n")
     return path
 

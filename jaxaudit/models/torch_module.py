@@ -66,7 +66,8 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
 
     The module is unchanged. A model starts from weights that `build` draws with PyTorch's generator, seeded by the
     model's key. Batch normalisation keeps its running statistics, and dropout draws from the state's key. The last axis
-    of records, the channels, is moved to the front for a module with convolutions.
+    of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
+    that gets its records as they are.
 
     JAX's outputs, gradient and state after some random records are compared with PyTorch's.
 
@@ -84,6 +85,11 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
     trial = tried(build, name, input_shape)
     training, evaluation = trial.another().train(), trial.another().eval()
     for part in _running_statistics(training):
+        if part.momentum is None:
+            raise InputError(
+                f"the model {name} has batch normalisation with momentum=None, whose step depends on a counter and "
+                f"cannot be traced; give it a momentum such as 0.1, {ELSEWHERE}."
+            )
         part.register_forward_pre_hook(_update_running_statistics)
 
     def draw(number: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -100,7 +106,7 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
     def called(module: Any, tensors: Mapping[str, Any], inputs: Array, key: Any) -> tuple[Any, dict[str, Any]]:
         placed = jnp.moveaxis(inputs, -1, 1) if trial.channels_first else inputs
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
-        with TRACING, environment.override_property(prng=key), environment:
+        with _translated(environment, key):
             outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
         return environment.t2j_iso(outputs), environment.t2j_iso(held)
 
@@ -124,7 +130,8 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
     except Exception as error:
         raise InputError(
             f"the model {name} runs in PyTorch, but torchax cannot make a JAX function of it: {_first_line(error)}. "
-            f"Replace the operation by one that torchax has, {ELSEWHERE}."
+            "Keep tensors that are made outside forward in the module (register_buffer), replace operations that "
+            f"torchax does not have, {ELSEWHERE}."
         ) from error
     return TorchFunctions(init, apply, trial.batch_coupled, trial.draws, trial.seeded)
 
@@ -154,6 +161,16 @@ def _settings_kept() -> Iterator[None]:
                 jax.config.update(name, value)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
+
+
+@contextmanager
+def _translated(environment: Any, key: Any) -> Iterator[None]:
+    """In this context PyTorch's operations are JAX's, new tensors, too, and random numbers are drawn from the key."""
+    with TRACING, warnings.catch_warnings(), environment.override_property(prng=key):
+        # PyTorch counts in int64, which JAX does not have unless it is asked to.
+        warnings.filterwarnings("ignore", "Explicitly requested dtype")
+        with environment, pytorch().device("jax"):
+            yield
 
 
 def _running_statistics(module: Any) -> list[Any]:

@@ -166,10 +166,11 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
 
 
 def _channels_first(another: Callable[[], Any], inputs: np.ndarray, name: str) -> bool:
-    """Channels go first where there are convolutions, unless the module wants its records as they are."""
+    """Channels of images go first, and where there are convolutions, unless the module wants records as they are."""
     convolves = any(isinstance(part, pytorch().nn.modules.conv._ConvNd) for part in another().modules())
+    usual = convolves or inputs.ndim == 4
     faults: list[str] = []
-    for first in (convolves, not convolves) if inputs.ndim > 2 else (False,):
+    for first in (usual, not usual) if inputs.ndim > 2 else (False,):
         try:
             outputs = _outputs(another().eval(), _placed(inputs, first))
         except Exception as error:  # whatever a network raises at records of another shape

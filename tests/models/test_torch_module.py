@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.cli_runs import process
 from support.pure_modules import KEY, images
 
 from jaxaudit.ensemble import Execution, fit_many
@@ -21,6 +23,7 @@ from jaxaudit.models.restore import load_weights, name_weights
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)", exc_type=Exception)
+save_file: Any = pytest.importorskip("safetensors.torch").save_file
 nn = torch.nn
 
 
@@ -54,7 +57,7 @@ class Pixels(nn.Module):
             self.steps += 1
         maps = self.group(torch.relu(self.batch(self.conv(inputs))))
         hidden = self.tied(torch.relu(self.dense(maps.mean((2, 3))))) * self.scale * self.frozen * self.listed[0]
-        return self.output(hidden)
+        return self.output(hidden + torch.arange(8) * torch.zeros(len(inputs), 1))
 
 
 def batches(records: int, *shape: int, size: int = 10) -> list[tuple[Any, Any]]:
@@ -148,22 +151,37 @@ def test_dropout_draws_from_the_key_of_the_state():
     assert jax.random.key_data(kept.key).tolist() == jax.random.key_data(state.key).tolist()
 
 
-@pytest.mark.parametrize("own_layout", [False, True])
-def test_channels_go_where_the_module_wants_them(own_layout: bool):
-    class Images(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = nn.Conv2d(2, 3, 3)
+def of_forward(forward: Callable[[Any, Any], Any], layers: Callable[[], Any] = lambda: nn.Linear(4, 3)) -> Any:
+    """A class of modules with one layer and this forward pass."""
 
-        def forward(self, inputs: Any) -> Any:
-            return self.conv(inputs.permute(0, 3, 1, 2) if own_layout else inputs).mean((2, 3))
+    def start(self: Any) -> None:
+        nn.Module.__init__(self)
+        self.layer = layers()
 
-    net = pure_module(Images, (5, 4, 2), 3)
-    params, state = net.init(KEY)
+    return type("Odd", (nn.Module,), {"__init__": start, "forward": forward})
+
+
+def from_the_back(images: Any) -> Any:
+    assert images.shape[1:] == (5, 4, 2)
+    return images.sum((1, 2)).repeat(1, 2)[:, :3]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (lambda images: images.sum((2, 3)).repeat(1, 2)[:, :3], lambda images: images.sum((1, 2))[:, [0, 1, 0]]),
+        # As PyTorch's users flatten: one channel after another.
+        (lambda images: images.flatten(1)[:, :3], lambda images: images[:, 0, :3, 0]),
+        (from_the_back, lambda images: images.sum((1, 2))[:, [0, 1, 0]]),
+    ],
+)
+def test_channels_go_where_the_module_wants_them(shown: Any, expected: Any):
+    net = pure_module(
+        of_forward(lambda self, inputs: shown(inputs) + 0 * self.layer.bias, lambda: nn.Linear(4, 3)), (5, 4, 2), 3
+    )
     inputs = images(6, 5, 4, 2)
-    weight, bias = (torch.from_numpy(np.array(params[f"conv.{name}"])) for name in ("weight", "bias"))
-    expected = nn.functional.conv2d(torch.from_numpy(np.moveaxis(inputs, -1, 1).copy()), weight, bias).mean((2, 3))
-    np.testing.assert_allclose(net.apply(params, state, jnp.asarray(inputs), False)[0], expected, rtol=1e-4, atol=1e-5)
+    outputs = net.apply(*net.init(KEY), jnp.asarray(inputs), False)[0]
+    np.testing.assert_allclose(outputs, expected(inputs), rtol=1e-5, atol=1e-5)
 
 
 def test_pytorchs_own_names_load_weights():
@@ -173,16 +191,6 @@ def test_pytorchs_own_names_load_weights():
     inputs = images(6, 4)
     shown = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
     np.testing.assert_allclose(shown, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
-
-
-def of_forward(forward: Callable[[Any, Any], Any], layers: Callable[[], Any] = lambda: nn.Linear(4, 3)) -> Any:
-    """A class of modules with one layer and this forward pass."""
-
-    def start(self: Any) -> None:
-        nn.Module.__init__(self)
-        self.layer = layers()
-
-    return type("Odd", (nn.Module,), {"__init__": start, "forward": forward})
 
 
 def hidden_gradient(self: Any, inputs: Any) -> Any:
@@ -198,7 +206,7 @@ def seeded_elsewhere() -> Any:
     return layer
 
 
-KEPT = Plain()
+KEPT, OUTSIDE = Plain(), torch.ones(3, 3)
 REFUSED = [
     (KEPT, ["Plain", "its weights"]),
     (lambda: KEPT, ["same module at every call"]),
@@ -217,9 +225,10 @@ REFUSED = [
     ),
     (of_forward(lambda self, inputs: self.layer(inputs) + inputs[inputs[:, 0] > 9].sum()), ["values of its records"]),
     (of_forward(hidden_gradient), ["gradient", "no_grad", "shadows plan"]),
+    (of_forward(lambda self, inputs: self.layer(inputs) @ OUTSIDE), ["torch.Tensor", "register_buffer"]),
     (
-        of_forward(lambda self, inputs: torch.special.bessel_j1(inputs[:, :1]) + self.layer(inputs)),
-        ["torchax", "bessel_j1"],
+        of_forward(lambda self, inputs: self.layer(inputs[:, :3]), lambda: nn.BatchNorm1d(3, momentum=None)),
+        ["momentum=None"],
     ),
     (of_forward(lambda self, inputs: self.layer(inputs).detach()), ["no parameter", "frozen"]),
 ]
@@ -265,3 +274,58 @@ def test_a_torchax_that_does_not_import_names_the_pip_line(fault: Exception, mon
         pure_module(Plain, (4,), 3)
     assert caught.match(torch.__version__.split("+")[0])
     assert caught.match(str(fault))
+
+
+NET = """
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, in_features, num_classes=10):
+        layers = nn.Flatten(), nn.Linear(in_features, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, num_classes)
+        super().__init__(*layers)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(NET)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
+    words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--replicates", "2")
+    first, again = (
+        process(*words, "--budget", "none", "--models-per-batch", "4", "--json", cwd=own).result for _ in range(2)
+    )
+    assert first["targets"] == again["targets"]
+    assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
+
+
+@pytest.mark.slow
+def test_a_trained_module_is_measured_from_its_own_file(own: Path):
+    """Becker & Liebig 2022: the mean squared norm of the log-probabilities' gradients, as a PyTorch loop has it."""
+    namespace: dict[str, Any] = {}
+    exec(NET, namespace)
+    module = namespace["Net"](in_features=24).eval()
+    save_file(module.state_dict(), own / "net.safetensors")
+    inputs, labels = images(5, 4, 3, 2), np.arange(5)
+    np.savez(own / "forget.npz", x=inputs, y=labels)
+    words = ("--params", "net.safetensors", "--data", "forget.npz", "--classes", "10", "--json")
+    found = process("efficacy", "--model", "net.py:Net", *words, cwd=own).result["models"][0]["information"]
+    squares = []
+    for image, label in zip(inputs, labels, strict=True):
+        module.zero_grad()
+        nn.functional.cross_entropy(
+            module(torch.from_numpy(np.moveaxis(image, -1, 0).copy())[None]), torch.tensor([label])
+        ).backward()
+        squares.append(sum(float(each.grad.square().sum()) for each in module.parameters()))
+    assert found == pytest.approx(np.mean(squares), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_without_pytorch_the_pip_line_is_named(own: Path):
+    (own / "torch.py").write_text("raise ModuleNotFoundError('away', name='torch')")
+    done = process("ks", "--model", "net.py:Net", cwd=own)
+    assert (done.code, done.out) == (2, "")
+    assert "pip install 'jaxaudit[torch]'" in done.err

@@ -23,7 +23,10 @@ OWN = (
 )
 """For the help of every command with --model."""
 
-UNSEEDED = "the initial weights of the network do not depend on a key: all models start from the same weights"
+UNSEEDED = (
+    "the initial weights of the network depend on no seed (its factory takes no rngs, or draws nothing): all models "
+    "start from the same weights"
+)
 
 
 class OwnModel(NamedTuple):

@@ -58,11 +58,12 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
 
     An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
     can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be built by the
-    factory, or given in its place; see `linen_functions`.
+    factory, or given in its place; see `linen_functions`. A PyTorch module is built by its class or the factory; see
+    `torch_functions`.
 
     Raises:
-        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, or its
-            outputs are not `[n, classes]` logits.
+        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its
+            outputs are not `[n, classes]` logits, or a PyTorch module cannot be a JAX function.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.models import MLP
@@ -96,7 +97,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     try:
         if isinstance(built, linen.Module):
             net = PureModule(*linen_functions(built, input_shape))
-        elif isinstance(built, nnx.Module):
+        elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build)._replace(seeded=call is None or call.seeded)
         else:
             net = PureModule(*torch_functions(partial(call.made, factory, None), name, input_shape))
@@ -126,8 +127,8 @@ def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
     module = call.made(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module):
         raise InputError(
-            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module, flax.linen.Module or "
-            "torch.nn.Module."
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module, "
+            "nor a torch.nn.Module."
         )
     return module
 

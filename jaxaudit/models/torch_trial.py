@@ -166,7 +166,7 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
 
 
 def _channels_first(another: Callable[[], Any], inputs: np.ndarray, name: str) -> bool:
-    """Channels of images go first, and where there are convolutions, unless the module wants records as they are."""
+    """Channels of images go first, of series if there are convolutions, unless the module wants records as they are."""
     convolves = any(isinstance(part, pytorch().nn.modules.conv._ConvNd) for part in another().modules())
     usual = convolves or inputs.ndim == 4
     faults: list[str] = []

@@ -22,7 +22,7 @@ from jaxaudit.models import pure_module
 from jaxaudit.models.restore import load_weights, name_weights
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
-pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)", exc_type=Exception)
+pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 save_file: Any = pytest.importorskip("safetensors.torch").save_file
 nn = torch.nn
 

@@ -167,7 +167,7 @@ def compare(
             loop = FORMS[form](two_sided.TorchNetwork(net), pool, case.batch_size)
             train(loop, [iter([torch.arange(case.batch_size, device=device)])])
         except Exception as error:  # a machine without a compiler, say: the other forms still count
-            notes.append(f"{name}: {form} does not run here: {type(error).__name__}")
+            notes.append(f"{name}: {form} does not run here: {type(error).__name__}: {str(error).strip()[:200]!r}")
             continue
         jobs[form] = plain
         contenders[form] = lambda loop=loop: train_theirs(plain, loop, device)
@@ -176,6 +176,9 @@ def compare(
     timings = Timings(name, each)
     fastest = min((form for form in each if form in FORMS), key=lambda form: median(each[form]))
     tried = ", ".join(f"{number}: {1e6 * seconds:.3g}" for number, seconds in choice.seconds.items())
+    minutes = {form: whole.model_steps / UNIT * median(each[form]) / 60 for form in (OURS, fastest)}
+    of = " and ".join(f"{took:.3g} minutes ({form})" for form, took in minutes.items())
+    notes.append(f"{name}: {len(whole.keys)} models, {whole.learner.epochs} epochs, extrapolated: {of}")
     notes.append(
         f"{name}: {choice.models_per_batch} models a batch; microseconds a model-step when choosing: {tried or '-'}; "
         f"losses {ours:.4g} and {theirs:.4g}; fastest form: {fastest}"

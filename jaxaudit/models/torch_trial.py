@@ -105,12 +105,13 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> 
     module = another()
     _check_module(module, another, name)
     tensors = tensors_of(module)
-    if any(not np.array_equal(each, tensors_of(another())[place], equal_nan=True) for place, each in tensors.items()):
+    again, other = tensors_of(another()), tensors_of(another(SEED + 1))
+    if any(not np.array_equal(each, again[place], equal_nan=True) for place, each in tensors.items()):
         raise InputError(
             f"the initial weights of the model {name} are not determined by PyTorch's seed, so no run can be repeated; "
             "draw them with torch, not with numpy or random, and leave no torch.empty unfilled."
         )
-    seeded = any(not np.array_equal(each, tensors_of(another(SEED + 1))[place]) for place, each in tensors.items())
+    seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
     inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
     channels_first = _channels_first(another, inputs, name)
     placed = _placed(inputs, channels_first)

@@ -73,7 +73,8 @@ def graph_loop(net: nn.Module, pool: Pool, batch_size: int, compiled: bool = Fal
             plain.epoch(chosen)
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # JAX's threads may call the driver meanwhile; only this thread's calls are recorded.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         plain.epoch(chosen)
 
     def epoch(order: torch.Tensor) -> None:

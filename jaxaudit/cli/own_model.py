@@ -18,12 +18,15 @@ from jaxaudit.errors import InputError
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
 OWN = (
-    "your own Flax module (NNX or Linen) as package.module:factory or file.py:factory, called as factory(input_shape, "
-    "classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
+    "your own module (Flax NNX or Linen, PyTorch) as package.module:factory or file.py:factory, called as "
+    "factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
 )
 """For the help of every command with --model."""
 
-UNSEEDED = "the factory of the network takes no rngs: all models start from the same weights, whatever the seed"
+UNSEEDED = (
+    "the initial weights of the network depend on no seed (its factory takes no rngs, or draws nothing): all models "
+    "start from the same weights"
+)
 
 
 class OwnModel(NamedTuple):
@@ -56,7 +59,7 @@ def parse_model(name: str) -> OwnModel | None:
         if name.endswith(".py"):
             raise InputError(f"--model {name} names a file; also name the factory in it, such as {name}:factory.")
         raise InputError(
-            f"--model {name} is not one of {', '.join(DESIGNS)}; your own Flax module is named package.module:factory "
+            f"--model {name} is not one of {', '.join(DESIGNS)}; your own module is named package.module:factory "
             "or file.py:factory."
         )
     words = [factory] if place.endswith(".py") else [*place.split("."), factory]
@@ -85,7 +88,9 @@ def load_factory(name: str, own: OwnModel) -> Any:
             module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)
     except ModuleNotFoundError as error:
         where = "is it in the current folder" if own.file is None else f"is it in the folder of {source}"
-        raise InputError(f"--model {name}: there is no module {error.name!r}; {where}, or installed?") from error
+        raise InputError(
+            f"--model {name}: there is no module {error.name!r}; {where}, or installed?{_extra(error.name)}"
+        ) from error
     except (Exception, SystemExit) as error:
         raise InputError(f"--model {name}: importing {source} failed: {type(error).__name__}: {error}") from error
     try:
@@ -106,6 +111,15 @@ def source_hash(name: str) -> str | None:
     own = parse_model(name) if ":" in name else None
     file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
     return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
+
+
+def _extra(module: str | None) -> str:
+    """How PyTorch is installed; of no other module is it known."""
+    if module != "torch":
+        return ""
+    from jaxaudit.models.torch_module import INSTALL
+
+    return f" {INSTALL}."
 
 
 def _run(file: Path, module_name: str) -> ModuleType:

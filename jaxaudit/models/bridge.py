@@ -1,6 +1,7 @@
-"""From a Flax module to two pure functions; everything that is not a parameter is explicit state."""
+"""From a Flax or PyTorch module to two pure functions; everything that is not a parameter is explicit state."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,11 @@ from jaxtyping import Array, Float, Key
 from jaxaudit.errors import InputError
 from jaxaudit.models.factory import FORMS, Call, plan_call
 from jaxaudit.models.linen import evaluation_draws, linen_functions
+from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
-ModuleFactory = Callable[..., nnx.Module | linen.Module]
-"""`factory(input_shape, classes, *, rngs) -> module`, which maps `[n, *input_shape]` to logits `[n, classes]`; or one
-with other parameters, matched by their names: see `plan_call`."""
+ModuleFactory = Callable[..., Any]
+"""`factory(input_shape, classes, *, rngs) -> module` of Flax or PyTorch, which maps `[n, *input_shape]` to
+logits `[n, classes]`; or one with other parameters, matched by their names: see `plan_call`."""
 
 
 RUN_ONCE = {"xla_backend_optimization_level": 1}
@@ -56,11 +58,12 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
 
     An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
     can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be built by the
-    factory, or given in its place; see `linen_functions`.
+    factory, or given in its place; see `linen_functions`. A PyTorch module is built by its class or the factory; see
+    `torch_functions`.
 
     Raises:
-        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, or its
-            outputs are not `[n, classes]` logits.
+        InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its
+            outputs are not `[n, classes]` logits, or a PyTorch module cannot be a JAX function.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.models import MLP
@@ -72,7 +75,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
 
     whole = isinstance(factory, linen.Module)
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
-    if isinstance(factory, nnx.Module):
+    if isinstance(factory, nnx.Module) or is_torch_module(factory):
         raise InputError(
             f"the model {type(factory).__name__} is already built, so every model would start from its weights; name "
             "its class, or a function that builds it."
@@ -83,7 +86,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
         return _called(factory, name, call, key) if call else factory
 
     try:
-        built = factory if whole else _linen_from(build) or nnx.eval_shape(build, _abstract_key())
+        built = factory if whole else _seen_from(build) or nnx.eval_shape(build, _abstract_key())
     except InputError:
         raise
     except UNFIT as error:
@@ -92,11 +95,12 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
             f"{call.text if call else name}; does it fit records of shape {input_shape}? ({FORMS})"
         ) from error
     try:
-        net = (
-            PureModule(*linen_functions(built, input_shape))
-            if isinstance(built, linen.Module)
-            else _nnx_functions(built, build)._replace(seeded=call is None or call.seeded)
-        )
+        if isinstance(built, linen.Module):
+            net = PureModule(*linen_functions(built, input_shape))
+        elif call is None or isinstance(built, nnx.Module):
+            net = _nnx_functions(built, build)._replace(seeded=call is None or call.seeded)
+        else:
+            net = PureModule(*torch_functions(partial(call.made, factory, None), name, input_shape))
         _check_outputs(net, name, input_shape, classes)
     except InputError:
         raise
@@ -108,11 +112,11 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
     return net
 
 
-def _linen_from(build: Callable[[Key[Array, ""]], Any]) -> linen.Module | None:
-    """The Linen module that the factory builds, if it does; it holds no arrays, so a trial without any finds it."""
+def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:
+    """The Linen or PyTorch module that the factory builds, if it does; it holds no JAX arrays, so a trial shows it."""
     built = []
     jax.eval_shape(lambda key: built.append(build(key)), _abstract_key())
-    return built[0] if isinstance(built[0], linen.Module) else None
+    return None if isinstance(built[0], nnx.Module) else built[0]
 
 
 def _abstract_key() -> Any:
@@ -121,9 +125,10 @@ def _abstract_key() -> Any:
 
 def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
     module = call.made(factory, nnx.Rngs(key))
-    if not isinstance(module, nnx.Module | linen.Module):
+    if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module):
         raise InputError(
-            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module."
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module, "
+            "nor a torch.nn.Module."
         )
     return module
 

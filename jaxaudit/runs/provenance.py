@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 from importlib.metadata import version
 from typing import Any
 
@@ -14,6 +15,8 @@ _PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "numpy", "scipy"),
     *("scikit-learn", "pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
 )
+_OF_PYTORCH = ("torch", "torchax")
+"""Of a run whose network is a PyTorch module: they draw its initial weights, and make JAX's operations of its own."""
 _VARIABLES = frozenset(
     {
         *("JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64", "JAX_DEFAULT_DTYPE_BITS", "JAX_DISABLE_JIT"),
@@ -29,7 +32,7 @@ def describe_machine() -> dict[str, Any]:
     devices = jax.local_devices()
     return {
         "jaxaudit": __version__,
-        "versions": {name: version(name) for name in _PACKAGES},
+        "versions": {name: version(name) for name in (*_PACKAGES, *(_OF_PYTORCH if "torchax" in sys.modules else ()))},
         "python": platform.python_version(),
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),

@@ -31,8 +31,8 @@ FROM_PYTORCH = (
     "Flax calls .weight .kernel (.scale in a normalisation, .embedding in an embedding), running_mean mean and "
     "running_var var, and has no num_batches_tracked; kernels of Linear are transposed there (in, out), those of "
     "convolutions are HWIO instead of OIHW, and images are flattened as HWC instead of CHW. Rename and transpose the "
-    "arrays and save them as .safetensors; or, for jaxaudit ks, hand over the model's outputs instead (--target): it "
-    "needs no weights"
+    "arrays and save them as .safetensors; or name the PyTorch module itself (--model); or, for jaxaudit ks, hand over "
+    "the model's outputs instead (--target): it needs no weights"
 )
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS = ".safetensors"

@@ -1,0 +1,228 @@
+"""From a PyTorch module to pure functions, by torchax: parameters with a gradient are trained, other tensors are state.
+
+torchax, and PyTorch with it, is imported here and only for a PyTorch module. What it changes for all of JAX when it is
+imported is put back.
+"""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.errors import InputError
+from jaxaudit.models.torch_trial import Trial, own_generator, pytorch, tensors_of, tried
+
+INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
+ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
+TRACING = Lock()
+"""Held while a module is traced: for so long its tensors are JAX's."""
+VALUES_DECIDE = (
+    *(jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError),
+    *(jax.errors.TracerIntegerConversionError, jax.errors.NonConcreteBooleanIndexError),
+)
+AGREE = 1e-3
+"""The largest difference of JAX's outputs and gradients from PyTorch's, relative to their norms."""
+
+
+class TorchState(NamedTuple):
+    """The state of a PyTorch module beside its parameters.
+
+    Attributes:
+        tensors: buffers, frozen parameters and tensors that are plain attributes, by name.
+        key: random key of its random layers in training; None if it has none.
+    """
+
+    tensors: dict[str, Any]
+    key: Any
+
+
+class TorchFunctions(NamedTuple):
+    """The functions of a `PureModule`, and what its fields say."""
+
+    init: Callable[[Key[Array, ""]], tuple[Any, TorchState]]
+    apply: Callable[[Any, TorchState, Array, bool], tuple[Any, TorchState]]
+    batch_coupled: bool
+    draws: bool
+    seeded: bool
+
+
+def is_torch_module(value: Any) -> bool:
+    """Whether it is a PyTorch module; PyTorch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> TorchFunctions:
+    """The pure functions of the PyTorch module that `build` returns.
+
+    The module is unchanged. A model starts from weights that `build` draws with PyTorch's generator, seeded by the
+    model's key. Batch normalisation keeps its running statistics, and dropout draws from the state's key. The last axis
+    of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
+    that gets its records as they are.
+
+    JAX's outputs, gradient and state after some random records are compared with PyTorch's.
+
+    Args:
+        build: returns a new module at every call.
+        name: the module's name in messages.
+        input_shape: the shape of one record, channels last.
+
+    Raises:
+        InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type
+            than float32, shared by all calls, not determined by PyTorch's seed or not finite; it draws random numbers
+            or couples records in evaluation; or JAX does not do what PyTorch does.
+    """
+    environment = _torchax(name).default_env()
+    trial = tried(build, name, input_shape)
+    training, evaluation = trial.another().train(), trial.another().eval()
+    for part in _running_statistics(training):
+        if part.momentum is None:
+            raise InputError(
+                f"the model {name} has batch normalisation with momentum=None, whose step depends on a counter and "
+                f"cannot be traced; give it a momentum such as 0.1, {ELSEWHERE}."
+            )
+        part.register_forward_pre_hook(_update_running_statistics)
+
+    def draw(number: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        with own_generator(int(number)):
+            return trial.split(tensors_of(build()))
+
+    shapes = jax.tree.map(lambda each: jax.ShapeDtypeStruct(each.shape, each.dtype), trial.split(trial.tensors))
+
+    def init(key: Key[Array, ""]) -> tuple[Any, TorchState]:
+        number = jax.random.bits(key, (), jnp.uint32)
+        params, rest = jax.pure_callback(draw, shapes, number, vmap_method="sequential")
+        return params, TorchState(rest, jax.random.fold_in(key, 1) if trial.draws else None)
+
+    def called(module: Any, tensors: Mapping[str, Any], inputs: Array, key: Any) -> tuple[Any, dict[str, Any]]:
+        placed = jnp.moveaxis(inputs, -1, 1) if trial.channels_first else inputs
+        held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
+        with _translated(environment, key):
+            outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
+        return environment.t2j_iso(outputs), environment.t2j_iso(held)
+
+    def apply(params: Any, state: TorchState, inputs: Array, mode: bool) -> tuple[Any, TorchState]:
+        if not mode:
+            return called(evaluation, {**params, **state.tensors}, inputs, None)[0], state
+        key, now = (None, None) if state.key is None else jax.random.split(state.key)
+        outputs, held = called(training, {**params, **state.tensors}, inputs, now)
+        return outputs, TorchState({name: held[name] for name in state.tensors}, key)
+
+    try:
+        _compare(apply, trial, name)
+    except VALUES_DECIDE as error:
+        raise InputError(
+            f"the model {name} decides by the values of its records what to compute (if, a loop, .item(), "
+            "an index), which cannot be traced; compute all cases and choose with torch.where, "
+            f"{ELSEWHERE}."
+        ) from error
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the model {name} runs in PyTorch, but torchax cannot make a JAX function of it: {_first_line(error)}. "
+            "Keep tensors that are made outside forward in the module (register_buffer), replace operations that "
+            f"torchax does not have, {ELSEWHERE}."
+        ) from error
+    return TorchFunctions(init, apply, trial.batch_coupled, trial.draws, trial.seeded)
+
+
+def _torchax(name: str) -> Any:
+    try:
+        with _settings_kept(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torchax = importlib.import_module("torchax")
+    except Exception as error:
+        raise InputError(
+            f"the model {name} is a PyTorch module, and torchax, which makes a JAX function of it, could not be "
+            f"imported beside torch {pytorch().__version__}: {_first_line(error)}. {INSTALL}, {ELSEWHERE}."
+        ) from error
+    return torchax
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Puts JAX's options and the process's environment back as they were."""
+    options, environment = dict(jax.config.values), dict(os.environ)
+    try:
+        yield
+    finally:
+        for name, value in options.items():
+            if jax.config.values[name] != value:
+                jax.config.update(name, value)
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+
+
+@contextmanager
+def _translated(environment: Any, key: Any) -> Iterator[None]:
+    """In this context PyTorch's operations are JAX's, new tensors, too, and random numbers are drawn from the key."""
+    with TRACING, warnings.catch_warnings(), environment.override_property(prng=key):
+        # PyTorch counts in int64, which JAX does not have unless it is asked to.
+        warnings.filterwarnings("ignore", "Explicitly requested dtype")
+        with environment, pytorch().device("jax"):
+            yield
+
+
+def _running_statistics(module: Any) -> list[Any]:
+    kind = pytorch().nn.modules.batchnorm._BatchNorm
+    return [part for part in module.modules() if isinstance(part, kind) and part.running_mean is not None]
+
+
+def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
+    """What PyTorch's batch normalisation does with its running statistics; torchax only normalises."""
+    values = inputs[0].detach()
+    axes = [axis for axis in range(values.ndim) if axis != 1]
+    mean, variance = values.mean(axes), values.var(axes, unbiased=True)
+    part.running_mean.mul_(1 - part.momentum).add_(part.momentum * mean)
+    part.running_var.mul_(1 - part.momentum).add_(part.momentum * variance)
+
+
+def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: Trial, name: str) -> None:
+    """That the function and its gradient are PyTorch's, on the records of the trial."""
+    params, rest = trial.split(trial.tensors)
+    state = TorchState(rest, jax.random.key(1) if trial.draws else None)
+
+    def loss(params: Any, inputs: Array) -> tuple[Array, Any]:
+        outputs, after = apply(params, state, inputs, not trial.draws)
+        return jnp.mean(outputs * trial.directions), (outputs, after.tensors)
+
+    jax.eval_shape(lambda params, inputs: apply(params, state, inputs, True), params, trial.inputs)
+    with jax.default_matmul_precision("highest"):
+        gradient, (outputs, after) = jax.jit(jax.grad(loss, has_aux=True))(params, trial.inputs)
+    kinds = {
+        "outputs": ({"outputs": outputs}, {"outputs": trial.outputs}),
+        "gradient": (gradient, trial.gradient),
+        "state after training": (after, {each: trial.after[each] for each in after}),
+    }
+    for kind, (ours, theirs) in kinds.items():
+        worst = _farthest(ours, theirs)
+        if worst:
+            raise InputError(
+                f"the model {name} does not do the same in JAX as in PyTorch: not the same {kind} ({worst}). torchax "
+                "does not know torch.no_grad and some operations that change tensors in place: use .detach() and new "
+                f"tensors there, {ELSEWHERE}."
+            )
+
+
+def _farthest(ours: Mapping[str, Any], theirs: Mapping[str, np.ndarray]) -> str | None:
+    """The array that differs most, if any differs by more than rounding."""
+    whole = np.sqrt(sum(float(np.sum(np.square(each, dtype=np.float64))) for each in theirs.values()))
+    allowed = {name: AGREE * (np.linalg.norm(each) + whole) + 1e-6 for name, each in theirs.items()}
+    gaps = {name: float(np.linalg.norm(np.asarray(ours[name]) - each)) for name, each in theirs.items()}
+    wrong = [name for name, gap in gaps.items() if not gap <= allowed[name]]
+    return max(wrong, key=lambda name: gaps[name] / allowed[name]) if wrong else None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

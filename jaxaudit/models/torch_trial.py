@@ -1,0 +1,233 @@
+"""What a PyTorch module is and does, by calling it in PyTorch on a few random records."""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxaudit.errors import InputError
+
+RECORDS = 6
+SEED = 1
+GENERATOR = Lock()
+"""Held while PyTorch's generator, of which there is one, is borrowed."""
+
+
+class Trial(NamedTuple):
+    """A module's properties, and its answers to random records.
+
+    Attributes:
+        another: builds the module again.
+        tensors: all of its tensors by name.
+        trained: the names of its parameters that require a gradient.
+        channels_first: whether the last axis of a record is moved to the front.
+        draws: whether it draws random numbers in training.
+        batch_coupled: whether in training one record's output depends on the others.
+        seeded: whether the initial weights depend on the seed.
+        inputs: the records, as the audit has them.
+        directions: the loss is the mean of the outputs times these.
+        outputs: of the records; in training, or in evaluation if it draws random numbers.
+        gradient: of the loss, by parameter.
+        after: all tensors after that.
+    """
+
+    another: Callable[[], Any]
+    tensors: dict[str, np.ndarray]
+    trained: tuple[str, ...]
+    channels_first: bool
+    draws: bool
+    batch_coupled: bool
+    seeded: bool
+    inputs: np.ndarray
+    directions: np.ndarray
+    outputs: np.ndarray
+    gradient: dict[str, np.ndarray]
+    after: dict[str, np.ndarray]
+
+    def split(self, tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The trained tensors, and the rest."""
+        trained = {name: tensors[name] for name in self.trained}
+        return trained, {name: each for name, each in tensors.items() if name not in trained}
+
+
+def pytorch() -> Any:
+    """PyTorch, which whoever has a module of it has imported."""
+    return importlib.import_module("torch")
+
+
+@contextmanager
+def own_generator(seed: int) -> Iterator[None]:
+    """PyTorch's generator for the CPU with this seed; afterwards as it was."""
+    torch = pytorch()
+    with GENERATOR:
+        before = torch.get_rng_state()
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(before)
+
+
+def tensors_of(module: Any) -> dict[str, np.ndarray]:
+    """The module's parameters, buffers and plain tensors by name, as JAX has them; one that has two names, once."""
+    return {
+        name: np.array(values := each.detach().numpy(), jax.dtypes.canonicalize_dtype(values.dtype))
+        for name, each in _named(module).items()
+    }
+
+
+def _named(module: Any) -> dict[str, Any]:
+    torch = pytorch()
+    named: dict[int, tuple[str, Any]] = {}
+    for prefix, part in module.named_modules():
+        held = {**vars(part), **dict(part.named_parameters(recurse=False)), **dict(part.named_buffers(recurse=False))}
+        for name, each in held.items():
+            if isinstance(each, torch.Tensor):
+                named.setdefault(id(each), (f"{prefix}.{name}" if prefix else name, each))
+    return dict(named.values())
+
+
+def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> Trial:
+    """The trial of the module that `build` returns.
+
+    Raises:
+        InputError: see `jaxaudit.models.torch_module.torch_functions`.
+    """
+
+    def another(seed: int = SEED) -> Any:
+        with own_generator(seed):
+            return build()
+
+    module = another()
+    _check_module(module, another, name)
+    tensors = tensors_of(module)
+    again, other = tensors_of(another()), tensors_of(another(SEED + 1))
+    if any(not np.array_equal(each, again[place], equal_nan=True) for place, each in tensors.items()):
+        raise InputError(
+            f"the initial weights of the model {name} are not determined by PyTorch's seed, so no run can be repeated; "
+            "draw them with torch, not with numpy or random, and leave no torch.empty unfilled."
+        )
+    seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
+    inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
+    channels_first = _channels_first(another, inputs, name)
+    placed = _placed(inputs, channels_first)
+    draws = _draws(another().train(), placed)
+    if _draws(another().eval(), placed):
+        raise InputError(
+            f"the model {name} draws random numbers in evaluation, so its outputs are not determined; switch them off "
+            "there, such as by training=self.training in torch.nn.functional.dropout."
+        )
+    if _couples(another, False, placed):
+        raise InputError(
+            f"in evaluation an output of the model {name} depends on the other records of its batch, so a record has "
+            "no output of its own; let batch normalisation keep running statistics (track_running_stats=True)."
+        )
+    outputs, directions, gradient, after = _answers(module.train(not draws), placed, name)
+    if not np.isfinite(outputs).all():
+        raise InputError(
+            f"the outputs of the model {name} are not finite for its initial weights and records in [0, 1]; is a "
+            "division by zero, a logarithm or an unfilled tensor in it?"
+        )
+    changed = any(not np.array_equal(each, after[place]) for place, each in tensors.items())
+    coupled = _has_running_statistics(module) or (changed if draws else changed or _couples(another, True, placed))
+    return Trial(
+        *(another, tensors, tuple(gradient), channels_first, draws, coupled, seeded),
+        *(inputs, directions, outputs, gradient, after),
+    )
+
+
+def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
+    lazy = [place for place, each in module.named_parameters() if pytorch().nn.parameter.is_lazy(each)]
+    if lazy:
+        raise InputError(
+            f"the model {name} has lazy layers ({lazy[0]}), whose shapes are unknown before the first batch; give the "
+            "number of inputs, such as Linear(in_features, ...) in place of LazyLinear."
+        )
+    if another() is module:
+        raise InputError(
+            f"the model factory {name} returns the same module at every call, so every model would start from its "
+            "weights; build a new one in it."
+        )
+    other = {str(each.dtype) for each in module.parameters() if str(each.dtype) != "torch.float32"}
+    if other:
+        raise InputError(
+            f"the model {name} has parameters of type {', '.join(sorted(other))}; models are trained in torch.float32 "
+            "here: call .float() where it is built."
+        )
+    away = {str(each.device) for each in module.parameters() if each.device.type != "cpu"}
+    if away:
+        raise InputError(
+            f"the model {name} puts parameters on {', '.join(sorted(away))}; build it on the CPU: JAX moves it to its "
+            "own device."
+        )
+
+
+def _channels_first(another: Callable[[], Any], inputs: np.ndarray, name: str) -> bool:
+    """Channels of images go first, of series if there are convolutions, unless the module wants records as they are."""
+    convolves = any(isinstance(part, pytorch().nn.modules.conv._ConvNd) for part in another().modules())
+    usual = convolves or inputs.ndim == 4
+    faults: list[str] = []
+    for first in (usual, not usual) if inputs.ndim > 2 else (False,):
+        try:
+            outputs = _outputs(another().eval(), _placed(inputs, first))
+        except Exception as error:  # whatever a network raises at records of another shape
+            faults.append(f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}")
+            continue
+        if not isinstance(outputs, pytorch().Tensor):
+            raise InputError(f"the model {name} returns a {type(outputs).__name__}; it must return the logits alone.")
+        return first
+    raise InputError(f"the model {name} does not accept records of shape {inputs.shape[1:]}: {faults[0]}")
+
+
+def _placed(inputs: np.ndarray, channels_first: bool) -> np.ndarray:
+    return np.ascontiguousarray(np.moveaxis(inputs, -1, 1)) if channels_first else inputs
+
+
+def _outputs(module: Any, inputs: np.ndarray) -> Any:
+    torch = pytorch()
+    with torch.no_grad(), own_generator(SEED):
+        return module(torch.from_numpy(inputs))
+
+
+def _draws(module: Any, inputs: np.ndarray) -> bool:
+    torch = pytorch()
+    with torch.no_grad(), own_generator(SEED):
+        before = torch.get_rng_state()
+        module(torch.from_numpy(inputs))
+        return not torch.equal(before, torch.get_rng_state())
+
+
+def _couples(another: Callable[[], Any], training: bool, inputs: np.ndarray) -> bool:
+    """Whether the outputs of some records depend on which others are in the batch."""
+    half = len(inputs) // 2
+    whole, part = (_outputs(another().train(training), some) for some in (inputs, inputs[:half]))
+    return not np.allclose(whole[:half].numpy(), part.numpy(), rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _has_running_statistics(module: Any) -> bool:
+    return any(isinstance(part, pytorch().nn.modules.batchnorm._BatchNorm) for part in module.modules())
+
+
+def _answers(
+    module: Any, inputs: np.ndarray, name: str
+) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    torch = pytorch()
+    names = {place: each for place, each in _named(module).items() if each.requires_grad}
+    with own_generator(SEED):
+        outputs = module(torch.from_numpy(inputs))
+        if not outputs.requires_grad:
+            raise InputError(
+                f"the outputs of the model {name} depend on no parameter that requires a gradient, so it cannot be "
+                "trained; is all of it frozen, or below torch.no_grad?"
+            )
+        directions = np.random.default_rng(SEED).standard_normal(outputs.shape).astype(np.float32)
+        (outputs * torch.from_numpy(directions)).mean().backward()
+    gradient = {
+        place: np.zeros(each.shape, np.float32) if each.grad is None else each.grad.numpy()
+        for place, each in names.items()
+    }
+    return outputs.detach().numpy(), directions, gradient, tensors_of(module)

@@ -1,0 +1,331 @@
+"""PyTorch modules as they are, beside PyTorch itself."""
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from support.cli_runs import process
+from support.pure_modules import KEY, images
+
+from jaxaudit.ensemble import Execution, fit_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import network
+from jaxaudit.models import pure_module
+from jaxaudit.models.restore import load_weights, name_weights
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
+pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
+save_file: Any = pytest.importorskip("safetensors.torch").save_file
+nn = torch.nn
+
+
+class Plain(nn.Module):
+    def __init__(self, num_classes: int = 3) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 5), nn.Linear(5, num_classes)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.second(torch.tanh(self.first(inputs)))
+
+
+class Pixels(nn.Module):
+    """Convolution, both normalisations, a frozen parameter, a buffer, a plain tensor, a weight of two names."""
+
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, 8, 3, padding=1)
+        self.batch, self.group = nn.BatchNorm2d(8), nn.GroupNorm(2, 8)
+        self.dense = nn.Linear(8, 8)
+        self.tied = nn.Linear(8, 8)
+        self.tied.weight = self.dense.weight
+        self.output = nn.Linear(8, num_classes)
+        self.frozen = nn.Parameter(torch.ones(8), requires_grad=False)
+        self.register_buffer("steps", torch.zeros(()))
+        self.scale = torch.full((8,), 0.5)
+        self.listed = nn.ParameterList([torch.ones(8)])
+
+    def forward(self, inputs: Any) -> Any:
+        if self.training:
+            self.steps += 1
+        maps = self.group(torch.relu(self.batch(self.conv(inputs))))
+        hidden = self.tied(torch.relu(self.dense(maps.mean((2, 3))))) * self.scale * self.frozen * self.listed[0]
+        return self.output(hidden + torch.arange(8) * torch.zeros(len(inputs), 1))
+
+
+def batches(records: int, *shape: int, size: int = 10) -> list[tuple[Any, Any]]:
+    inputs, labels = images(records, *shape), np.arange(records, dtype=np.int32) % 3
+    return [(inputs[start : start + size], labels[start : start + size]) for start in range(0, records, size)]
+
+
+def recipe(epochs: int = 1, batch_size: int = 10) -> dict[str, Any]:
+    return {"optimizer": optax.sgd(0.1, momentum=0.9), "epochs": epochs, "batch_size": batch_size}
+
+
+@pytest.mark.parametrize(("factory", "shape"), [(Plain, (4,)), (Pixels, (4, 4, 2))])
+def test_training_is_that_of_a_pytorch_loop(factory: Any, shape: tuple[int, ...]):
+    """From the same weights, on the same minibatches: all parameters and all buffers, after six steps."""
+    learner = network(factory, shape, 3, **recipe())
+    state = learner.init(KEY)
+    module = factory(num_classes=3) if factory is Plain else factory(in_channels=shape[-1], num_classes=3)
+    weights = {name: torch.from_numpy(np.array(each)) for name, each in name_weights(state.params, state.state).items()}
+    module.load_state_dict({name: weights[name.replace("tied.weight", "dense.weight")] for name in module.state_dict()})
+    optimizer = torch.optim.SGD([each for each in module.parameters() if each.requires_grad], lr=0.1, momentum=0.9)
+    step = jax.jit(learner.step)
+    for inputs, labels in batches(60, *shape):
+        state = step(state, jnp.asarray(inputs), jnp.asarray(labels), jnp.ones(len(labels)))
+        theirs = torch.from_numpy(np.ascontiguousarray(np.moveaxis(inputs, -1, 1)) if len(shape) == 3 else inputs)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(theirs), torch.from_numpy(labels.astype(np.int64))).backward()
+        optimizer.step()
+    ours = name_weights(state.params, state.state)
+    found = {name: each.numpy() for name, each in module.state_dict().items() if name != "tied.weight"}
+    assert found.keys() == ours.keys() - {"scale"}
+    for name, each in found.items():
+        np.testing.assert_allclose(ours[name], each, rtol=1e-4, atol=1e-5, err_msg=name)
+    inputs, _ = batches(60, *shape)[0]
+    placed = torch.from_numpy(np.ascontiguousarray(np.moveaxis(inputs, -1, 1)) if len(shape) == 3 else inputs)
+    shown = nn.functional.log_softmax(module.eval()(placed), 1).detach().numpy()
+    np.testing.assert_allclose(
+        learner.log_probs(learner.finish(state), jnp.asarray(inputs)), shown, rtol=1e-4, atol=1e-5
+    )
+
+
+def trained(factory: Any, seeds: list[int], width: int) -> Any:
+    learner = network(factory, (4,), 3, **recipe(epochs=2))
+    inputs, labels = images(40, 4), np.arange(40, dtype=np.int32) % 3
+    rows = np.random.default_rng(2).random((len(seeds), 40)) < 0.5
+    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    return fit_many(keys, rows, inputs, labels, learner, execution=Execution(models_per_batch=width)).params
+
+
+def test_a_model_is_the_same_whatever_trains_beside_it():
+    one, eight = (trained(Plain, list(range(8)), width) for width in (1, 8))
+    jax.tree.map(lambda first, second: np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6), one, eight)
+
+
+def test_weights_are_drawn_by_the_key_alone():
+    net = pure_module(Plain, (4,), 3)
+    before = torch.get_rng_state()
+    keys = jax.random.split(KEY, 3)
+    first, again = (jax.jit(jax.vmap(net.init))(keys)[0]["first.weight"] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first[1], net.init(keys[1])[0]["first.weight"])
+    assert len(np.unique(np.asarray(first[:, 0, 0]))) == 3
+    # nn.Linear draws uniformly from within one over the root of its inputs.
+    assert np.abs(first).max() <= 0.5
+    assert torch.equal(before, torch.get_rng_state())
+
+
+class Dropped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense, self.dropout = nn.Linear(4, 3), nn.Dropout(0.25)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.dropout(self.dense(inputs))
+
+
+def test_dropout_draws_from_the_key_of_the_state():
+    net = pure_module(Dropped, (4,), 3)
+    assert (net.draws, net.batch_coupled) == (True, False)
+    params, state = net.init(KEY)
+    inputs = jnp.asarray(images(4000, 4))
+    apply = jax.jit(net.apply, static_argnums=3)
+    whole, kept = apply(params, state, inputs, False)
+    first, moved = apply(params, state, inputs, True)
+    again, _ = apply(params, state, inputs, True)
+    second, _ = apply(params, moved, inputs, True)
+    np.testing.assert_array_equal(first, again)
+    assert (np.asarray(first == 0) != np.asarray(second == 0)).any()
+    np.testing.assert_allclose(first[first != 0], (whole / 0.75)[first != 0], rtol=1e-5)
+    # 12,000 draws of 1/4: the share is within 0.016 but once in 20,000 keys, and the key is fixed.
+    assert abs(float(jnp.mean(first == 0)) - 0.25) < 0.016
+    assert jax.random.key_data(kept.key).tolist() == jax.random.key_data(state.key).tolist()
+
+
+def of_forward(forward: Callable[[Any, Any], Any], layers: Callable[[], Any] = lambda: nn.Linear(4, 3)) -> Any:
+    """A class of modules with one layer and this forward pass."""
+
+    def start(self: Any) -> None:
+        nn.Module.__init__(self)
+        self.layer = layers()
+
+    return type("Odd", (nn.Module,), {"__init__": start, "forward": forward})
+
+
+def from_the_back(images: Any) -> Any:
+    assert images.shape[1:] == (5, 4, 2)
+    return images.sum((1, 2)).repeat(1, 2)[:, :3]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (lambda images: images.sum((2, 3)).repeat(1, 2)[:, :3], lambda images: images.sum((1, 2))[:, [0, 1, 0]]),
+        # As PyTorch's users flatten: one channel after another.
+        (lambda images: images.flatten(1)[:, :3], lambda images: images[:, 0, :3, 0]),
+        (from_the_back, lambda images: images.sum((1, 2))[:, [0, 1, 0]]),
+    ],
+)
+def test_channels_go_where_the_module_wants_them(shown: Any, expected: Any):
+    net = pure_module(
+        of_forward(lambda self, inputs: shown(inputs) + 0 * self.layer.bias, lambda: nn.Linear(4, 3)), (5, 4, 2), 3
+    )
+    inputs = images(6, 5, 4, 2)
+    outputs = net.apply(*net.init(KEY), jnp.asarray(inputs), False)[0]
+    np.testing.assert_allclose(outputs, expected(inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_pytorchs_own_names_load_weights():
+    net, module = pure_module(Plain, (4,), 3), Plain()
+    weights = {name: each.numpy() for name, each in module.state_dict().items()}
+    restored = load_weights(net, weights, "file", "model")
+    inputs = images(6, 4)
+    shown = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
+    np.testing.assert_allclose(shown, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
+
+
+def hidden_gradient(self: Any, inputs: Any) -> Any:
+    outputs = self.layer(inputs)
+    with torch.no_grad():
+        scale = outputs.square().sum(1, keepdim=True)
+    return outputs * scale
+
+
+def seeded_elsewhere() -> Any:
+    layer = nn.Linear(4, 3)
+    nn.init.constant_(layer.bias, float(np.random.default_rng().random()))
+    return layer
+
+
+KEPT, OUTSIDE = Plain(), torch.ones(3, 3)
+REFUSED = [
+    (KEPT, ["Plain", "its weights"]),
+    (lambda: KEPT, ["same module at every call"]),
+    (of_forward(lambda self, inputs: self.layer(inputs), lambda: nn.LazyLinear(3)), ["lazy", "weight", "LazyLinear"]),
+    (of_forward(lambda self, inputs: self.layer(inputs.double()), lambda: nn.Linear(4, 3).double()), ["torch.float64"]),
+    (of_forward(lambda self, inputs: self.layer(inputs), seeded_elsewhere), ["PyTorch's seed", "numpy"]),
+    (of_forward(lambda self, inputs: nn.functional.dropout(self.layer(inputs))), ["evaluation", "self.training"]),
+    (of_forward(lambda self, inputs: self.layer(inputs) - self.layer(inputs).mean(0)), ["other records", "batch"]),
+    (of_forward(lambda self, inputs: self.layer(inputs) / 0), ["not finite"]),
+    (of_forward(lambda self, inputs: (self.layer(inputs), 0)), ["tuple", "logits"]),
+    (of_forward(lambda self, inputs: self.layer(inputs)[:, :2]), [r"\(2, 2\)", r"\(2, 3\)"]),
+    (of_forward(lambda self, inputs: self.layer(inputs), lambda: nn.Linear(7, 3)), [r"\(4,\)", "7"]),
+    (
+        of_forward(lambda self, inputs: self.layer(inputs) * (2 if inputs.sum() > 0 else 1)),
+        ["values of its records", "shadows plan"],
+    ),
+    (of_forward(lambda self, inputs: self.layer(inputs) + inputs[inputs[:, 0] > 9].sum()), ["values of its records"]),
+    (of_forward(hidden_gradient), ["gradient", "no_grad", "shadows plan"]),
+    (of_forward(lambda self, inputs: self.layer(inputs) @ OUTSIDE), ["torch.Tensor", "register_buffer"]),
+    (
+        of_forward(lambda self, inputs: self.layer(inputs[:, :3]), lambda: nn.BatchNorm1d(3, momentum=None)),
+        ["momentum=None"],
+    ),
+    (of_forward(lambda self, inputs: self.layer(inputs).detach()), ["no parameter", "frozen"]),
+]
+
+
+@pytest.mark.parametrize(("factory", "words"), REFUSED)
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_what_a_module_does_not_allow_is_refused_by_name(factory: Any, words: list[str]):
+    with pytest.raises(InputError) as caught:
+        pure_module(factory, (4,), 3)
+    for word in words:
+        assert caught.match(word)
+
+
+def test_nothing_of_pytorch_is_imported_for_flax_and_jax_keeps_its_options():
+    code = """
+        import os, sys, jax
+        before, environment = dict(jax.config.values), dict(os.environ)
+        from jaxaudit.models import MLP, pure_module
+        pure_module(MLP, (4,), 3)
+        assert not {"torch", "torchax"} & sys.modules.keys()
+        import torch
+        torch.manual_seed(1)
+        pure_module(lambda: torch.nn.Linear(4, 3), (4,), 3)
+        assert "torchax" in sys.modules
+        assert jax.config.values == before, {k for k, v in before.items() if jax.config.values[k] != v}
+        assert dict(os.environ) == environment
+    """
+    found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("fault", [ModuleNotFoundError("No module named 'torchax'"), AttributeError("dim_Dimname")])
+def test_a_torchax_that_does_not_import_names_the_pip_line(fault: Exception, monkeypatch: pytest.MonkeyPatch):
+    class Broken:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+            if name == "torchax":
+                raise fault
+
+    monkeypatch.delitem(sys.modules, "torchax")
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    with pytest.raises(InputError, match=r"pip install 'jaxaudit\[torch\]'") as caught:
+        pure_module(Plain, (4,), 3)
+    assert caught.match(torch.__version__.split("+")[0])
+    assert caught.match(str(fault))
+
+
+NET = """
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, in_features, num_classes=10):
+        layers = nn.Flatten(), nn.Linear(in_features, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, num_classes)
+        super().__init__(*layers)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(NET)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
+    words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--replicates", "2")
+    first, again = (
+        process(*words, "--budget", "none", "--models-per-batch", "4", "--json", cwd=own).result for _ in range(2)
+    )
+    assert first["targets"] == again["targets"]
+    assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
+
+
+@pytest.mark.slow
+def test_a_trained_module_is_measured_from_its_own_file(own: Path):
+    """Becker & Liebig 2022: the mean squared norm of the log-probabilities' gradients, as a PyTorch loop has it."""
+    namespace: dict[str, Any] = {}
+    exec(NET, namespace)
+    module = namespace["Net"](in_features=24).eval()
+    save_file(module.state_dict(), own / "net.safetensors")
+    inputs, labels = images(5, 4, 3, 2), np.arange(5)
+    np.savez(own / "forget.npz", x=inputs, y=labels)
+    words = ("--params", "net.safetensors", "--data", "forget.npz", "--classes", "10", "--json")
+    found = process("efficacy", "--model", "net.py:Net", *words, cwd=own).result["models"][0]["information"]
+    squares = []
+    for image, label in zip(inputs, labels, strict=True):
+        module.zero_grad()
+        nn.functional.cross_entropy(
+            module(torch.from_numpy(np.moveaxis(image, -1, 0).copy())[None]), torch.tensor([label])
+        ).backward()
+        squares.append(sum(float(each.grad.square().sum()) for each in module.parameters()))
+    assert found == pytest.approx(np.mean(squares), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_without_pytorch_the_pip_line_is_named(own: Path):
+    (own / "torch.py").write_text("raise ModuleNotFoundError('away', name='torch')")
+    done = process("ks", "--model", "net.py:Net", cwd=own)
+    assert (done.code, done.out) == (2, "")
+    assert "pip install 'jaxaudit[torch]'" in done.err

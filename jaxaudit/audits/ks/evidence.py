@@ -193,16 +193,26 @@ def of_file(
     grids = grids_of(files, stored)
     if as_logits(grids):
         target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
-        return match_logits(target, *grids), lambda odds: match_logits(odds, *grids), compared
-    step = max(map(_step, grids))
-
-    def rounded(confidences: np.ndarray) -> np.ndarray:
-        for file in grids:
-            confidences = match_precision(confidences, file)
-        return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
-
+        return match_logits(target, *grids), resolution_of(grids), compared
     said = np.concatenate([confidence_of(*each) for each in zip(files, labels, strict=True)])
-    return rounded(said), lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32)), compared
+    return _rounded(said, grids), resolution_of(grids), compared
+
+
+def resolution_of(grids: tuple[Outputs, ...]) -> Brought:
+    """What brings log-odds to the coarsest of these resolutions; without any, it leaves them."""
+    if not grids:
+        return lambda odds: odds
+    if as_logits(grids):
+        return lambda odds: match_logits(odds, *grids)
+    return lambda odds: _rounded(special.expit(odds.astype(np.float64)).astype(np.float32), grids)
+
+
+def _rounded(confidences: np.ndarray, grids: tuple[Outputs, ...]) -> np.ndarray:
+    """Log-odds of confidences as these files would have them."""
+    step = max(map(_step, grids))
+    for file in grids:
+        confidences = match_precision(confidences, file)
+    return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
 
 
 def grids_of(files: tuple[Outputs, ...], stored: Outputs | None) -> tuple[Outputs, ...]:

@@ -180,6 +180,26 @@ def _beside(judgement: Judgement, others: tuple[Judgement, ...]) -> Finding:
     return msgspec.structs.replace(finding, caveats=tuple(dict.fromkeys(caveats)))
 
 
+class Rates(NamedTuple):
+    """How often a test gave each verdict for targets of one truth.
+
+    Attributes:
+        test: its name.
+        used: the fraction of the query set that they used.
+        records: number of query records that they were judged by.
+        targets: their number.
+        not_forgotten, forgotten, inconclusive: how many of them were called so.
+    """
+
+    test: str
+    used: float
+    records: int
+    targets: int
+    not_forgotten: int
+    forgotten: int
+    inconclusive: int
+
+
 class Shadows(NamedTuple):
     """Shadow models of the tests of use, for other audits; columns are query set, holdout, calibration set.
 
@@ -213,6 +233,7 @@ class KSAudit:
         models_per_batch: how many models were trained at the same time; None if none was trained here.
         shadow_log_odds: `float32[models, query and holdout records]` by role, of the models of the tests of use.
         shadows: those of them that a bank can have; None if none was trained here.
+        rates: of each test, measured on the shadow models of a bank; empty where nobody asked for them.
     """
 
     targets: tuple[TargetResult, ...]
@@ -225,6 +246,7 @@ class KSAudit:
     models_per_batch: int | None = None
     shadow_log_odds: dict[str, Float[np.ndarray, "models asked"]] = field(default_factory=dict)
     shadows: Shadows | None = None
+    rates: tuple[Rates, ...] = ()
 
     def plot(self, target: int = 0) -> "Figure":
         """Confidences of one target on two axes, and rho of all of them against 1, as a Matplotlib figure.

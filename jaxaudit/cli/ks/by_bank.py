@@ -7,6 +7,7 @@ import jax
 
 from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
 from jaxaudit.audits.ks.bank.evidence import target_outputs
+from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
@@ -47,7 +48,12 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     def audit(execution: Execution) -> KSAudit:
         key = jax.random.key(options.audit.seed)
-        return judge_by_bank(key, bank, evidence, targets, tests, level=options.audit.level)
+        level = options.audit.level
+        found = judge_by_bank(key, bank, evidence, targets, tests, level=level)
+        if not options.audit.leave_one_out:
+            return found
+        say("judging each shadow model by the others")
+        return replace(found, rates=leave_one_out(key, evidence, tests, level=level, progress=execution.progress))
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
         kept = arrays_of(found)

@@ -14,7 +14,7 @@ OF_BANK = frozenset(
     {
         *("shadows", "query", "holdout", "calibration", "data_dir", "field_strength", "target", "holdout_target"),
         *("calibration_target", "before", "holdout_before", "target_kind", "allow_unrelated_target", "tests"),
-        *("stated_share", "min_accuracy", "level", "seed", "as_json", "out", "report", "fail_on"),
+        *("leave_one_out", "stated_share", "min_accuracy", "level", "seed", "as_json", "out", "report", "fail_on"),
     }
 )
 """The options that mean something where a bank is given."""
@@ -126,6 +126,14 @@ def _check_bank(options: KSOptions) -> None:
         raise InputError("--before and --holdout-before need each other: outputs on query set and holdout.")
 
 
+def _check_rates(options: KSOptions) -> None:
+    """Refuses error rates without the models that they are measured on."""
+    if options.audit.leave_one_out:
+        raise InputError(
+            "--leave-one-out needs --shadows: a bank, such as the directory that --out of a run without it names."
+        )
+
+
 def _of_sets(check: Callable[[KSOptions], None]) -> Callable[[KSOptions], None]:
     """A check of options that name sets to train on; a bank has its own."""
     return lambda options: check(options) if options.audit.shadows is None else None
@@ -175,6 +183,7 @@ KS = Command(
         _of_sets(lambda options: check_pair(options.data.query, options.data.calibration)),
         _of_sets(lambda options: check_groups(options.data)),
         *map(_of_sets, (_check_targets, _check_reference, _check_before, _check_tests)),
+        _of_sets(_check_rates),
         lambda options: None if options.audit.shadows is None else _check_bank(options),
     ),
 )

@@ -102,6 +102,11 @@ class KSAudit(Level):
         "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
         "--target, and --holdout-target or --calibration-target."
     )
+    leave_one_out: bool = option(
+        False,
+        "With --shadows: also judge each shadow model by the others, as a target of known truth. Gives the error rates "
+        "of this audit on these data.",
+    )
     tests: str | None = option(
         None,
         "Tests: holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the verdict. "

@@ -133,13 +133,26 @@ class Floor(Part):
     values: list[Number]
 
 
+class Rates(Part):
+    """How often a test gave each verdict for shadow models that used this fraction of so many query records."""
+
+    test: str
+    used: float
+    records: int
+    targets: int
+    not_forgotten: int
+    forgotten: int
+    inconclusive: int
+
+
 class KSRecord(Record, kw_only=True):
-    """The object; `noise_floor` is null in a run without rho."""
+    """The object; `noise_floor` is null in a run without rho, `rates` without --leave-one-out."""
 
     schema: Literal["jaxaudit.ks/2"] = "jaxaudit.ks/2"
     level: float
     targets: list[Target]
     noise_floor: Floor | None
+    rates: list[Rates] | None = None
 
 
 class OfRho(NamedTuple):
@@ -169,7 +182,8 @@ def ks_record(audit: KSAudit, provenance: Provenance) -> KSRecord:
     """The record of an audit: numbers JSON cannot hold (no interval, no ratio) are null."""
     targets = [_target(target) for target in audit.targets]
     floor = None if all(target.rho is None for target in targets) else _floor(audit.noise_floor)
-    return KSRecord(level=audit.level, targets=targets, noise_floor=floor, provenance=provenance)
+    rates = [Rates(*each) for each in audit.rates] or None
+    return KSRecord(level=audit.level, targets=targets, noise_floor=floor, rates=rates, provenance=provenance)
 
 
 def _target(target: TargetResult) -> Target:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scipy import stats
+
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
@@ -10,7 +12,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change as Pair
 from jaxaudit.metrics.usage import at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.ks.record import Change, KSRecord, OfRho, Target, Test, Usage, rho_of, with_rho
+from jaxaudit.report.ks.record import Change, KSRecord, OfRho, Rates, Target, Test, Usage, rho_of, with_rho
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.record import as_float
@@ -19,6 +21,7 @@ from jaxaudit.report.run import Run, named
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 UNKNOWN = "unknown"
+RATES = "Error rates on these data: each shadow model as a target, judged by the others"
 BEFORE_AFTER = "Used fraction before minus after"
 TERMS = ("query set", "calibration set", "target", "interval")
 OF_RHO = (
@@ -45,7 +48,13 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
         "Has the target forgotten the query set?",
         _about(data),
         tuple(_answer(target, result.level, len(targets)) for target in targets),
-        (_grid(result), *([_usage_cells(targets)] if used else []), _rho_cells(made), _replicates(made)),
+        (
+            _grid(result),
+            *([_rates_cells(result.rates)] if result.rates else []),
+            *([_usage_cells(targets)] if used else []),
+            _rho_cells(made),
+            _replicates(made),
+        ),
         pictures,
         _legend(result),
         repeat(result.provenance),
@@ -239,6 +248,11 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
         lines.append(
             f"{UNKNOWN}: the interval of the used fraction is 0 to 100%, or a p-value contradicts its estimate."
         )
+    if result.rates:
+        lines.append(
+            "Error rates: share of shadow models that were called so, with its exact 95% interval. By the holdout test "
+            "a model is judged with half of the records, so less is detected than of a target."
+        )
     if floor is not None and floor.median is not None:
         lines.append(
             f"Noise floor: query models of different seeds are {number(floor.median)} apart (at most "
@@ -258,6 +272,28 @@ def _adjusted(targets: Sequence[Target]) -> list[str]:
         f"p unused, adjusted for {len(targets)} targets (Holm), {visible(title)}: {', '.join(p_values)}."
         for title, p_values in found.items()
     ]
+
+
+def _rates_cells(rates: Sequence[Rates]) -> Cells:
+    """How often the tests err here: shadow models as targets of known truth."""
+    rows = (
+        (
+            each.test,
+            "none" if each.used == 0 else f"{each.used:.0%}",
+            f"{each.records:,}",
+            str(each.targets),
+            *(_counted(count, each.targets) for count in (each.not_forgotten, each.forgotten, each.inconclusive)),
+        )
+        for each in rates
+    )
+    numbers = ("query\nrecords", "targets", "not\nforgotten", "forgotten", "inconclusive")
+    return Cells(RATES, ("test", "truly\nused", *numbers), tuple(rows), numbers, on="both")
+
+
+def _counted(count: int, targets: int) -> str:
+    """A share with its exact 95% interval (Clopper & Pearson 1934)."""
+    low, high = stats.binomtest(count, targets).proportion_ci(0.95, method="exact")
+    return f"{count / targets:.0%} ({100 * low:.0f}-{100 * high:.0f})"
 
 
 def _usage_cells(targets: Sequence[Target]) -> Cells:

@@ -1,0 +1,173 @@
+"""The error rates of an audit on its own data: each shadow model in turn is a target of known truth."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Int, Key
+from scipy import special
+
+from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, resolution_of
+from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.models import LEAST, Trained
+from jaxaudit.audits.ks.result import Rates
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest
+from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.shadow import ROLES
+from jaxaudit.audits.pool import Pool
+from jaxaudit.errors import InputError
+from jaxaudit.learners.learner import Progress
+from jaxaudit.metrics.deal import dealt_alike
+from jaxaudit.randomness import generator_of, stream
+
+SHARES = (0.0, 0.5, 1.0)
+"""Used fractions of the targets, in the order of `ROLES`."""
+
+
+class _Case(NamedTuple):
+    """A target of known truth, and what it is judged by."""
+
+    evidence: Evidence
+    said: Said
+    used: float
+
+
+def leave_one_out(
+    key: Key[Array, ""],
+    evidence: Evidence,
+    tests: Sequence[KSTest],
+    *,
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> tuple[Rates, ...]:
+    """Judges every shadow model by the others, and counts the verdicts.
+
+    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be.
+    - Holdout test: a model used a random part of query set and holdout. Half of what it did not use acts as holdout;
+      the query set is made of what it did not use, of what it used, or of both. So it is judged with half of the
+      records that a target is judged with, and less is detected than in the audit itself.
+
+    The rates are those of targets like the shadow models, whose calibration records a target need not have.
+
+    Args:
+        key: random key.
+        evidence: the models of a bank.
+        tests: whose rates are wanted.
+        level: as for the audit.
+        progress: told of each target judged.
+
+    Raises:
+        InputError: groups were dealt whole, or a test has too few models.
+    """
+    if evidence.pool.groups is not None:
+        raise InputError(
+            "--leave-one-out: where groups were dealt whole, no model has a holdout of its own; leave it out."
+        )
+    cases = [(test, list(_cases(key, evidence, test))) for test in tests]
+    total, done, found = sum(len(of_test) for _, of_test in cases), 0, []
+    for test, of_test in cases:
+        verdicts: dict[float, Counter[str]] = {used: Counter() for used in SHARES}
+        sizes = dict.fromkeys(SHARES, 0)
+        for make, used in of_test:
+            case = make()
+            judged = judge_targets(key, case.evidence, [case.said], [test], level=level)
+            verdicts[used][judged.targets[0].verdict] += 1
+            sizes[used] = case.evidence.queries
+            done += 1
+            if progress is not None:
+                progress(done, total)
+        for used, counts in verdicts.items():
+            names = ("not forgotten", "forgotten", "inconclusive")
+            if counts:
+                found.append(Rates(test.name, used, sizes[used], counts.total(), *(counts[name] for name in names)))
+    return tuple(found)
+
+
+def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
+    """What makes each target with its evidence, and its used fraction."""
+    if test.name == HoldoutTest.name:
+        models = len(evidence.roles[ROLE])
+        if models <= LEAST:
+            raise InputError(f"--leave-one-out needs more than {LEAST} models of the holdout test; there are {models}.")
+        for used in SHARES:
+            for place in range(models):
+                yield lambda used=used, place=place: _dealt_anew(key, evidence, place, used), used
+        return
+    for role, used in zip(ROLES, SHARES, strict=True):
+        for place in range(len(evidence.roles[role])):
+            yield lambda role=role, place=place, used=used: _as_target(evidence, role, place, used, test), used
+
+
+def _as_target(evidence: Evidence, role: str, place: int, used: float, test: KSTest) -> _Case:
+    """A model as a target, judged by the others."""
+    asked = np.arange(len(evidence.pool.asked))
+    unseen = None
+    if isinstance(test, ReferenceTest):
+        # What it was trained on is no reference for it.
+        unseen = (asked >= evidence.dealt.stop) & ~evidence.members(role)[place]
+    said = _said(evidence, evidence.trained[role].log_odds[place], evidence.queries)._replace(unseen=unseen)
+    rest = np.delete(np.arange(len(evidence.roles[role])), place)
+    return _Case(_only(evidence, {role: rest}), said, used)
+
+
+def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float) -> _Case:
+    """A model as a target with a query set of which it used this fraction, and a holdout that it did not use."""
+    own = evidence.members(ROLE)[place, evidence.dealt]
+    generator = generator_of(stream(key, "leave one out", place))
+    inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
+    size = min(len(inside), len(outside)) // 2
+    count = round(used * size)
+    query = np.concatenate([inside[:count], outside[: size - count]])
+    columns = np.concatenate([query, outside[size : 2 * size]])
+    rows = evidence.members(ROLE)[:, columns]
+    alike = [dealt_alike(int(row.sum()), size, 2 * size) for row in rows]
+    rest = np.flatnonzero(np.array(alike) & (np.arange(len(rows)) != place))
+    pool, trained = evidence.pool, evidence.trained[ROLE]
+    examples = pool.examples.take(pool.asked[columns])
+    small = Pool(examples, slice(0, size), slice(size, size), slice(size, 2 * size))
+    of_rest = _rows(trained, rest)._replace(
+        confidences=trained.confidences[rest][:, :0], log_odds=trained.log_odds[rest][:, columns]
+    )
+    judged = replace(
+        evidence,
+        trained={ROLE: of_rest},
+        roles={ROLE: [row[None] for row in rows[rest]]},
+        pool=small,
+        query=examples.take(small.query),
+        designs={ROLE: evidence.designs[ROLE][rest]} if ROLE in evidence.designs else {},
+        sampled_alike=None,
+        _known={},
+    )
+    return _Case(judged, _said(evidence, trained.log_odds[place, columns], size), used)
+
+
+def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> Said:
+    """What a model says, at the resolution of the others."""
+    bring = resolution_of(() if evidence.stored is None else (evidence.stored,))
+    own = bring(log_odds[None])[0]
+    confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)
+    none = np.zeros((0, queries), np.float32)
+    compared = Compared(none, none, none, confidences, confidences)
+    return Said("", None, own, bring, evidence.stored is not None and evidence.stored.kind != "logits", compared, None)
+
+
+def _only(evidence: Evidence, models: dict[str, Int[np.ndarray, " models"]]) -> Evidence:
+    """The evidence with only these models of some roles."""
+    trained = {**evidence.trained, **{role: _rows(evidence.trained[role], rows) for role, rows in models.items()}}
+    roles = {**evidence.roles, **{role: [evidence.roles[role][row] for row in rows] for role, rows in models.items()}}
+    designs = {role: places[models[role]] if role in models else places for role, places in evidence.designs.items()}
+    return replace(evidence, trained=trained, roles=roles, designs=designs, _known={})
+
+
+def _rows(trained: Trained, rows: Int[np.ndarray, " rows"]) -> Trained:
+    """Only these models of a role."""
+    return trained._replace(
+        confidences=trained.confidences[rows],
+        log_odds=trained.log_odds[rows],
+        own_accuracy=trained.own_accuracy[rows],
+        query_accuracy=trained.query_accuracy[rows],
+        on_calibration=None,
+        correct=None,
+    )

@@ -6,11 +6,11 @@ from typing import TypeVar
 from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.own_model import UNSEEDED
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.sets import Sets
 from jaxaudit.cli.words import other_split, parse_hidden
 from jaxaudit.data import Examples
-from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.learners import NetworkLearner
 
 HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
@@ -51,17 +51,9 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
 
 def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records: int) -> NetworkLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    learner = network(
-        make_factory(model.model or "mlp", parse_hidden(model.hidden or "")),
-        query.inputs.shape[1:],
-        len(query.class_names),
-        optimizer=make_optimizer(recipe.optimizer, recipe.learning_rate),
-        epochs=recipe.epochs or EPOCHS,
-        batch_size=recipe.batch_size,
-    )
+    factory = make_factory(model.model or "mlp", parse_hidden(model.hidden or ""), recipe.dropout)
+    recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
+    learner = make_learner(factory, recipe, query.inputs.shape[1:], len(query.class_names), records)
     if not learner.net.seeded:
         say(UNSEEDED)
-    if learner.batch_coupled:
-        return learner
-    # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.
-    return replace(learner, batch_size=min(learner.batch_size, records))
+    return learner

@@ -1,8 +1,18 @@
 """Networks, optimizers and augmentations by name: built-in, or your own. Imports nothing heavy."""
 
+import re
+from typing import Any
+
 from jaxaudit.cli.own_code import OwnCode, parse_own, source_hash
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
+SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width")}
+"""Networks whose sizes their names may have, such as resnet-8-16, and what these sizes are."""
+NAMES = (*DESIGNS, "resnet-8-16", "wrn-16-2", "vit-4-64")
+NETWORKS = (
+    f"{', '.join(NAMES)} (depth and width, or other ones; group normalisation, or batch normalisation with -bn, as in "
+    "resnet-8-16-bn)"
+)
 OWN = (
     "your own Flax module (NNX or Linen) as package.module:factory or file.py:factory, called as factory(input_shape, "
     "classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
@@ -24,7 +34,20 @@ def parse_model(name: str) -> OwnCode | None:
     >>> parse_model("package.module:factory"), parse_model("mlp")
     (OwnCode(file=None, module='package.module', name='factory'), None)
     """
-    return parse_own("--model", name, DESIGNS, "your own Flax module", "factory")
+    return None if parse_sized(name) else parse_own("--model", name, NAMES, "your own Flax module", "factory")
+
+
+def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
+    """The kind of network and its options that a name with sizes means; None for any other name.
+
+    >>> parse_sized("wrn-16-4"), parse_sized("resnet-bn"), parse_sized("mlp")
+    (('wrn', {'depth': 16, 'widen': 4}), ('resnet', {'norm': 'batch'}), None)
+    """
+    found = re.fullmatch(r"(resnet|wrn|vit)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
+    if found is None or (found[1] == "vit" and found[4]):
+        return None
+    sizes = {size: int(text) for size, text in zip(SIZED[found[1]], found.groups()[1:3], strict=True) if text}
+    return found[1], {**sizes, **({"norm": "batch"} if found[4] else {})}
 
 
 def parse_optimizer(name: str) -> OwnCode | None:

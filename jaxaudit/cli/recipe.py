@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.own_code import load_own
-from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
+from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer, parse_sized
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
     share = {"dropout": dropout} if dropout else {}
     if name == "mlp":
         return partial(models.MLP, hidden=hidden, **share)
+    sized = parse_sized(name)
+    if sized is not None:
+        known = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT}
+        return partial(known[sized[0]], **sized[1], **share)
     factory = models.LiuCNN if name == "liu-cnn" else models.MedicalCNN
     return partial(factory, **share) if share else factory
 

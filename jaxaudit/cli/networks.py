@@ -23,6 +23,9 @@ Trained = TypeVar("Trained", bound=Recipe)
 
 def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Design, Trained]:
     """The options with what a run without them uses."""
+    recipe = replace(recipe, epochs=recipe.epochs or (DEMO_EPOCHS if data.query is None else EPOCHS))
+    # A warm-up may be too long for the epochs that are usual.
+    recipe.check()
     if data.query is None:
         return (
             replace(
@@ -34,7 +37,7 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
             replace(
                 model, model=model.model or DEMO_MODEL, hidden=DEMO_HIDDEN if model.hidden is None else model.hidden
             ),
-            replace(recipe, epochs=recipe.epochs or DEMO_EPOCHS),
+            recipe,
         )
     calibration = data.calibration
     if calibration is None:
@@ -45,7 +48,7 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
     return (
         replace(data, calibration=calibration, image_size=data.image_size or size),
         replace(model, hidden=HIDDEN if model.hidden is None else model.hidden),
-        replace(recipe, epochs=recipe.epochs or EPOCHS),
+        recipe,
     )
 
 

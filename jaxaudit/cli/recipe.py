@@ -76,13 +76,12 @@ def make_optimizer(recipe: Recipe) -> Any:
     """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate.
 
     Raises:
-        InputError: options do not go together, or code of your own cannot be used.
+        InputError: code of your own cannot be used.
     """
     import optax
 
     from jaxaudit.learners import by_epoch, schedule
 
-    recipe.check()
     rule, rate, epochs = _rule(recipe), recipe.learning_rate, recipe.epochs or 1
     if recipe.schedule == "constant" and not recipe.warmup:
         made = rule(rate)

@@ -232,13 +232,10 @@ def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(classifiers, "demand_memory", lambda size, what, advice: asked.append(size))
     table = load_table("wine").take(np.arange(50))
     options = classifiers.ClassifierOptions(hidden="16")
-    for rule in (
-        {"optimizer": "sgd"},
-        {"optimizer": "sgd", "momentum": 0.9},
-        {"optimizer": "adam"},
-        {"optimizer": "adamw"},
-    ):
-        classifiers.make_classifier(options, Recipe(**rule, epochs=1), table)
+    rules: list[tuple[str, float | None]] = [("sgd", None), ("sgd", 0.9), ("adam", None), ("adamw", None)]
+    for optimizer, momentum in rules:
+        recipe = Recipe(optimizer=optimizer, momentum=momentum, epochs=1)
+        classifiers.make_classifier(options, recipe, table)
     copies = [round(2 * size / asked[0]) for size in asked]
     assert copies == [2, 3, 4, 4]
 

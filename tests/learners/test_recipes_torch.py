@@ -104,7 +104,8 @@ def compared(recipe: Recipe, network: str = "mlp", count: int = RECORDS) -> tupl
     theirs = by_torch(recipe, network, start, inputs, labels, one.batch_coupled)
     before = [np.asarray(each) for each in leaves(start)]
     moved = max(float(np.abs(a - b).max()) for a, b in zip(ours, before, strict=True))
-    return *(np.concatenate([each.ravel() for each in all_]) for all_ in (ours, theirs)), moved
+    here, there = (np.concatenate([each.ravel() for each in all_]) for all_ in (ours, theirs))
+    return here, there, moved
 
 
 RECIPES: dict[str, dict[str, Any]] = {

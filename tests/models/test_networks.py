@@ -33,7 +33,7 @@ def test_networks_by_their_definition(name: str):
     factory, twin, shape = NETWORKS[name]
     net = compiled(factory, shape)
     params, state = net.init(KEY)
-    params, inputs = moved(params), images(5, *shape)
+    params, inputs = moved(params), jnp.asarray(images(5, *shape))
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), plain(params))
     expected = twin(NUMPY, wide, np.asarray(inputs, np.float64))
     # Sums of float32 products through a dozen layers.
@@ -49,7 +49,7 @@ def test_no_record_touches_another(name: str):
     assert not net.batch_coupled
     params, state = net.init(KEY)
     inputs = images(4, *shape)
-    other = np.concatenate([inputs[:1], 1e3 * inputs[1:]])
+    other: Any = np.concatenate([inputs[:1], 1e3 * inputs[1:]])
     found, same = (net.apply(params, state, each, True)[0][0] for each in (inputs, other))
     np.testing.assert_array_equal(found, same)
 
@@ -84,7 +84,7 @@ def test_patches_that_do_not_fit_are_filled_up_with_zeros():
     factory = partial(ViT, depth=1, width=8, heads=2, patch=3)
     params, state = compiled(factory, (7, 4, 2)).init(KEY)
     inputs = images(3, 7, 4, 2)
-    filled = np.pad(inputs, ((0, 0), (0, 2), (0, 2), (0, 0)))
+    filled: Any = np.pad(inputs, ((0, 0), (0, 2), (0, 2), (0, 0)))
     found = compiled(factory, (7, 4, 2)).apply(params, state, inputs, False)[0]
     np.testing.assert_allclose(found, compiled(factory, (9, 6, 2)).apply(params, state, filled, False)[0], rtol=1e-6)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxaudit.cli.groups import MOST, Recipe
 from jaxaudit.cli.options import option
-from jaxaudit.cli.recipe import make_optimizer
+from jaxaudit.cli.recipe import make_learner, make_optimizer
 from jaxaudit.cli.words import parse_hidden
 from jaxaudit.errors import InputError
 
@@ -40,29 +40,24 @@ class Family(NamedTuple):
 
 
 def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:
+    import jax
     import jax.numpy as jnp
 
     from jaxaudit.data import one_hot
-    from jaxaudit.learners import network
     from jaxaudit.models import MLP
 
     examples, classes = one_hot(table), len(table.class_names)
     inputs, hidden = examples.inputs.shape[1], parse_hidden(options.hidden)
     layers = pairwise([inputs, *hidden, classes])
-    # A model, its gradient, and what Adam remembers: two more.
-    held = 4 * sum((before + 1) * after for before, after in layers) * (4 if recipe.optimizer == "adam" else 2)
+    params = jax.ShapeDtypeStruct((sum((before + 1) * after for before, after in layers),), jnp.float32)
+    # A model, its gradient, and what its optimizer remembers.
+    remembered = jax.tree.leaves(jax.eval_shape(make_optimizer(recipe).init, params))
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in (params, params, *remembered))
     demand_memory(
         held * (recipe.models_per_batch or 1), f"a network of --hidden {options.hidden}", "give narrower layers"
     )
-    learner = network(
-        partial(MLP, hidden=hidden, activation=jnp.tanh),
-        (inputs,),
-        classes,
-        optimizer=make_optimizer(recipe.optimizer, recipe.learning_rate),
-        epochs=recipe.epochs or 1,
-        batch_size=min(recipe.batch_size, len(examples)),
-    )
-    return Classifier(examples, learner)
+    factory = partial(MLP, hidden=hidden, activation=jnp.tanh, dropout=recipe.dropout or 0.0)
+    return Classifier(examples, make_learner(factory, recipe, (inputs,), classes, len(examples)))
 
 
 def _naive_bayes(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:

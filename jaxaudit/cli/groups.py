@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.options import option
-from jaxaudit.cli.own_model import parse_model
+from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
 from jaxaudit.cli.words import check_learning_rate, groups_place, parse_hidden, parse_image_size, share_check
+from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 MOST = 1_000_000
@@ -47,7 +48,48 @@ class Recipe:
     epochs: int | None = option(None, "Training epochs.", minimum=1, maximum=MOST)
     batch_size: int = option(64, "Batch size.", minimum=1, maximum=MOST)
     learning_rate: float = option(1e-3, "Learning rate.", check=check_learning_rate)
-    optimizer: str = option("adam", "Optimizer (Adam uses b1 = 0.5).", choices=("adam", "sgd"))
+    optimizer: str = option(
+        "adam",
+        "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
+        "transformation, as package.module:function or file.py:function.",
+        check=parse_optimizer,
+    )
+    momentum: float | None = option(None, "sgd: momentum.", minimum=0, maximum=0.999999)
+    weight_decay: float | None = option(
+        None,
+        "Weight decay as in PyTorch: decoupled for adamw, an L2 penalty for adam and sgd. [default: 0; 0.01 for adamw]",
+        minimum=0,
+        maximum=1e3,
+    )
+    clip_norm: float | None = option(
+        None, "Clip each step's gradient to this norm, before the optimizer.", minimum=1e-9, maximum=1e9
+    )
+    schedule: str = option(
+        "constant",
+        "Learning rate by epoch; step: a tenth after 1/2 and 3/4 of the epochs.",
+        choices=("constant", "cosine", "linear", "step"),
+    )
+    warmup: int | None = option(
+        None, "Epochs in which the learning rate rises to its value. [default: 0]", minimum=0, maximum=MOST
+    )
+    label_smoothing: float | None = option(
+        None, "Label smoothing, as in PyTorch. [default: 0]", minimum=0, maximum=0.999999
+    )
+    dropout: float | None = option(
+        None, "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
+    )
+    augment: tuple[str, ...] = option(
+        (),
+        "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
+        "package.module:function or file.py:function. Repeatable, applied in this order.",
+        metavar="NAME",
+        check=parse_augmentation,
+    )
+    precision: str | None = option(
+        None,
+        "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]",
+        choices=("float32", "bfloat16"),
+    )
     models_per_batch: int | None = option(
         None,
         "Models per batch. [default: auto-tuned, cached per machine]",
@@ -55,6 +97,25 @@ class Recipe:
         minimum=1,
         maximum=MOST,
     )
+
+    def check(self) -> None:
+        """Refuses options that do not go together.
+
+        Raises:
+            InputError: which, and what to do.
+        """
+        own = parse_optimizer(self.optimizer) is not None
+        if self.momentum and self.optimizer != "sgd":
+            has = "sets its own" if own else "has its own (b1)"
+            raise InputError(f"--momentum is of sgd, and {self.optimizer} {has}; leave it out, or use --optimizer sgd.")
+        if self.weight_decay is not None and own:
+            raise InputError(
+                f"--weight-decay is of adam, adamw and sgd, and {self.optimizer} sets its own; leave it out."
+            )
+        if self.warmup and self.epochs is not None and self.warmup >= self.epochs:
+            raise InputError(
+                f"--warmup {self.warmup} takes all of --epochs {self.epochs}; give fewer epochs of warm-up."
+            )
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def run(command: Command, options: Any) -> None:
 
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any], Outcome]:
-    from jaxaudit.cli.own_model import source_hash
+    from jaxaudit.cli.own_model import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
     from jaxaudit.ensemble import Execution
@@ -169,10 +169,10 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
             remember_models_per_batch(facts, number)
         # Which models are trained follows from it.
         job = _at(job, number)
-    source = source_hash(facts.get("model") or "")
+    sources = source_hashes(facts.get("model"), facts.get("optimizer"), facts.get("augment") or [])
     checkpoints = None
     if job.models is not None:
-        identity = run_identity(name, identity_of(job.options), job.hashes, {"model": source})
+        identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
@@ -189,7 +189,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         seed=plain(job.options)["seed"],
         options=plain(job.options),
         data=dict(job.data),
-        model_hash=source,
+        model_hash=sources.get("model"),
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
         **job.extra,

@@ -6,11 +6,11 @@ from typing import TypeVar
 from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.own_model import UNSEEDED
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.sets import Sets
 from jaxaudit.cli.words import other_split, parse_hidden
 from jaxaudit.data import Examples
-from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.learners import NetworkLearner
 
 HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
@@ -23,6 +23,9 @@ Trained = TypeVar("Trained", bound=Recipe)
 
 def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Design, Trained]:
     """The options with what a run without them uses."""
+    recipe = replace(recipe, epochs=recipe.epochs or (DEMO_EPOCHS if data.query is None else EPOCHS))
+    # A warm-up may be too long for the epochs that are usual.
+    recipe.check()
     if data.query is None:
         return (
             replace(
@@ -34,7 +37,7 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
             replace(
                 model, model=model.model or DEMO_MODEL, hidden=DEMO_HIDDEN if model.hidden is None else model.hidden
             ),
-            replace(recipe, epochs=recipe.epochs or DEMO_EPOCHS),
+            recipe,
         )
     calibration = data.calibration
     if calibration is None:
@@ -45,23 +48,15 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
     return (
         replace(data, calibration=calibration, image_size=data.image_size or size),
         replace(model, hidden=HIDDEN if model.hidden is None else model.hidden),
-        replace(recipe, epochs=recipe.epochs or EPOCHS),
+        recipe,
     )
 
 
 def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records: int) -> NetworkLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    learner = network(
-        make_factory(model.model or "mlp", parse_hidden(model.hidden or "")),
-        query.inputs.shape[1:],
-        len(query.class_names),
-        optimizer=make_optimizer(recipe.optimizer, recipe.learning_rate),
-        epochs=recipe.epochs or EPOCHS,
-        batch_size=recipe.batch_size,
-    )
+    factory = make_factory(model.model or "mlp", parse_hidden(model.hidden or ""), recipe.dropout)
+    recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
+    learner = make_learner(factory, recipe, query.inputs.shape[1:], len(query.class_names), records)
     if not learner.net.seeded:
         say(UNSEEDED)
-    if learner.batch_coupled:
-        return learner
-    # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.
-    return replace(learner, batch_size=min(learner.batch_size, records))
+    return learner

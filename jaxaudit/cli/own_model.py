@@ -1,22 +1,18 @@
-"""Networks of your own, by their names on the command line. Imports nothing heavy.
+"""Networks, optimizers and augmentations by name: built-in, or your own. Imports nothing heavy."""
 
-Only code that the command line names is run; nothing that data name.
-"""
+import re
+from typing import Any
 
-import hashlib
-import importlib
-import importlib.util
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
-
-from jaxaudit.errors import InputError
+from jaxaudit.cli.own_code import OwnCode, parse_own, source_hash
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
+SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width")}
+"""Networks whose sizes their names may have, such as resnet-8-16, and what these sizes are."""
+NAMES = (*DESIGNS, "resnet-8-16", "wrn-16-2", "vit-4-64")
+NETWORKS = (
+    f"{', '.join(NAMES)} (depth and width, or other ones; group normalisation, or batch normalisation with -bn, as in "
+    "resnet-8-16-bn)"
+)
 OWN = (
     "your own module (Flax NNX or Linen, PyTorch) as package.module:factory or file.py:factory, called as "
     "factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
@@ -28,123 +24,51 @@ UNSEEDED = (
     "start from the same weights"
 )
 
-
-class OwnModel(NamedTuple):
-    """Where a factory is.
-
-    Attributes:
-        file: the Python file; None for a module.
-        module: the module's name; for a file, its name while it is loaded.
-        factory: the name of the factory.
-    """
-
-    file: Path | None
-    module: str
-    factory: str
+OPTIMIZERS = ("adam", "adamw", "sgd")
+AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
 
 
-def parse_model(name: str) -> OwnModel | None:
+def parse_model(name: str) -> OwnCode | None:
     """The location of the factory that `--model` names; None for a built-in model.
 
     Raises:
         InputError: the name has no known form, or there is no such file.
 
     >>> parse_model("package.module:factory"), parse_model("mlp")
-    (OwnModel(file=None, module='package.module', factory='factory'), None)
+    (OwnCode(file=None, module='package.module', name='factory'), None)
     """
-    if name in DESIGNS:
+    return None if parse_sized(name) else parse_own("--model", name, NAMES, "your own module", "factory")
+
+
+def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
+    """The kind of network and its options that a name with sizes means; None for any other name.
+
+    >>> parse_sized("wrn-16-4"), parse_sized("resnet-bn"), parse_sized("mlp")
+    (('wrn', {'depth': 16, 'widen': 4}), ('resnet', {'norm': 'batch'}), None)
+    """
+    found = re.fullmatch(r"(resnet|wrn|vit)(?:-(\d{1,3}))?(?:-(\d{1,4}))?(-bn)?", name)
+    if found is None or (found[1] == "vit" and found[4]):
         return None
-    place, colon, factory = name.rpartition(":")
-    if not colon:
-        if name.endswith(".py"):
-            raise InputError(f"--model {name} names a file; also name the factory in it, such as {name}:factory.")
-        raise InputError(
-            f"--model {name} is not one of {', '.join(DESIGNS)}; your own module is named package.module:factory "
-            "or file.py:factory."
-        )
-    words = [factory] if place.endswith(".py") else [*place.split("."), factory]
-    if not all(word.isidentifier() for word in words):
-        raise InputError(
-            f"--model {name} must name a module or file and a factory, such as package.module:factory or "
-            "file.py:factory."
-        )
-    if not place.endswith(".py"):
-        return OwnModel(None, place, factory)
-    file = Path(os.path.expanduser(place))
-    if not os.path.isfile(file):
-        raise InputError(f"--model {name}: there is no file {file}; is the path right?")
-    return OwnModel(file, f"jaxaudit_model_{file.stem}", factory)
+    sizes = {size: int(text) for size, text in zip(SIZED[found[1]], found.groups()[1:3], strict=True) if text}
+    return found[1], {**sizes, **({"norm": "batch"} if found[4] else {})}
 
 
-def load_factory(name: str, own: OwnModel) -> Any:
-    """The factory itself: its module is imported, its file is run.
-
-    Raises:
-        InputError: that fails, or there is no such factory; `name` names it in messages.
-    """
-    source = own.module if own.file is None else own.file.name
-    try:
-        with _looked_into(Path.cwd() if own.file is None else own.file.resolve().parent):
-            module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)
-    except ModuleNotFoundError as error:
-        where = "is it in the current folder" if own.file is None else f"is it in the folder of {source}"
-        raise InputError(
-            f"--model {name}: there is no module {error.name!r}; {where}, or installed?{_extra(error.name)}"
-        ) from error
-    except (Exception, SystemExit) as error:
-        raise InputError(f"--model {name}: importing {source} failed: {type(error).__name__}: {error}") from error
-    try:
-        factory = getattr(module, own.factory)
-    except AttributeError as error:
-        kind = "module" if own.file is None else "file"
-        raise InputError(f"--model {name}: {kind} {source} has no {own.factory!r}.") from error
-    if not callable(factory):
-        raise InputError(
-            f"--model {name} is of type {type(factory).__name__}, which cannot be called; name a module class or a "
-            "function that returns a module."
-        )
-    return factory
+def parse_optimizer(name: str) -> OwnCode | None:
+    """The location of the function that `--optimizer` names; None for a built-in optimizer; raises as `parse_model`."""
+    return parse_own("--optimizer", name, OPTIMIZERS, "your own function of the learning rate", "function")
 
 
-def source_hash(name: str) -> str | None:
-    """`blake2b:...` of the source file of the loaded factory; None for a built-in model."""
-    own = parse_model(name) if ":" in name else None
-    file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
-    return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
+def parse_augmentation(name: str) -> OwnCode | None:
+    """The location of the function that `--augment` names; None for a built-in one; raises as `parse_model`."""
+    return parse_own("--augment", name, AUGMENTATIONS, "your own function of key and inputs", "function")
 
 
-def _extra(module: str | None) -> str:
-    """How PyTorch is installed; of no other module is it known."""
-    if module != "torch":
-        return ""
-    from jaxaudit.models.torch_module import INSTALL
-
-    return f" {INSTALL}."
-
-
-def _run(file: Path, module_name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(module_name, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # where dataclasses look for the module of a class
-    spec.loader.exec_module(module)
-    return module
-
-
-@contextmanager
-def _looked_into(folder: Path) -> Iterator[None]:
-    """Within this context imports search `folder` first, as for a script; afterwards they search it last.
-
-    So the package's own later imports never find a file of the same name in that folder.
-    """
-    place = str(folder)
-    known = place in sys.path
-    sys.path.insert(0, place)
-    try:
-        yield
-    finally:
-        if place in sys.path:
-            sys.path.remove(place)
-        if not known:
-            sys.path.append(place)
+def source_hashes(model: str | None, optimizer: str | None, augment: tuple[str, ...] | list[str]) -> dict[str, str]:
+    """Hashes of the source files of your own code among these, loaded before, by option."""
+    own = {
+        "model": parse_model(model) if model and ":" in model else None,
+        "optimizer": parse_optimizer(optimizer) if optimizer else None,
+    }
+    own |= {f"augment {number}": parse_augmentation(name) for number, name in enumerate(augment)}
+    found = {role: source_hash(code) for role, code in own.items()}
+    return {role: digest for role, digest in found.items() if digest is not None}

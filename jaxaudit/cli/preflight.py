@@ -4,6 +4,7 @@ A name may be that of a data set (`mnist`, `svhn_cropped@train`, `tfds:mnist`). 
 checked here; whether such a data set exists is checked later.
 """
 
+import dataclasses
 import difflib
 import os
 import re
@@ -30,14 +31,16 @@ def check(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> Non
     """Nothing where the options of a command make sense and every path they name is there.
 
     Args:
-        options: see `jaxaudit.cli.options`.
+        options: see `jaxaudit.cli.options`; a group may have a `check` of its own options together.
         together: what raises an `InputError` where options do not go together.
 
     Raises:
         InputError: what is wrong; `InputErrors` for several errors.
     """
     problems: dict[str, None] = {}
-    for question, arguments in [*_questions(options), *((each, (options,)) for each in together)]:
+    groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
+    of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
+    for question, arguments in [*_questions(options), *of_groups, *((each, (options,)) for each in together)]:
         try:
             question(*arguments)
         except InputErrors as errors:

@@ -1,27 +1,130 @@
 """From the command line to the parts of a learner."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.own_model import load_factory, parse_model
-from jaxaudit.cli.words import check_learning_rate
+from jaxaudit.cli.groups import Recipe
+from jaxaudit.cli.own_code import load_own
+from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer, parse_sized
+from jaxaudit.errors import InputError
+
+if TYPE_CHECKING:
+    from jaxaudit.learners import NetworkLearner
+
+ADAMW_DECAY = 0.01
+"""PyTorch's default, where --weight-decay is not given."""
 
 
-def make_factory(name: str, hidden: tuple[int, ...]) -> Any:
-    """The model factory that `--model` names, built-in or your own; see `parse_model`."""
+def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
+    """The model factory that `--model` names, built-in or your own; see `parse_model`.
+
+    Raises:
+        InputError: dropout is asked of a network that has a say of its own.
+    """
     own = parse_model(name)
     if own is not None:
-        return load_factory(name, own)
+        if dropout:
+            raise InputError(
+                f"--dropout is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and "
+                "leave --dropout out."
+            )
+        return load_own("--model", name, own)
     from jaxaudit import models
 
+    share = {"dropout": dropout} if dropout else {}
     if name == "mlp":
-        return partial(models.MLP, hidden=hidden)
-    return models.LiuCNN if name == "liu-cnn" else models.MedicalCNN
+        return partial(models.MLP, hidden=hidden, **share)
+    sized = parse_sized(name)
+    if sized is not None:
+        known = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT}
+        return partial(known[sized[0]], **sized[1], **share)
+    factory = models.LiuCNN if name == "liu-cnn" else models.MedicalCNN
+    return partial(factory, **share) if share else factory
 
 
-def make_optimizer(name: str, learning_rate: float) -> Any:
-    """The Optax transformation that `--optimizer` names; Adam has the paper's b1 = 0.5, b2 = 0.999."""
+def make_learner(
+    factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int
+) -> "NetworkLearner":
+    """The learner that trains a factory's network by a recipe, on at most so many records.
+
+    Raises:
+        InputError: what `network` refuses, and code of your own that cannot be used.
+    """
+    from dataclasses import replace
+
+    from jaxaudit.learners import network
+
+    learner = network(
+        factory,
+        input_shape,
+        classes,
+        optimizer=make_optimizer(recipe),
+        epochs=recipe.epochs or 1,
+        batch_size=recipe.batch_size,
+        label_smoothing=recipe.label_smoothing or 0.0,
+        augment=[_augmentation(name) for name in recipe.augment],
+        precision=recipe.precision or "float32",
+    )
+    if learner.batch_coupled:
+        return learner
+    # What would fill a minibatch up beyond all records weighs nothing; batch normalisation alone would see it.
+    return replace(learner, batch_size=min(learner.batch_size, most))
+
+
+def make_optimizer(recipe: Recipe) -> Any:
+    """The Optax transformation of a recipe: clipping, the optimizer with its weight decay, and its learning rate.
+
+    Raises:
+        InputError: code of your own cannot be used.
+    """
     import optax
 
-    check_learning_rate(learning_rate)
-    return optax.adam(learning_rate, b1=0.5, b2=0.999) if name == "adam" else optax.sgd(learning_rate)
+    from jaxaudit.learners import by_epoch, schedule
+
+    rule, rate, epochs = _rule(recipe), recipe.learning_rate, recipe.epochs or 1
+    if recipe.schedule == "constant" and not recipe.warmup:
+        made = rule(rate)
+    else:
+        # A budget or a design may have fewer epochs than were asked for.
+        warmup = min(recipe.warmup or 0, epochs - 1)
+        made = by_epoch(rule, schedule(recipe.schedule, rate, epochs, warmup))
+    return made if recipe.clip_norm is None else optax.chain(optax.clip_by_global_norm(recipe.clip_norm), made)
+
+
+def _rule(recipe: Recipe) -> Callable[[Any], Any]:
+    """The optimizer as a function of its learning rate; Adam has the paper's b1 = 0.5, b2 = 0.999."""
+    import optax
+
+    own, decay = parse_optimizer(recipe.optimizer), recipe.weight_decay
+    if own is not None:
+        return _own_rule(recipe.optimizer, load_own("--optimizer", recipe.optimizer, own))
+    if recipe.optimizer == "adamw":
+        return partial(optax.adamw, weight_decay=ADAMW_DECAY if decay is None else decay)
+    coupled = partial(optax.adam, b1=0.5, b2=0.999)
+    if recipe.optimizer == "sgd":
+        coupled = partial(optax.sgd, momentum=recipe.momentum) if recipe.momentum else optax.sgd
+    # Coupled, as PyTorch has it for both: the decay is a part of the gradient.
+    return (lambda rate: optax.chain(optax.add_decayed_weights(decay), coupled(rate))) if decay else coupled
+
+
+def _own_rule(name: str, function: Any) -> Callable[[Any], Any]:
+    def rule(rate: Any) -> Any:
+        import optax
+
+        made = function(rate)
+        if not isinstance(made, optax.GradientTransformation):
+            raise InputError(
+                f"--optimizer {name} returned a {type(made).__name__}, not an Optax transformation; it is called with "
+                "the learning rate alone."
+            )
+        return made
+
+    return rule
+
+
+def _augmentation(name: str) -> Any:
+    from jaxaudit.learners import AUGMENTATIONS
+
+    own = parse_augmentation(name)
+    return AUGMENTATIONS[name] if own is None else load_own("--augment", name, own)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxaudit.cli.groups import MOST, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import option, without_effect
-from jaxaudit.cli.own_model import OWN, parse_model
+from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names
 from jaxaudit.errors import InputError
 
@@ -68,7 +68,7 @@ class ShadowNetwork(Network):
 
     model: str | None = option(
         None,
-        f"The target's network: mlp, liu-cnn, medical-cnn, or {OWN}. [default: liu-cnn for images, mlp for tables]",
+        f"The target's network: {NETWORKS}, or {OWN}. [default: liu-cnn for images, mlp for tables]",
         check=parse_model,
     )
     hidden: str | None = option(None, "Sizes of mlp's hidden layers. [default: 512,256,128]", check=parse_hidden)

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from jaxaudit.ensemble import Speed
 
 
-DECIDING = ("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record")
-"""The facts that affect the speed."""
+DECIDING = (
+    *("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record"),
+    *("momentum", "dropout", "augment", "precision"),
+)
+"""The facts that affect the speed, or the memory that a model takes; those that were not given are left out."""
 
 
 def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:
@@ -72,6 +75,6 @@ def _read() -> dict[str, Any]:
 
 
 def _name(work: Mapping[str, Any]) -> str:
-    facts = {name: work[name] for name in DECIDING if work.get(name) is not None}
+    facts = {name: work[name] for name in DECIDING if work.get(name) not in (None, [], ())}
     text = json.dumps({**facts, "machine": machine_facts()}, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -16,11 +16,13 @@ TABLE_ENTRIES = 1 << 22  # the most index entries of one block: 32 MB with their
 
 
 class Block(NamedTuple):
-    """Up to a block's length of steps; rows past `steps` are padding."""
+    """Up to a block's length of steps of an epoch, `before` which it has others; rows past `steps` are padding."""
 
     indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]
     weights: Float[np.ndarray, "block models batch"]
     steps: int
+    epoch: int
+    before: int
 
 
 def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
@@ -46,6 +48,8 @@ def epoch_blocks(
             np.zeros((length, *indices.shape[1:]), np.int32),
             np.zeros((length, models, batch), np.float32),
             stop - start,
+            epoch,
+            start,
         )
         block.indices[: stop - start] = indices[start:stop]
         block.weights[: stop - start] = weights[start:stop]

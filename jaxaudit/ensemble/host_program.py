@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.ensemble.batches import blocks_after
 from jaxaudit.ensemble.concurrency import Interrupted
@@ -20,6 +20,10 @@ from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.learners.learner import SteppedLearner, TrainState
+from jaxaudit.learners.stepped import moment_of
+
+When = tuple[Key[Array, ""], int | Int[Array, ""], int | Int[Array, ""]]
+"""A model's key, an epoch, and a step of it."""
 
 
 def steps_from_host(learner: SteppedLearner) -> bool:
@@ -41,19 +45,19 @@ def train_from_host(
         now = keeper.begin(jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys)))
     if now.taken:
         advance(now.taken)
-    gradient = jax.tree.map(jnp.zeros_like, now.states.params)
-    update = _update_at_once if _optimizer_reads_params(learner, now.states) else _update_in_parts
+    key, gradient = keys[0], jax.tree.map(jnp.zeros_like, now.states.params)
+    update = _update_at_once if _optimizer_reads_params(learner, now.states, key) else _update_in_parts
     try:
         for block, start in blocks_after(learner, group, keys, rows, now.taken):
             indices = block.indices if group.shared else block.indices[:, 0]
-            steps = slice(start, block.steps)
-            for chosen, weight in zip(indices[steps], block.weights[steps, 0], strict=True):
-                state = now.states
+            for step in range(start, block.steps):
+                state, weight = now.states, block.weights[step, 0]
                 if weight.any():
-                    batch = jnp.asarray(chosen), jnp.asarray(weight)
+                    batch = jnp.asarray(indices[step]), jnp.asarray(weight)
+                    when = key, block.epoch, block.before + step
                     with DISPATCH:
-                        gradient, module_state = _gradient(learner, state, gradient, *pool, *batch)
-                        state = update(learner, state, gradient, module_state)
+                        gradient, module_state = _gradient(learner, state, gradient, *pool, *batch, when)
+                        state = update(learner, state, gradient, module_state, when)
                     jax.block_until_ready(state)
                 now = UnderWay(state, now.taken + 1)
                 advance(1)
@@ -66,36 +70,50 @@ def train_from_host(
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="last", keep_unused=True)
 def _gradient(
-    learner: SteppedLearner, state: TrainState, last: Any, inputs: Array, labels: Array, chosen: Array, weight: Array
+    learner: SteppedLearner,
+    state: TrainState,
+    last: Any,
+    inputs: Array,
+    labels: Array,
+    chosen: Array,
+    weight: Array,
+    when: When,
 ) -> tuple[Any, Any]:
     """The gradient, written over the `last` one: fresh memory in every step costs a sixth of its time."""
+    state = state._replace(moment=moment_of(*when))
     return learner.gradient(state, inputs[chosen], labels[chosen], weight)
 
 
-def _update_in_parts(learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+def _update_in_parts(
+    learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any, when: When
+) -> TrainState:
     optimizer = state.optimizer
     # The parameters go first: their update reads the old optimiser state, which is then free to be overwritten.
-    params = _update_params(learner, state.params, optimizer, gradient)
-    return TrainState(params, module_state, _update_optimizer(learner, params, optimizer, gradient))
+    params = _update_params(learner, state.params, optimizer, gradient, when)
+    return TrainState(params, module_state, _update_optimizer(learner, params, optimizer, gradient, when))
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="state")
-def _update_at_once(learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
-    return learner.update(state, gradient, module_state)
+def _update_at_once(
+    learner: SteppedLearner, state: TrainState, gradient: Any, module_state: Any, when: When
+) -> TrainState:
+    state = state._replace(moment=moment_of(*when))
+    return learner.update(state, gradient, module_state)._replace(moment=None)
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="params")
-def _update_params(learner: SteppedLearner, params: Any, optimizer: Any, gradient: Any) -> Any:
-    return learner.update(TrainState(params, None, optimizer), gradient, None).params
+def _update_params(learner: SteppedLearner, params: Any, optimizer: Any, gradient: Any, when: When) -> Any:
+    return learner.update(TrainState(params, None, optimizer, moment_of(*when)), gradient, None).params
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="optimizer")
-def _update_optimizer(learner: SteppedLearner, params: Any, optimizer: Any, gradient: Any) -> Any:
-    return learner.update(TrainState(params, None, optimizer), gradient, None).optimizer
+def _update_optimizer(learner: SteppedLearner, params: Any, optimizer: Any, gradient: Any, when: When) -> Any:
+    return learner.update(TrainState(params, None, optimizer, moment_of(*when)), gradient, None).optimizer
 
 
-def _optimizer_reads_params(learner: SteppedLearner, state: TrainState) -> bool:
+def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: Key[Array, ""]) -> bool:
     """Whether the new optimiser state depends on the parameters, by following the update's program backwards."""
+    state = state._replace(moment=moment_of(key, 0, 0))
     traced = jax.make_jaxpr(lambda state, gradient: learner.update(state, gradient, None).optimizer)
     jaxpr = traced(state, state.params).jaxpr
     live = {id(variable) for variable in jaxpr.outvars}

@@ -126,7 +126,7 @@ def probe_models_per_batch(
     def run(steps: int) -> float:
         def one_chunk(state: Any) -> Any:
             with DISPATCH:
-                state = run_block(learner, state, *pool, *arrays, steps, group.shared, group.uneven)
+                state = run_block(learner, state, own_keys, *pool, *arrays, steps, group.shared, group.uneven)
             return jax.block_until_ready(state)
 
         start = time.perf_counter()

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
-from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.learner import Moment, SteppedLearner
+from jaxaudit.learners.stepped import moment_of, take_step
 from jaxaudit.models import RUN_ONCE
 
 DISPATCH = Lock()
@@ -31,6 +32,7 @@ def chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: 
 def run_block(
     learner: SteppedLearner,
     states: Any,
+    keys: Key[Array, " models"],
     inputs: Float[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
@@ -39,18 +41,23 @@ def run_block(
     shared: bool,
     uneven: bool,
     start: int = 0,
+    epoch: int = 0,
+    before: int = 0,
 ) -> Any:
     """The states after so many minibatches of a block, from `start` on; `states` is handed over.
 
-    One compilation serves every start and length; the block's length only bounds them.
+    The block is of this epoch, in which so many steps come `before` it. One compilation serves every start and length;
+    the block's length only bounds them.
     """
-    return _run_block(learner, states, inputs, labels, indices, weights, start, start + steps, shared, uneven)
+    when = (keys, epoch, before)
+    return _run_block(learner, states, when, inputs, labels, indices, weights, start, start + steps, shared, uneven)
 
 
 @partial(jax.jit, static_argnames=("learner", "shared", "uneven"), donate_argnames="states")
 def _run_block(
     learner: SteppedLearner,
     states: Any,
+    when: tuple[Key[Array, " models"], int | Int[Array, ""], int | Int[Array, ""]],
     inputs: Float[Array, "examples ..."],
     labels: Int[Array, " examples"],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
@@ -61,10 +68,11 @@ def _run_block(
     uneven: bool,
 ) -> Any:
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
+    keys, epoch, before = when
 
-    def step(state: Any, chosen: Any, weight: Array) -> Any:
+    def step(state: Any, chosen: Any, weight: Array, moment: Moment) -> Any:
         batch_inputs, batch_labels = chosen if shared else (inputs[chosen], labels[chosen])
-        new = learner.step(state, batch_inputs, batch_labels, weight)
+        new = take_step(learner, state, batch_inputs, batch_labels, weight, moment)
         if not uneven:
             return new
         taken = jnp.any(weight > 0)
@@ -72,16 +80,17 @@ def _run_block(
 
     def body(index: Array, states: Any) -> Any:
         chosen = indices[index]
+        moments = jax.vmap(lambda key: moment_of(key, epoch, before + index))(keys)
         if weights.shape[1] == 1:
             # Products with a models axis of one are compiled to slower code than without it.
             batch = (inputs[chosen], labels[chosen]) if shared else chosen[0]
-            return add_axis(step(drop_axis(states), batch, weights[index, 0]))
+            return add_axis(step(drop_axis(states), batch, weights[index, 0], drop_axis(moments)))
         if shared:
             batch = inputs[chosen], labels[chosen]
             if jax.default_backend() != "cpu":
-                return jax.vmap(step, in_axes=(0, None, 0))(states, batch, weights[index])
+                return jax.vmap(step, in_axes=(0, None, 0, 0))(states, batch, weights[index], moments)
             # One product for all models would transpose every model's first kernel in every step.
             chosen = jax.tree.map(lambda x: jnp.broadcast_to(x, (weights.shape[1], *x.shape)), batch)
-        return jax.vmap(step)(states, chosen, weights[index])
+        return jax.vmap(step)(states, chosen, weights[index], moments)
 
     return jax.lax.fori_loop(start, stop, body, states)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxaudit.ensemble.batches import blocks_after, place_block
+from jaxaudit.ensemble.batches import Block, blocks_after, place_block
 from jaxaudit.ensemble.concurrency import Interrupted, Stop, ahead, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.execution import Progress
@@ -97,22 +97,23 @@ def _train_chunk(
     if now.taken:
         advance(now.taken * len(rows))
 
-    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], int, int]]:
+    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], Block, int]]:
         for block, start in blocks_after(learner, group, keys, rows, taken):
-            yield place_block(block, group), start, block.steps
+            yield place_block(block, group), block, start
 
     most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
     try:
         # Tables are made while the devices work on the block before; no more than one call is in flight.
-        for arrays, start, stop in ahead(tables(now.taken)):
-            while start < stop:
+        for arrays, block, start in ahead(tables(now.taken)):
+            while start < block.steps:
                 jax.block_until_ready(now.states)
                 seconds = max(time.monotonic() - began, 1e-6)
                 most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
-                steps, began = min(most, stop - start), time.monotonic()
+                steps, began = min(most, block.steps - start), time.monotonic()
                 with DISPATCH:
-                    part = {"start": start, "steps": steps, "shared": group.shared, "uneven": group.uneven}
-                    states = run_block(learner, now.states, *pool, *arrays, **part)
+                    part = {"start": start, "steps": steps, "epoch": block.epoch, "before": block.before}
+                    kind = {"shared": group.shared, "uneven": group.uneven}
+                    states = run_block(learner, now.states, keys, *pool, *arrays, **part, **kind)
                 now = UnderWay(states, now.taken + steps)
                 advance(steps * len(rows))
                 keeper.passing(now)

@@ -1,5 +1,6 @@
 """Learners: ways to train one model, each as two pure functions."""
 
+from jaxaudit.learners.augmentations import AUGMENTATIONS, Augmentation
 from jaxaudit.learners.learner import BoundsDTP, Learner, LeavesOneOut, LeftOut, SteppedLearner
 from jaxaudit.learners.logistic_regression import (
     LogisticRegression,
@@ -16,8 +17,11 @@ from jaxaudit.learners.random_trees import (
     random_trees,
     unnormalised_geometric_mean,
 )
+from jaxaudit.learners.schedules import Schedule, by_epoch, schedule
 
 __all__ = [
+    "AUGMENTATIONS",
+    "Augmentation",
     "BoundsDTP",
     "Learner",
     "LeavesOneOut",
@@ -30,13 +34,16 @@ __all__ = [
     "NetworkLearner",
     "NetworkParams",
     "RandomTrees",
+    "Schedule",
     "SteppedLearner",
     "arithmetic_mean",
+    "by_epoch",
     "geometric_mean",
     "logistic_regression",
     "naive_bayes",
     "nearest_neighbours",
     "network",
     "random_trees",
+    "schedule",
     "unnormalised_geometric_mean",
 ]

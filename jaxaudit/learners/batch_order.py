@@ -1,4 +1,4 @@
-"""The order of a model's minibatches: a pure function of its key and its row of the membership.
+"""The order of a model's minibatches and the keys of its steps: pure functions of its key and its membership row.
 
 Two batch orders, chosen by the row alone:
 
@@ -33,6 +33,11 @@ def init_key(key: Key[Array, ""]) -> Key[Array, ""]:
 def epoch_bits(key: Key[Array, ""], epoch: int | Int[Array, ""], count: int) -> UInt32[Array, " count"]:
     """Random words whose ranks are the order of an epoch; a shorter draw is a prefix of a longer one."""
     return jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), epoch), (count,))
+
+
+def step_key(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Key[Array, ""]:
+    """The key of what is random in a step, from the step's number in its epoch; also a step without records has one."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, 2), epoch), step)
 
 
 def pool_batches(

@@ -97,12 +97,29 @@ class BoundsDTP(Learner, Protocol):
         ...
 
 
+class Moment(NamedTuple):
+    """When a step is taken, and its own random key.
+
+    Attributes:
+        epoch: the epoch, from 0.
+        key: the step's, a function of the model's key, the epoch and the step's number in it alone: `step_key`.
+    """
+
+    epoch: Int[Array, ""]
+    key: Key[Array, ""]
+
+
 class TrainState(NamedTuple):
-    """A model in training, as pytrees: its parameters, its module's other state, and its optimiser's state."""
+    """A model in training, as pytrees: its parameters, its module's other state, and its optimiser's state.
+
+    `moment` is told before each step, for learning rates that follow a schedule and for random steps. It is None
+    otherwise, so it is no part of what is kept of a training.
+    """
 
     params: Any
     state: Any
     optimizer: Any
+    moment: Moment | None = None
 
 
 @runtime_checkable

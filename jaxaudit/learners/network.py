@@ -1,5 +1,6 @@
 """A Flax network trained by Optax, as a learner."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,9 +11,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
+from jaxaudit.learners.augmentations import Augmentation, augmented, check_augmentations
 from jaxaudit.learners.learner import TrainState
 from jaxaudit.learners.stepped import train_by_steps
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+
+FLOAT32 = "float32"
+PRECISIONS = (FLOAT32, "bfloat16")
 
 
 class NetworkParams(NamedTuple):
@@ -26,7 +31,7 @@ class NetworkParams(NamedTuple):
 class NetworkLearner:
     """A network, an optimiser and a training recipe, as the pure functions of a `SteppedLearner`.
 
-    Training minimises the cross-entropy of minibatches; made by `network`.
+    Training minimises the cross-entropy of minibatches; made by `network`, whose arguments the fields are.
     """
 
     net: PureModule
@@ -34,6 +39,9 @@ class NetworkLearner:
     epochs: int
     batch_size: int
     convolves: bool
+    label_smoothing: float = 0.0
+    augment: tuple[Augmentation, ...] = ()
+    precision: str = FLOAT32
 
     @property
     def batch_coupled(self) -> bool:
@@ -52,16 +60,34 @@ class NetworkLearner:
     ) -> tuple[Any, Any]:
         """The gradient of the weighted mean loss, and the module's state after the batch."""
 
+        if self.augment:
+            assert state.moment is not None, "what drives training tells the moment of each step"
+            inputs = augmented(self.augment, state.moment.key, inputs)
+
         def loss(params: Any) -> tuple[Float[Array, ""], Any]:
-            logits, new_state = self.net.apply(params, state.state, inputs, True)
+            logits, new_state = self._logits(params, state.state, inputs)
             losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+            if self.label_smoothing:
+                # Of the same record under the uniform distribution over classes.
+                uniform = jax.nn.logsumexp(logits, axis=1) - jnp.mean(logits, axis=1)
+                losses = (1 - self.label_smoothing) * losses + self.label_smoothing * uniform
             return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
 
         return jax.grad(loss, has_aux=True)(state.params)
 
+    def _logits(self, params: Any, state: Any, inputs: Any) -> tuple[Any, Any]:
+        """Logits in float32 and the module's new state, in training."""
+        if self.precision == FLOAT32:
+            return self.net.apply(params, state, inputs, True)
+        logits, new_state = self.net.apply(_cast(params, jnp.bfloat16), state, _cast(inputs, jnp.bfloat16), True)
+        kept = jax.tree.map(lambda old, new: new if new.dtype == old.dtype else new.astype(old.dtype), state, new_state)
+        return logits.astype(jnp.float32), kept
+
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
         """The training state after an optimiser step along `gradient`."""
-        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
+        told = {} if state.moment is None else {"epoch": state.moment.epoch}
+        step = optax.with_extra_args_support(self.optimizer).update
+        updates, optimizer = step(gradient, state.optimizer, state.params, **told)
         return TrainState(optax.apply_updates(state.params, updates), module_state, optimizer)
 
     def step(
@@ -98,6 +124,9 @@ def network(
     optimizer: optax.GradientTransformation,
     epochs: int,
     batch_size: int,
+    label_smoothing: float = 0.0,
+    augment: Sequence[Augmentation] = (),
+    precision: str = FLOAT32,
 ) -> NetworkLearner:
     """The learner that trains `factory(input_shape, classes, rngs=...)` with `optimizer`.
 
@@ -105,17 +134,48 @@ def network(
         factory: an NNX module class or a function that builds one, mapping records to logits.
         input_shape: the shape of one record.
         classes: the number of classes.
-        optimizer: an Optax transformation, for example `optax.adam(1e-3, b1=0.5)`.
+        optimizer: an Optax transformation, for example `optax.adam(1e-3, b1=0.5)`; with a learning rate that changes
+            from epoch to epoch, `by_epoch(optax.adamw, schedule("cosine", 1e-3, epochs))`.
         epochs: training epochs.
         batch_size: records per step; the last step of an epoch has the remaining records.
+        label_smoothing: the share e of the loss that is the cross-entropy with the uniform distribution over classes:
+            the label's target is 1 - e + e / classes, any other's e / classes (Szegedy et al. 2016, section 7).
+        augment: random changes of the inputs of a step, in this order, such as `AUGMENTATIONS["flip"]`; never in
+            evaluation.
+        precision: `float32`, or `bfloat16` for mixed precision: in training the network computes in bfloat16, from
+            parameters that are kept in float32 as the optimiser's state is; the loss and evaluation are in float32.
 
     Raises:
-        InputError: the module does not fit (see `pure_module`), or `epochs` or `batch_size` is below 1.
+        InputError: the module does not fit (see `pure_module`), `epochs` or `batch_size` is below 1, the label
+            smoothing is not in [0, 1), the precision is unknown, or an augmentation does not fit the records.
     """
     if epochs < 1 or batch_size < 1:
         raise InputError(f"epochs and batch size must be at least 1, got {epochs} and {batch_size}.")
+    if not 0 <= label_smoothing < 1:
+        raise InputError(f"label smoothing must be at least 0 and below 1, got {label_smoothing:g}.")
+    if precision not in PRECISIONS:
+        raise InputError(f"there is no precision {precision!r}; known ones are {', '.join(PRECISIONS)}.")
+    check_augmentations(tuple(augment), input_shape)
     net = pure_module(factory, input_shape, classes)
-    return NetworkLearner(net, optimizer, epochs, batch_size, convolves=_convolves(net, input_shape))
+    return NetworkLearner(
+        net,
+        optimizer,
+        epochs,
+        batch_size,
+        convolves=_convolves(net, input_shape),
+        label_smoothing=label_smoothing,
+        augment=tuple(augment),
+        precision=precision,
+    )
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    """The tree with its floating-point arrays of this type."""
+
+    def cast(leaf: Any) -> Any:
+        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(cast, tree)
 
 
 def _convolves(net: PureModule, input_shape: tuple[int, ...]) -> bool:

@@ -4,8 +4,25 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from jaxaudit.learners.batch_order import epoch_bits, init_key, traced_batches
-from jaxaudit.learners.learner import SteppedLearner, TrainState
+from jaxaudit.learners.batch_order import epoch_bits, init_key, step_key, traced_batches
+from jaxaudit.learners.learner import Moment, SteppedLearner, TrainState
+
+
+def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
+    """The moment of a step of the model with this key; can be traced."""
+    return Moment(jnp.asarray(epoch, jnp.int32), step_key(key, epoch, step))
+
+
+def take_step(
+    learner: SteppedLearner,
+    state: TrainState,
+    inputs: Float[Array, "batch ..."],
+    labels: Int[Array, " batch"],
+    weights: Float[Array, " batch"],
+    moment: Moment,
+) -> TrainState:
+    """The training state after one minibatch at this moment."""
+    return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
 
 
 def train_by_steps(
@@ -21,11 +38,12 @@ def train_by_steps(
         bits = epoch_bits(key, index, len(labels))
         batches = traced_batches(bits, weights > 0, learner.batch_size, learner.batch_coupled)
 
-        def take(state: TrainState, batch: tuple[Array, Array]) -> tuple[TrainState, None]:
-            chosen, weight = batch
-            new = learner.step(state, inputs[chosen], labels[chosen], weight)
+        def take(state: TrainState, batch: tuple[Array, Array, Array]) -> tuple[TrainState, None]:
+            chosen, weight, step = batch
+            moment = moment_of(key, index, step)
+            new = take_step(learner, state, inputs[chosen], labels[chosen], weight, moment)
             return jax.tree.map(lambda old, now: jnp.where(jnp.any(weight > 0), now, old), state, new), None
 
-        return jax.lax.scan(take, state, batches)[0]
+        return jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
 
     return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(init_key(key)))

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from jaxaudit.models.dropout import dropout_layer
 from jaxaudit.models.liu_cnn import BATCH_NORM_MOMENTUM
 
 
@@ -39,7 +40,8 @@ class MedicalCNN(nnx.Module):
     """Four convolution blocks (32@7 stride 1 padding 3; 64, 128, 128 @4 stride 2 padding 1) and one dense layer.
 
     Liu & Tsaftaris (2020), section 4.2; each block is convolution, batch normalisation, ReLU. Inputs of any size are
-    cropped to `crop` (128x128 in the paper): at random in training, centrally in evaluation.
+    cropped to `crop` (128x128 in the paper): at random in training, centrally in evaluation. `dropout` is the share of
+    the dense layer's inputs that is dropped.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class MedicalCNN(nnx.Module):
         *,
         rngs: nnx.Rngs,
         crop: tuple[int, int] = (128, 128),
+        dropout: float = 0.0,
     ) -> None:
         self.crop = RandomCrop(crop, rngs=rngs)
         channels = (input_shape[-1], 32, 64, 128, 128)
@@ -61,9 +64,10 @@ class MedicalCNN(nnx.Module):
         )
         self.norms = nnx.List([nnx.BatchNorm(b, momentum=BATCH_NORM_MOMENTUM, rngs=rngs) for b in channels[1:]])
         self.output = nnx.Linear((crop[0] // 8) * (crop[1] // 8) * channels[-1], classes, rngs=rngs)
+        self.drop = dropout_layer(dropout, rngs)
 
     def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n classes"]:
         maps = self.crop(inputs)
         for conv, norm in zip(self.convs, self.norms, strict=True):
             maps = jax.nn.relu(norm(conv(maps)))
-        return self.output(maps.reshape(maps.shape[0], -1))
+        return self.output(self.drop(maps.reshape(maps.shape[0], -1)))

@@ -134,9 +134,9 @@ class Recording:
         return self.learner.convolves
 
     def init(self, key: Key[Array, ""]) -> TrainState:
-        params, module, optimizer = self.learner.init(key)
-        sums = jax.tree.map(lambda leaf: jnp.zeros((self.sets, *leaf.shape), leaf.dtype), params)
-        return TrainState(params, Running(module, sums, jnp.zeros(self.sets, jnp.float32)), optimizer)
+        start = self.learner.init(key)
+        sums = jax.tree.map(lambda leaf: jnp.zeros((self.sets, *leaf.shape), leaf.dtype), start.params)
+        return start._replace(state=Running(start.state, sums, jnp.zeros(self.sets, jnp.float32)))
 
     def gradient(
         self,
@@ -149,12 +149,12 @@ class Recording:
         held = (labels[:, None] >> jnp.arange(self.sets)) & 1
         touched = jnp.any((held > 0) & (weights > 0)[:, None], axis=0).astype(jnp.float32)
         sums = _add(state.state.sums, state.state.touched - touched, state.params)
-        inner = TrainState(state.params, state.state.module, state.optimizer)
+        inner = state._replace(state=state.state.module)
         gradient, module = self.learner.gradient(inner, inputs, labels >> self.sets, weights)
         return gradient, Running(module, sums, touched)
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
-        new = self.learner.update(TrainState(state.params, None, state.optimizer), gradient, None)
+        new = self.learner.update(state._replace(state=None), gradient, None)
         return TrainState(new.params, module_state, new.optimizer)
 
     def step(

@@ -11,8 +11,9 @@ import optax
 import pytest
 from support.cli_runs import QUICK, content, intercept, jaxaudit
 
+from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.ks.inputs import read_examples
-from jaxaudit.cli.own_model import source_hash
+from jaxaudit.cli.own_model import source_hashes
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.words import parse_hidden
 from jaxaudit.errors import InputError
@@ -71,10 +72,10 @@ def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pyte
     )
     done = jaxaudit("ks", *QUICK, "--model", "~/nets/mine.py:f", "--json")
     assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
-    before = source_hash("~/nets/mine.py:f")
+    before = source_hashes("~/nets/mine.py:f", None, ())["model"]
     assert done.result["provenance"]["model_hash"] == before
     (home / "nets/mine.py").write_text("")
-    assert source_hash("~/nets/mine.py:f") != before
+    assert source_hashes("~/nets/mine.py:f", None, ())["model"] != before
     # What is imported from now on is not looked for beside that file first.
     assert sys.path[0] != str(home / "nets")
 
@@ -168,7 +169,7 @@ def test_optimizers():
     params: Any
     params, gradient = {"w": np.ones(3, np.float32)}, {"w": np.array([1.0, -2.0, 0.0], np.float32)}
     for name, expected in (("sgd", optax.sgd(0.1)), ("adam", optax.adam(0.1, b1=0.5, b2=0.999))):
-        found, same = make_optimizer(name, 0.1), []
+        found, same = make_optimizer(Recipe(optimizer=name, learning_rate=0.1)), []
         for optimizer in (found, expected):
             state = optimizer.init(params)
             updates: Any = None

@@ -194,4 +194,5 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
 )
 def test_whether_the_optimisers_state_reads_the_parameters(optimizer, reads):
     one: Any = network(small_mlp, (4,), 3, optimizer=optimizer, epochs=1, batch_size=4)
-    assert _optimizer_reads_params(one, jax.eval_shape(one.init, jax.random.key(1))) is reads
+    key = jax.random.key(1)
+    assert _optimizer_reads_params(one, jax.eval_shape(one.init, key), key) is reads

@@ -1,13 +1,16 @@
 """A chunk that is stopped goes on from the state that was kept of it, and ends as if it had never been stopped."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from support.tiny_learners import (
+    CLASSES,
     ConvolvedNormed,
     Dropped,
     Normed,
@@ -21,12 +24,25 @@ from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
 from jaxaudit.ensemble.training_state import MOST_SECONDS, KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
+from jaxaudit.learners import NetworkLearner, by_epoch, network, schedule
 from jaxaudit.membership import leave_one_out
 from jaxaudit.unlearning import Recording
 
 EXAMPLES, MODELS, EPOCHS = 41, 3, 5
 ROWS = leave_one_out(np.arange(MODELS), EXAMPLES)
 KEYS = jax.random.split(jax.random.key(1), MODELS)
+
+
+def jitter(key: Any, inputs: Any) -> Any:
+    return inputs + 0.3 * jax.random.normal(key, inputs.shape)
+
+
+def scheduled(module: Any, shape: tuple[int, ...]) -> NetworkLearner:
+    optimizer = by_epoch(partial(optax.sgd, momentum=0.9), schedule("cosine", 0.1, EPOCHS, 1))
+    recipe: Any = {"optimizer": optimizer, "epochs": EPOCHS, "batch_size": 4, "augment": [jitter]}
+    return network(module, shape, CLASSES, **recipe)
+
+
 LEARNERS = {
     "network": learner(small_mlp, epochs=EPOCHS),
     "momentum": learner(small_mlp, optimizer="momentum", epochs=EPOCHS),
@@ -34,6 +50,9 @@ LEARNERS = {
     "random keys": learner(Dropped, epochs=EPOCHS),
     "driven from the host": learner(ConvolvedNormed, (5, 5, 1), epochs=EPOCHS),
     "recording": Recording(learner(small_mlp, epochs=EPOCHS), 0),
+    "schedule and random steps": scheduled(small_mlp, (4,)),
+    "the same from the host": scheduled(ConvolvedNormed, (5, 5, 1)),
+    "recording of the same": Recording(scheduled(small_mlp, (4,)), 0),
 }
 NETWORK = LEARNERS["network"]
 

@@ -52,7 +52,7 @@ def check_unlearn(
 
 def _check_outputs(part: Examples, learner: NetworkLearner) -> None:
     def outputs(key: Any, inputs: Any) -> Any:
-        params, state, _ = learner.init(key)
+        params, state = learner.net.init(key)
         return learner.log_probs(NetworkParams(params, state), inputs)
 
     inputs = jax.ShapeDtypeStruct((1, *part.inputs.shape[1:]), jnp.float32)

@@ -7,7 +7,7 @@ from typing import Any
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.own_model import OWN, parse_model
+from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
 
 
@@ -31,7 +31,7 @@ class EfficacyData(Images):
 class Weights(Network):
     """The network, its weights, and reference weights."""
 
-    model: str | None = option(None, f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.", check=parse_model)
+    model: str | None = option(None, f"The network: {NETWORKS}, or {OWN}.", check=parse_model)
     hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
     params: Path | None = option(None, "The weights: .safetensors, Flax .msgpack, or an Orbax directory.", names="file")
     reference: tuple[str, ...] = option(

@@ -32,7 +32,7 @@ def make_designs(names: str, model: Network, recipe: Recipe, make: Make) -> tupl
     known: dict[str, Callable[[], NetworkLearner]] = {
         "shorter": lambda: make(model, replace(recipe, epochs=max(1, epochs // 2))),
         "longer": lambda: make(model, replace(recipe, epochs=2 * epochs)),
-        "momentum": lambda: _with_momentum(make(model, recipe), recipe),
+        "momentum": lambda: make(model, _with_momentum(recipe)),
         "wider": lambda: make(replace(model, hidden=_wider(model.hidden or "")), recipe),
     }
     return tuple(Design(name, known[name]()) for name in _possible(names, model) if name != GUESS)
@@ -55,8 +55,14 @@ def _wider(hidden: str) -> str:
     return ",".join(str(WIDER * size) for size in parse_hidden(hidden))
 
 
-def _with_momentum(learner: NetworkLearner, recipe: Recipe) -> NetworkLearner:
-    import optax
-
-    rate = recipe.learning_rate * (RATE if recipe.optimizer == "adam" else 1 - MOMENTUM)
-    return replace(learner, optimizer=optax.sgd(rate, momentum=MOMENTUM))
+def _with_momentum(recipe: Recipe) -> Recipe:
+    """The recipe with momentum in place of its optimizer; schedule, clipping and all else stay."""
+    coupled = recipe.optimizer in ("adam", "sgd")
+    times = RATE if recipe.optimizer in ("adam", "adamw") else (1 - MOMENTUM) / (1 - (recipe.momentum or 0))
+    return replace(
+        recipe,
+        optimizer="sgd",
+        learning_rate=recipe.learning_rate * times,
+        momentum=MOMENTUM,
+        weight_decay=recipe.weight_decay if coupled else None,
+    )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.ks.designs import COSTS, make_designs
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import command_line, fields_of
-from jaxaudit.cli.own_model import source_hash
+from jaxaudit.cli.own_model import source_hashes
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
 from jaxaudit.cli.sets import GUESS
 from jaxaudit.cli.shadows.command import BankModels, PlanOptions, TrainOptions
@@ -151,12 +151,17 @@ def _as_plan(options: TrainOptions, recipes: Recipes) -> PlanOptions:
 def _in_words(options: TrainOptions) -> str:
     """The recipe of the guess: every option of the network and its training, and the source of an own network."""
     facts = [
-        f"{field.flag.removeprefix('--').replace('-', ' ')} {field.value}"
+        f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)
-        if field.panel in ("Model", "Training") and field.value is not None and field.name != "models_per_batch"
+        if field.panel in ("Model", "Training") and field.value not in (None, ()) and field.name != "models_per_batch"
     ]
-    source = source_hash(options.model.model or "")
-    return ", ".join([*facts, *([f"source {source}"] if source else [])])
+    recipe = options.recipe
+    sources = source_hashes(options.model.model, recipe.optimizer, recipe.augment)
+    return ", ".join([*facts, *(f"source of {role} {digest}" for role, digest in sources.items())])
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _estimate(

@@ -19,7 +19,7 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.own_model import OWN, parse_model
+from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.words import parse_hidden, parse_names, share_check
 
 METHODS = ("retraining", "amnesiac", "fisher")
@@ -47,7 +47,7 @@ class UnlearnData(Images):
 class UnlearnNetwork(Network):
     """The network."""
 
-    model: str = option("mlp", f"The network: mlp, liu-cnn, medical-cnn, or {OWN}.", check=parse_model)
+    model: str = option("mlp", f"The network: {NETWORKS}, or {OWN}.", check=parse_model)
     hidden: str | None = option(
         None,
         "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]",

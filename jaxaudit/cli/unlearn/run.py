@@ -13,14 +13,14 @@ from jaxaudit.audits.unlearn.audit import audit_unlearn
 from jaxaudit.audits.unlearn.result import AMNESIAC, RETRAINING, UNTRAINED, UnlearnAudit
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import UNSEEDED
-from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnOptions
 from jaxaudit.cli.unlearn.inputs import FISHER, Parts, make_method, read_parts
 from jaxaudit.cli.words import parse_hidden, parse_names
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.learners import NetworkLearner
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.record import Provenance
 from jaxaudit.report.unlearn.record import unlearn_record
@@ -39,25 +39,16 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     # What can be refused without reading data is refused first.
     names = parse_names(asked.methods, METHODS, "--methods")
     methods = {FISHER: make_method(asked.fisher_variant, asked.alpha)} if FISHER in names else {}
-    optimizer = make_optimizer(recipe.optimizer, recipe.learning_rate)
+    factory = make_factory(design, parse_hidden(options.model.hidden or ""), recipe.dropout)
     parts = read_parts(options)
     train, test, seeds = parts.train, parts.test, asked.seeds or SEEDS
-    learner = network(
-        make_factory(design, parse_hidden(options.model.hidden or "")),
-        train.inputs.shape[1:],
-        len(train.class_names),
-        optimizer=optimizer,
-        epochs=recipe.epochs or 1,
-        batch_size=recipe.batch_size,
-    )
+    learner = make_learner(factory, recipe, train.inputs.shape[1:], len(train.class_names), len(train))
     if learner.batch_coupled and AMNESIAC in names:
         others = ",".join(name for name in names if name != AMNESIAC) or RETRAINING
         raise InputError(
             f"--methods amnesiac undoes updates of parameters, but {design} also has running statistics (batch "
             f"normalisation), which would keep the forgotten records; leave it out: --methods {others}."
         )
-    if not learner.batch_coupled:
-        learner = replace(learner, batch_size=min(learner.batch_size, len(train)))
     key = jax.random.key(asked.seed)
     forgotten = f"{int(parts.forget.sum()):,} of the {int(parts.of_class):,} records of class {options.data.class_name}"
 

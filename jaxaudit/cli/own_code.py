@@ -1,0 +1,140 @@
+"""Code of your own, by its name on the command line. Imports nothing heavy.
+
+Only code that the command line names is run; nothing that data name.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from jaxaudit.errors import InputError
+
+
+class OwnCode(NamedTuple):
+    """Where a function or a class is.
+
+    Attributes:
+        file: the Python file; None for a module.
+        module: the module's name; for a file, its name while it is loaded.
+        name: its own name.
+    """
+
+    file: Path | None
+    module: str
+    name: str
+
+
+def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str) -> OwnCode | None:
+    """The place that an option names; None for a name that is known.
+
+    Args:
+        flag: the option.
+        text: its value.
+        known: the names that are built in.
+        own, noun: what your own is called, and what makes it: for messages.
+
+    Raises:
+        InputError: the text has no known form, or there is no such file.
+
+    >>> parse_own("--optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
+    OwnCode(file=None, module='optax', name='lion')
+    """
+    if text in known:
+        return None
+    place, colon, name = text.rpartition(":")
+    if not colon:
+        if text.endswith(".py"):
+            raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
+        raise InputError(
+            f"{flag} {text} is not one of {', '.join(known)}; {own} is named package.module:{noun} or file.py:{noun}."
+        )
+    words = [name] if place.endswith(".py") else [*place.split("."), name]
+    if not all(word.isidentifier() for word in words):
+        raise InputError(
+            f"{flag} {text} must name a module or file and a {noun}, such as package.module:{noun} or file.py:{noun}."
+        )
+    if not place.endswith(".py"):
+        return OwnCode(None, place, name)
+    file = Path(os.path.expanduser(place))
+    if not os.path.isfile(file):
+        raise InputError(f"{flag} {text}: there is no file {file}; is the path right?")
+    return OwnCode(file, f"jaxaudit_model_{file.stem}", name)
+
+
+def load_own(flag: str, text: str, own: OwnCode) -> Any:
+    """The function or class itself: its module is imported, its file is run.
+
+    Raises:
+        InputError: that fails, or there is none of this name; `flag` and `text` name it in messages.
+    """
+    source = own.module if own.file is None else own.file.name
+    try:
+        with _looked_into(Path.cwd() if own.file is None else own.file.resolve().parent):
+            module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)
+    except ModuleNotFoundError as error:
+        where = "is it in the current folder" if own.file is None else f"is it in the folder of {source}"
+        raise InputError(
+            f"{flag} {text}: there is no module {error.name!r}; {where}, or installed?{_extra(error.name)}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{flag} {text}: importing {source} failed: {type(error).__name__}: {error}") from error
+    try:
+        found = getattr(module, own.name)
+    except AttributeError as error:
+        kind = "module" if own.file is None else "file"
+        raise InputError(f"{flag} {text}: {kind} {source} has no {own.name!r}.") from error
+    if not callable(found):
+        raise InputError(
+            f"{flag} {text} is of type {type(found).__name__}, which cannot be called; name a class or a function."
+        )
+    return found
+
+
+def source_hash(own: OwnCode | None) -> str | None:
+    """`blake2b:...` of the source file of loaded code; None for what is built in."""
+    file = own and (own.file or getattr(sys.modules.get(own.module), "__file__", None))
+    return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
+
+
+def _extra(module: str | None) -> str:
+    """How PyTorch is installed; of no other module is it known."""
+    if module != "torch":
+        return ""
+    from jaxaudit.models.torch_module import INSTALL
+
+    return f" {INSTALL}."
+
+
+def _run(file: Path, module_name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # where dataclasses look for the module of a class
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _looked_into(folder: Path) -> Iterator[None]:
+    """Within this context imports search `folder` first, as for a script; afterwards they search it last.
+
+    So the package's own later imports never find a file of the same name in that folder.
+    """
+    place = str(folder)
+    known = place in sys.path
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        if place in sys.path:
+            sys.path.remove(place)
+        if not known:
+            sys.path.append(place)

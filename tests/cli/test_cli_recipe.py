@@ -1,0 +1,245 @@
+"""Training recipes on the command line: what the options mean, what they refuse, and code of one's own."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.cli_runs import QUICK, jaxaudit
+
+from jaxaudit.cli.groups import Recipe
+from jaxaudit.cli.own_model import DESIGNS, NAMES, parse_model, parse_sized, source_hashes
+from jaxaudit.cli.recipe import make_factory, make_learner, make_optimizer
+from jaxaudit.errors import InputError
+from jaxaudit.models import MLP, ResNet, pure_module
+
+OWN = """
+import jax
+import optax
+def lion(rate):
+    return optax.lion(rate)
+def three(rate):
+    return 3
+def jitter(key, inputs):
+    return inputs + 0.01 * jax.random.normal(key, inputs.shape)
+def shorter(key, inputs):
+    return inputs[:, 1:]
+def net(input_shape, classes, *, rngs):
+    from jaxaudit.models import MLP
+    return MLP(input_shape, classes, rngs=rngs, hidden=(8,))
+"""
+
+
+@pytest.fixture
+def own(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder with a file of one's own, which is forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    (sets / "mine.py").write_text(OWN)
+    yield sets
+    for name in set(sys.modules) - before:
+        if str(sets) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+# The rules of PyTorch's optimizers, written out.
+
+
+def steps(recipe: Recipe, gradients: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """The parameters after these gradients, an epoch each, by the formulas of PyTorch's documentation."""
+    theta, first, second, buffer = start.astype(np.float64), 0.0, 0.0, 0.0
+    decay, beta = recipe.weight_decay, {"adam": 0.5, "adamw": 0.9}.get(recipe.optimizer, 0.0)
+    decay = {"adamw": 0.01}.get(recipe.optimizer, 0.0) if decay is None else decay
+    for step, gradient in enumerate(gradients.astype(np.float64)):
+        rate = recipe.learning_rate * (1 - step / len(gradients) if recipe.schedule == "linear" else 1)
+        if recipe.clip_norm is not None:
+            gradient = gradient * min(1.0, recipe.clip_norm / np.sqrt((gradient**2).sum()))
+        if recipe.optimizer == "adamw":
+            theta = theta - rate * decay * theta
+        else:
+            gradient = gradient + decay * theta
+        if recipe.optimizer == "sgd":
+            buffer = (recipe.momentum or 0.0) * buffer + gradient
+            theta = theta - rate * buffer
+            continue
+        first = beta * first + (1 - beta) * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        hat, scale = first / (1 - beta ** (step + 1)), second / (1 - 0.999 ** (step + 1))
+        theta = theta - rate * hat / (np.sqrt(scale) + 1e-8)
+    return theta
+
+
+RULES: list[dict[str, Any]] = [
+    {"optimizer": "adam"},
+    {"optimizer": "adam", "weight_decay": 0.3},
+    {"optimizer": "adamw"},
+    {"optimizer": "adamw", "weight_decay": 0.3, "schedule": "linear"},
+    {"optimizer": "adamw", "weight_decay": 0.0},
+    {"optimizer": "sgd"},
+    {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.3},
+    {"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.5, "weight_decay": 0.3, "schedule": "linear"},
+    {"optimizer": "adam", "clip_norm": 0.5},
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_optimizers_by_their_formulas(rule: dict[str, Any]):
+    random = np.random.default_rng(3)
+    start, gradients = random.normal(size=6), random.normal(size=(8, 6))
+    recipe = Recipe(**rule, learning_rate=0.05, epochs=len(gradients))
+    made = make_optimizer(recipe)
+    params = jnp.asarray(start, jnp.float32)
+    state = made.init(params)
+    for epoch, gradient in enumerate(gradients):
+        told = {"epoch": jnp.int32(epoch)}
+        update = jax.jit(made.update)(jnp.asarray(gradient, jnp.float32), state, params, **told)
+        params, state = params + update[0], update[1]
+    # In float32 1 - 0.999 is off by 6e-5 of itself, and so is half of that of each of 8 steps of about 0.05.
+    np.testing.assert_allclose(params, steps(recipe, gradients, start), rtol=0, atol=2e-5)
+
+
+def test_without_new_options_the_recipe_is_what_it_was():
+    learner = make_learner(MLP, Recipe(epochs=2), (4,), 3, 10)
+    assert (learner.label_smoothing, learner.augment, learner.precision, learner.batch_size) == (0.0, (), "float32", 10)
+    assert not learner.net.draws
+
+
+def test_a_warm_up_fits_into_what_a_plan_left_of_the_epochs():
+    made = make_optimizer(Recipe(epochs=3, optimizer="sgd", learning_rate=1.0, warmup=5))
+    found = [made.update(jnp.ones(1), made.init(jnp.ones(1)), None, epoch=jnp.int32(epoch))[0][0] for epoch in range(3)]
+    np.testing.assert_allclose(found, [-1 / 3, -2 / 3, -1], rtol=1e-6)
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("resnet", ("resnet", {})),
+        ("resnet-14", ("resnet", {"depth": 14})),
+        ("resnet-8-32-bn", ("resnet", {"depth": 8, "width": 32, "norm": "batch"})),
+        ("wrn-16-4", ("wrn", {"depth": 16, "widen": 4})),
+        ("vit-2-32", ("vit", {"depth": 2, "width": 32})),
+        ("vit-bn", None),
+        ("resnet-8-16-4", None),
+        ("resnet_8", None),
+        ("mlp", None),
+    ],
+)
+def test_names_with_sizes(name: str, expected: Any):
+    assert parse_sized(name) == expected
+
+
+def test_every_built_in_name_makes_a_network():
+    assert all(parse_model(name) is None for name in NAMES)
+    for name in NAMES:
+        for dropout in (None, 0.1):
+            net = pure_module(make_factory(name, (8,), dropout), (32, 32, 3), 3)
+            assert net.draws == bool(dropout) or name == "medical-cnn"
+            assert net.batch_coupled == (name in DESIGNS[1:])
+    assert pure_module(make_factory("resnet-8-8-bn", ()), (8, 8, 1), 3).batch_coupled
+    assert make_factory("resnet-14-8", ()).func is ResNet
+
+
+# What goes together, and what does not.
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--optimizer", "adam", "--momentum", "0.9"), ("--momentum", "adam")),
+        (("--optimizer", "mine.py:lion", "--weight-decay", "0.1"), ("--weight-decay", "mine.py:lion")),
+        (("--warmup", "2"), ("--warmup 2", "--epochs 2")),
+        (("--data-dir", ".", "--warmup", "15", "--epochs", "15"), ("--warmup 15", "--epochs 15")),
+        (("--optimizer", "adagrad"), ("--optimizer adagrad", "adam, adamw, sgd")),
+        (("--optimizer", "mine.py"), ("--optimizer mine.py", "mine.py:function")),
+        (("--optimizer", "mine.py:gone"), ("--optimizer mine.py:gone", "'gone'")),
+        (("--optimizer", "mine.py:three"), ("mine.py:three", "int")),
+        (("--augment", "mirror"), ("--augment mirror", "flip, crop, cutout, noise")),
+        (("--augment", "flip"), ("flip", "(12,)")),
+        (("--augment", "mine.py:shorter"), ("shorter", "(2, 11)")),
+        (("--model", "mine.py:net", "--dropout", "0.1"), ("--dropout", "mine.py:net")),
+        (("--model", "resnet-9"), ("depth 9",)),
+        (("--model", "vit"), ("(12,)",)),
+        (("--schedule", "sine"), ("--schedule",)),
+        (("--precision", "float16"), ("--precision",)),
+        (("--dropout", "1"), ("--dropout",)),
+        (("--clip-norm", "0"), ("--clip-norm",)),
+    ],
+)
+def test_recipes_that_are_refused(own: Path, words: tuple[str, ...], said: tuple[str, ...]):
+    done = jaxaudit("ks", *QUICK, *words)
+    assert (done.code, done.out) == (2, "")
+    assert [each for each in said if each not in done.err] == [], done.err
+
+
+def test_what_does_not_go_together_is_said_before_any_data_are_read(own: Path):
+    Path("query.npz").write_bytes(b"")
+    done = jaxaudit("ks", *QUICK, "--optimizer", "adam", "--momentum", "0.9", "--warmup", "2")
+    assert (done.code, "query.npz" in done.err) == (2, False)
+
+
+def test_a_whole_recipe_in_a_run(own: Path):
+    words = (
+        *("--optimizer", "mine.py:lion", "--clip-norm", "1", "--schedule", "cosine", "--warmup", "1"),
+        *("--label-smoothing", "0.1", "--dropout", "0.2", "--augment", "mine.py:jitter", "--precision", "bfloat16"),
+    )
+    done = jaxaudit("ks", *QUICK, *words, "--json")
+    options = done.result["provenance"]["options"]
+    assert options["optimizer"] == "mine.py:lion"
+    assert options["augment"] == ["mine.py:jitter"]
+    assert (options["schedule"], options["warmup"], options["dropout"]) == ("cosine", 1, 0.2)
+    again = done.result["provenance"]["command"]
+    assert [word for word in words if word not in again] == []
+    same = jaxaudit(*again[1:], "--json")
+    assert same.result["targets"] == done.result["targets"]
+    plain = jaxaudit("ks", *QUICK, "--json")
+    assert plain.result["targets"] != done.result["targets"]
+
+
+def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
+    before = source_hashes(None, "mine.py:lion", ["flip", "mine.py:jitter"])
+    assert before.keys() == {"optimizer", "augment 1"}
+    (own / "mine.py").write_text(OWN + "\n")
+    assert all(digest != before[role] for role, digest in source_hashes(None, "mine.py:lion", ["flip"]).items())
+    assert source_hashes("mlp", "adam", []) == {}
+
+
+@pytest.mark.parametrize("command", ["pdtp", "attack", "unlearn"])
+def test_other_commands_have_the_same_recipe(command: str):
+    sizes = {
+        "pdtp": ("--data", "wine", "--sample", "60", "--measured-records", "4", "--epochs", "2"),
+        "attack": (*("--data", "wine", "--sample", "40", "--iterations", "4", "--targets", "5"), "--epochs", "2"),
+        "unlearn": ("--per-class", "10", "--seeds", "2", "--epochs", "2", "--attack-epochs", "2", "--hidden", "8"),
+    }[command]
+    recipe = ("--optimizer", "sgd", "--momentum", "0.9", "--schedule", "step", "--label-smoothing", "0.1")
+    done = jaxaudit(command, *sizes, *recipe, "--models-per-batch", "2", "--json")
+    assert done.result["provenance"]["options"]["momentum"] == 0.9
+
+
+def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
+    """And momentum one copy of the parameters more than plain steps: asked for at the limit of a small machine."""
+    from jaxaudit.cli import classifiers
+    from jaxaudit.data import load_table
+
+    asked: list[int] = []
+    monkeypatch.setattr(classifiers, "demand_memory", lambda size, what, advice: asked.append(size))
+    table = load_table("wine").take(np.arange(50))
+    options = classifiers.ClassifierOptions(hidden="16")
+    rules: list[tuple[str, float | None]] = [("sgd", None), ("sgd", 0.9), ("adam", None), ("adamw", None)]
+    for optimizer, momentum in rules:
+        recipe = Recipe(optimizer=optimizer, momentum=momentum, epochs=1)
+        classifiers.make_classifier(options, recipe, table)
+    copies = [round(2 * size / asked[0]) for size in asked]
+    assert copies == [2, 3, 4, 4]
+
+
+def test_an_unknown_augmentation_is_none():
+    with pytest.raises(InputError, match="--augment mirror"):
+        make_learner(MLP, Recipe(augment=("mirror",), epochs=1), (4,), 3, 10)

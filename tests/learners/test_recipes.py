@@ -1,0 +1,307 @@
+"""Training recipes: the epoch's learning rate, a step's random key, label smoothing, precision, augmentation."""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from support.references import batches_by_loop, softmax
+from support.tiny_learners import CLASSES, Convolved, ConvolvedNormed, flat, flat_rows, records, small_mlp
+
+from jaxaudit.ensemble import Execution, fit_many
+from jaxaudit.errors import InputError
+from jaxaudit.learners import AUGMENTATIONS, NetworkLearner, by_epoch, network, schedule
+from jaxaudit.learners.augmentations import HOLE, NOISE, PADDING
+from jaxaudit.learners.batch_order import epoch_bits, init_key, pool_batches, step_key
+from jaxaudit.learners.schedules import SHAPES
+from jaxaudit.learners.stepped import moment_of, take_step
+
+KEY = jax.random.key(5)
+EPOCHS, BATCH = 4, 8
+# Products of other shapes round differently; a few dozen steps of at most 0.1.
+CLOSE = {"rtol": 0, "atol": 2e-5}
+
+
+def jitter(key: Any, inputs: Any) -> Any:
+    return inputs + 0.3 * jax.random.normal(key, inputs.shape)
+
+
+@lru_cache
+def learner(module: Any = small_mlp, shape: tuple[int, ...] = (4,), rule: Any = optax.sgd, **options: Any) -> Any:
+    optimizer = by_epoch(rule, schedule("cosine", 0.1, EPOCHS, 1))
+    return network(module, shape, CLASSES, optimizer=optimizer, epochs=EPOCHS, batch_size=BATCH, **options)
+
+
+def trained(one: NetworkLearner, keys: Any, rows: np.ndarray, inputs: Any, labels: Any, size: int) -> Any:
+    execution = Execution(models_per_batch=size)
+    return flat_rows(fit_many(keys, rows, inputs, labels, one, execution=execution), len(rows))
+
+
+# Schedules.
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_schedules_by_their_formula(name: str, warmup: int):
+    epochs = 12
+    after = {
+        "constant": lambda share: 1.0,
+        "cosine": lambda share: (1 + np.cos(np.pi * share)) / 2,
+        "linear": lambda share: 1 - share,
+        "step": lambda share: 0.1 ** sum(share >= each for each in (0.5, 0.75)),
+    }[name]
+    expected = [
+        0.2 * ((epoch + 1) / (warmup + 1) if epoch < warmup else after((epoch - warmup) / (epochs - warmup)))
+        for epoch in range(epochs)
+    ]
+    rate = schedule(name, 0.2, epochs, warmup)
+    found = [float(rate(jnp.int32(epoch))) for epoch in range(epochs)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("epochs", range(2, 60))
+def test_steps_come_at_the_first_epoch_past_a_milestone(epochs: int):
+    rate = schedule("step", 1.0, epochs)
+    found = [float(rate(jnp.int32(epoch))) for epoch in range(epochs)]
+    drops = [epoch for epoch, (a, b) in enumerate(pairwise(found), 1) if b < 0.5 * a]
+    # In whole numbers: the first epoch e with 2 e >= epochs, and with 4 e >= 3 epochs.
+    assert drops == sorted({each for each in (-(-epochs // 2), -(-3 * epochs // 4)) if each < epochs})
+
+
+@pytest.mark.parametrize(("name", "epochs", "warmup", "said"), [("sine", 3, 0, "'sine'"), ("step", 3, 3, "3 epochs")])
+def test_schedules_that_cannot_be(name: str, epochs: int, warmup: int, said: str):
+    with pytest.raises(InputError, match=said):
+        schedule(name, 0.1, epochs, warmup)
+
+
+def test_every_model_runs_through_the_whole_schedule():
+    """A slow twin: rows of other sizes have other numbers of steps, and each epoch of each has its own rate."""
+    inputs, labels = records(40, 4)
+    rows = np.arange(40) < np.array([[6], [17], [24], [38], [40]])
+    keys = jax.random.split(KEY, len(rows))
+    one = learner(rule=partial(optax.sgd, momentum=0.9))
+    plain = network(small_mlp, (4,), CLASSES, optimizer=optax.sgd(1.0), epochs=EPOCHS, batch_size=BATCH)
+    gradient = jax.jit(plain.gradient)
+    expected = []
+    for key, row in zip(keys, rows, strict=True):
+        state = plain.init(init_key(key))
+        buffer = jax.tree.map(jnp.zeros_like, state.params)
+        batches = list(batches_by_loop(key, row, EPOCHS, BATCH))
+        steps = len(batches) // EPOCHS
+        for number, batch in enumerate(batches):
+            epoch = number // steps
+            rate = 0.1 * (0.5 if epoch < 1 else (1 + np.cos(np.pi * (epoch - 1) / 3)) / 2)
+            found, _ = gradient(state, inputs[batch], labels[batch], np.ones(len(batch), np.float32))
+            buffer = jax.tree.map(lambda b, g: 0.9 * b + g, buffer, found)
+            state = state._replace(params=jax.tree.map(lambda p, b, r=rate: p - r * b, state.params, buffer))
+        expected.append(flat(state.params))
+    for size in (1, 3):
+        np.testing.assert_allclose(trained(one, keys, rows, inputs, labels, size), np.stack(expected), **CLOSE)
+
+
+def test_a_scheduled_optimizer_in_a_chain_is_told_the_epoch():
+    one = optax.chain(optax.clip_by_global_norm(1e6), by_epoch(optax.sgd, schedule("linear", 1.0, 4)))
+    state = one.init(jnp.ones(2))
+    found = [np.asarray(one.update(jnp.ones(2), state, epoch=jnp.int32(epoch))[0]) for epoch in range(4)]
+    np.testing.assert_allclose(np.stack(found)[:, 0], [-1, -0.75, -0.5, -0.25], rtol=1e-6)
+
+
+# What is random in a step.
+
+
+MODULES = {"mlp": (small_mlp, (4,)), "convolution": (Convolved, (4, 4, 1)), "normed": (ConvolvedNormed, (4, 4, 1))}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_random_steps_are_the_same_on_every_path(name: str):
+    """Stepped by the device or by the host, many at a time or one, in the company of others or alone."""
+    module, shape = MODULES[name]
+    one = learner(module, shape, augment=(jitter,))
+    inputs, labels = records(40, *shape)
+    rows = np.arange(40) < np.array([[9], [17], [40], [39], [25]])
+    keys = jax.random.split(KEY, len(rows))
+    expected = trained(one, keys, rows, inputs, labels, 1)
+    fit = jax.jit(one.fit)
+    alone = [flat(fit(key, inputs, labels, row.astype(np.float32))) for key, row in zip(keys, rows, strict=True)]
+    np.testing.assert_allclose(np.stack(alone), expected, **CLOSE)
+    np.testing.assert_allclose(trained(one, keys, rows, inputs, labels, 3), expected, **CLOSE)
+    assert np.abs(expected - trained(learner(module, shape), keys, rows, inputs, labels, 1)).max() > 1e-3
+    np.testing.assert_array_equal(trained(one, keys[:2], rows[:2], inputs, labels, 1), expected[:2])
+
+
+def test_a_step_has_a_key_of_its_own():
+    keys = [step_key(key, epoch, step) for key in jax.random.split(KEY) for epoch in range(3) for step in range(3)]
+    words = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in [*keys, init_key(KEY)]}
+    assert len(words) == len(keys) + 1
+
+
+def test_a_step_without_members_moves_no_other_steps_key():
+    """Leave-one-out models take the same random steps, also where the left-out record is a whole minibatch."""
+    inputs, labels = records(33, 4)
+    one = learner(augment=(jitter,))
+    words = [np.asarray(epoch_bits(KEY, epoch, 33)) for epoch in range(EPOCHS)]
+    row = np.arange(33) != words[0].argmax()  # alone in the last minibatch of the first epoch
+    state, step, empty = one.init(init_key(KEY)), jax.jit(partial(take_step, one)), 0
+    for epoch, word in enumerate(words):
+        for number, (chosen, real) in enumerate(zip(*pool_batches(word, BATCH), strict=True)):
+            weights = real * row[chosen]
+            if weights.any():
+                state = step(state, inputs[chosen], labels[chosen], weights, moment_of(KEY, epoch, number))
+            empty += not weights.any()
+    assert empty >= 1
+    rows, keys = np.stack([row, np.ones(33, bool)]), jnp.stack([KEY, KEY])
+    found = trained(one, keys, rows, inputs, labels, 2)
+    np.testing.assert_allclose(found[0], flat(one.finish(state)), **CLOSE)
+
+
+# Label smoothing and precision.
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+def test_label_smoothing_by_its_definition(smoothing: float):
+    """The gradient by the logits of softmax regression: p minus the smoothed target."""
+    inputs, labels = records(BATCH, 4)
+
+    def regression(input_shape: Any, classes: int, *, rngs: Any) -> Any:
+        from jaxaudit.models import MLP
+
+        return MLP(input_shape, classes, rngs=rngs, hidden=())
+
+    one = network(
+        *(regression, (4,), CLASSES), optimizer=optax.sgd(1.0), epochs=1, batch_size=BATCH, label_smoothing=smoothing
+    )
+    state = one.init(KEY)
+    leaves = jax.tree.leaves(state.params)
+    bias, kernel = (np.asarray(leaf, np.float64) for leaf in leaves)
+    target = (1 - smoothing) * np.eye(CLASSES)[labels] + smoothing / CLASSES
+    error = softmax(inputs @ kernel + bias) - target
+    gradient, _ = jax.jit(one.gradient)(state, inputs, labels, np.ones(BATCH, np.float32))
+    found = jax.tree.leaves(gradient)
+    np.testing.assert_allclose(found[0], error.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found[1], inputs.T @ error / BATCH, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_mixed_precision_keeps_parameters_loss_and_state_in_float32(name: str):
+    module, shape = MODULES[name]
+    inputs, labels = records(BATCH, *shape)
+    exact, mixed = learner(module, shape), learner(module, shape, precision="bfloat16")
+    inputs, labels, weights = jnp.asarray(inputs), jnp.asarray(labels), jnp.ones(BATCH)
+    state = mixed.init(KEY)
+    program = str(jax.make_jaxpr(mixed.gradient)(state, inputs, labels, weights))
+    assert "bf16" in program
+    assert "bf16" not in str(jax.make_jaxpr(exact.gradient)(state, inputs, labels, weights))
+    gradient, after = mixed.gradient(state, inputs, labels, weights)
+    assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype("float32")}
+    assert [leaf.dtype for leaf in jax.tree.leaves(after)] == [leaf.dtype for leaf in jax.tree.leaves(state.state)]
+    expected, _ = exact.gradient(state, inputs, labels, weights)
+    # bfloat16 has 8 bits; sums of a few dozen products of order 1.
+    np.testing.assert_allclose(flat(gradient), flat(expected), rtol=0, atol=0.05 * np.abs(flat(expected)).max())
+    assert not np.array_equal(flat(gradient), flat(expected))
+    params = mixed.finish(state)
+    np.testing.assert_array_equal(mixed.log_probs(params, inputs), exact.log_probs(params, inputs))
+
+
+# Augmentation.
+
+IMAGES = jnp.arange(1.0, 1 + 300 * 8 * 6 * 2).reshape(300, 8, 6, 2)
+
+
+def test_flips_are_mirror_images_of_half_of_the_records():
+    found = np.asarray(AUGMENTATIONS["flip"](KEY, IMAGES))
+    mirrored = (found == np.asarray(IMAGES)[:, :, ::-1]).all(axis=(1, 2, 3))
+    assert ((found == np.asarray(IMAGES)).all(axis=(1, 2, 3)) | mirrored).all()
+    # 300 coins: outside with probability 1e-8 (six standard deviations).
+    assert abs(mirrored.sum() - 150) < 6 * np.sqrt(75)
+
+
+def test_crops_are_windows_of_the_padded_image():
+    found = np.asarray(AUGMENTATIONS["crop"](KEY, IMAGES))
+    high, wide = round(8 * PADDING), max(1, round(6 * PADDING))
+    padded = np.pad(np.asarray(IMAGES), ((0, 0), (high, high), (wide, wide), (0, 0)))
+    places = set()
+    for window, image in zip(found, padded, strict=True):
+        fits = [
+            (top, left)
+            for top in range(2 * high + 1)
+            for left in range(2 * wide + 1)
+            if np.array_equal(image[top : top + 8, left : left + 6], window)
+        ]
+        assert len(fits) == 1
+        places.update(fits)
+    # A given one of the 9 places is missed by 300 draws with probability (8/9)**300 = 4e-16.
+    assert len(places) == (2 * high + 1) * (2 * wide + 1) == 9
+
+
+def test_cutouts_are_squares_of_zeros():
+    found = np.asarray(AUGMENTATIONS["cutout"](KEY, IMAGES))
+    kept = found == np.asarray(IMAGES)
+    assert ((found == 0) | kept).all()
+    areas = set()
+    for each in ~kept.any(axis=3):
+        high, wide = each.any(axis=1).sum(), each.any(axis=0).sum()
+        assert each.sum() == high * wide
+        areas.add((int(high), int(wide)))
+    assert max(areas) == (8 * HOLE, 6 * HOLE)
+    assert min(high for high, _ in areas) == 2 * HOLE * 2
+
+
+def test_noise_is_normal():
+    zeros = jnp.zeros((100, 10, 10, 1))
+    found = np.asarray(AUGMENTATIONS["noise"](KEY, zeros))
+    # 10,000 numbers: five standard errors.
+    assert abs(found.mean()) < 5 * NOISE / 100
+    assert abs(found.std() / NOISE - 1) < 5 / np.sqrt(2 * 10_000)
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_each_image_is_changed_by_itself(name: str):
+    other = IMAGES.at[1:].set(0.5)
+    found, same = (AUGMENTATIONS[name](KEY, inputs) for inputs in (IMAGES, other))
+    np.testing.assert_array_equal(found[0], same[0])
+    assert found.shape == IMAGES.shape
+
+
+def test_augmentations_follow_one_another_with_keys_of_their_own():
+    inputs, labels = records(BATCH, 4)
+    one = learner(augment=(jitter, jitter))
+    plain = learner()
+    moment = moment_of(KEY, 1, 2)
+    state = one.init(KEY)._replace(moment=moment)
+    changed = jnp.asarray(inputs)
+    for number in range(2):
+        changed = jitter(jax.random.fold_in(step_key(KEY, 1, 2), number), changed)
+    batch = jnp.asarray(labels), jnp.ones(BATCH)
+    found = one.gradient(state, jnp.asarray(inputs), *batch)
+    np.testing.assert_array_equal(flat(found), flat(plain.gradient(state, changed, *batch)))
+
+
+def whole(key: Any, inputs: Any) -> Any:
+    return inputs[:1]
+
+
+def broken(key: Any, inputs: Any) -> Any:
+    return inputs + jnp.zeros(7)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "said"),
+    [
+        ({"augment": (AUGMENTATIONS["flip"],)}, (4,), r"flip .*\(4,\)"),
+        ({"augment": (AUGMENTATIONS["noise"],)}, (4,), r"noise .*\(4,\)"),
+        ({"augment": (whole,)}, (4,), r"whole .*\(1, 4\).*\(2, 4\)"),
+        ({"augment": (broken,)}, (4,), r"broken .*\(4,\)"),
+        ({"label_smoothing": 1.0}, (4,), "got 1"),
+        ({"label_smoothing": -0.1}, (4,), "got -0.1"),
+        ({"precision": "float16"}, (4,), "'float16'"),
+    ],
+)
+def test_recipes_that_cannot_be(options: Any, shape: tuple[int, ...], said: str):
+    make: Callable[..., Any] = partial(network, small_mlp, shape, CLASSES, optimizer=optax.sgd(0.1))
+    with pytest.raises(InputError, match=said):
+        make(epochs=1, batch_size=4, **options)

@@ -4,8 +4,8 @@ Promised, on a GPU, in model-steps a second: no slower than the fastest PyTorch 
 of 8,192 records in minibatches of 128, for a 784-512-256-128-10 network (MLP), two convolutions and two dense layers
 (CNN) and ResNet-8 with group normalisation (ResNet), both on 32x32 pixels in three colours; and on 20,000 of 200,000
 binary records in minibatches of 256 for a 600-1024-512-100 network (Purchase). With `--bank MODELS`, so many of the
-last for 100 epochs from nothing, compiling and choosing the models a batch included: 256 in an hour at most (published
-for such a bank: 16 hours on an RTX 4080, epochs and minibatches not stated). Records are random, of these shapes.
+last for 100 epochs from nothing, compiling and choosing the models a batch included: 256 in an hour at most. Records
+are random, of these shapes.
 
 PyTorch trains one model after another: records on the device, no data loader, fused Adam, as it is and compiled, on a
 GPU also with each step as one CUDA graph, one graph for all models. Both sides multiply as their libraries do on a GPU

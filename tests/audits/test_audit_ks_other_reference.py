@@ -192,8 +192,8 @@ def test_a_target_that_is_trained_on_part_of_it_keeps_the_rest_as_its_reference(
 
 
 def test_it_is_a_default_test_where_there_is_a_reference() -> None:
-    assert default_tests(None, [HALF], REFERENCE) == (ReferenceTest(),)
-    assert default_tests(HOLDOUT, [UNUSED], REFERENCE) == (HoldoutTest(), ReferenceTest())
+    assert default_tests(None, [HALF], REFERENCE) == (ReferenceTest(), RhoTest())
+    assert default_tests(HOLDOUT, [UNUSED], REFERENCE) == (HoldoutTest(), ReferenceTest(), RhoTest())
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ def test_a_reference_of_its_own_decides_and_moves_no_other_number(outputs: Simpl
     assert provenance["calibration_targets"] == []
     assert provenance["data"]["reference"]["records"] == LEFT
     assert {"--reference", "--reference-target"} <= set(provenance["command"])
-    with np.load("run/confidences.npz", allow_pickle=False) as arrays:
-        assert arrays["log_odds_reference_never"].shape == (19, RECORDS)
+    # A bank has no models of such a reference.
+    assert not Path("run/bank.json").exists()
     assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
     alone = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--tests", "rho", "--json").result["targets"][0]
     assert alone["rho"] == target["rho"]

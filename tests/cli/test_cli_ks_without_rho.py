@@ -38,8 +38,7 @@ def test_as_a_process(sets: Path):
     for text in (done.out, done.err, Parsed(Path("page.html").read_text("utf-8")).text):
         assert not TRACES.search(text)
     with np.load("run/confidences.npz", allow_pickle=False) as arrays:
-        models = {f"log_odds_{role}" for role in ("mixed", "never", "half", "fully")}
-        assert set(arrays.files) == {"labels", "target_0", "target_1", "target_2"} | models
+        assert set(arrays.files) == {"labels", "target_0", "target_1", "target_2"}
         assert arrays["target_0"].shape == (RECORDS,)
     again = process("report", "run", "--text", cwd=sets)
     assert again.out.split() == done.out.split()

@@ -165,6 +165,7 @@ def test_a_place_is_no_part_of_a_run():
             holdout=f"{folder}/h.npz",
             data_dir=Path(folder),
             target=(Path(folder, "t.csv"),),
+            shadows=Path(folder, "bank"),
             target_data=(f"{folder}/c.npz:0.5",),
             field_strength=Path(folder, "f.csv"),
             epochs=3,
@@ -191,6 +192,7 @@ def test_a_place_is_no_part_of_a_run():
         "holdout_before",
         "target_data",
         "field_strength",
+        "shadows",
     )
     assert set(plain(here)) - set(identity_of(here)) == set(places)
 

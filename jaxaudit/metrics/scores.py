@@ -25,7 +25,7 @@ STEPS = 25
 TOLERANCE = 1e-10
 """The regression stops when a step would reduce its loss by less than this share."""
 EVIDENCE_LIMIT = 8.0
-PAIRS = 1 << 20
+PAIRS = 1 << 19
 """Models times records that the weights of the evidence are fitted to, at least."""
 TAIL = 4
 """Degrees of freedom of the heavy-tailed evidence."""

@@ -27,6 +27,8 @@ from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.reference import refuse_few
 from jaxaudit.randomness import stream
 
+GUESS = "guess"
+"""What the design of `learner` is called."""
 KINDS = (ROLE, *ROLES)
 """Roles of models that a bank can have."""
 
@@ -113,7 +115,9 @@ def audit_ks(
     trained, models_per_batch = train_roles(
         stream(key, "train"), roles, pool, learners, in_turn, with_signals=watching, execution=execution
     )
-    evidence = Evidence(trained, roles, pool, query, min_accuracy, in_turn)
+    evidence = Evidence(
+        trained, roles, pool, query, min_accuracy, in_turn, design_names=(GUESS, *(design.name for design in designs))
+    )
     heard = [
         target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
     ]

@@ -111,6 +111,7 @@ class Evidence:
             are not at hand.
         stored: outputs of one of the models as they were stored, where they come from files: these may be coarser than
             a target's.
+        design_names: of the designs; none where there is one.
     """
 
     trained: Mapping[str, Trained]
@@ -121,6 +122,7 @@ class Evidence:
     designs: Designs = field(default_factory=dict)
     sampled_alike: Alike | None = None
     stored: Outputs | None = None
+    design_names: tuple[str, ...] = ()
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property

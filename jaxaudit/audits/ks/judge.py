@@ -1,19 +1,22 @@
 """Judges targets by models that are there: the half of the `ks` audit that trains nothing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence, Said, of_rho
 from jaxaudit.audits.ks.models import CALIBRATION, QUERY
-from jaxaudit.audits.ks.result import KSAudit, conclude
+from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
 from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import Judgement, KSTest
-from jaxaudit.audits.ks.tests.shadow import WITHOUT
+from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.shadow import ROLES, WITHOUT
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
+from jaxaudit.metrics.resemblance import LEAST, resemblance
 
 WITHOUT_QUERY = {CALIBRATION: "calibration models", WITHOUT: "shadow models without query records"}
 """Roles of models that know the calibration set only: the first there is shows whether it is like the query set."""
@@ -47,17 +50,21 @@ def judge_targets(
     judged = adjusted(
         [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard]
     )
+    alike = [resembling(evidence, said) for said in heard]
     query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)
     return KSAudit(
         targets=tuple(
-            conclude(
-                said.name,
-                said.truth,
-                said.compared.confidences,
-                judgements,
-                (*common, *_not_measured(judgements, common), *said.checks),
+            replace(
+                conclude(
+                    said.name,
+                    said.truth,
+                    said.compared.confidences,
+                    judgements,
+                    (*common, *_not_measured(judgements, common), *said.checks),
+                ),
+                resembles=design,
             )
-            for said, judgements in zip(heard, judged, strict=True)
+            for said, judgements, design in zip(heard, judged, alike, strict=True)
         ),
         noise_floor=noise_floor(query),
         query_confidences=query,
@@ -66,6 +73,28 @@ def judge_targets(
         labels=evidence.query.labels,
         level=level,
     )
+
+
+def resembling(evidence: Evidence, said: Said) -> Resembles | None:
+    """The design of shadow models that a target is most like, on records that it did not use: holdout, or reference."""
+    roles = (ROLE,) if evidence.has(ROLE) else ROLES
+    places = np.zeros(len(said.log_odds), bool)
+    if roles == (ROLE,):
+        places[evidence.queries : evidence.dealt.stop] = True
+    elif said.unseen is not None:
+        places = said.unseen
+    if not places.any() or len(evidence.design_names) < 2 or not all(role in evidence.trained for role in roles):
+        return None
+    designs = evidence.design_of(*roles)
+    if len(places) != evidence.trained[roles[0]].log_odds.shape[1] or np.bincount(designs).min() < LEAST:
+        return None
+    found = resemblance(
+        said.log_odds[places],
+        said.at_resolution(evidence.log_odds(*roles))[:, places],
+        evidence.members(*roles)[:, places],
+        designs,
+    )
+    return Resembles(evidence.design_names[found.design], found.recognised)
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:

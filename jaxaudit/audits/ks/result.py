@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+class Resembles(NamedTuple):
+    """The design of shadow models that a target's outputs are most like.
+
+    Attributes:
+        design: its name.
+        recognised: the share of shadow models whose own design is named in the same way.
+    """
+
+    design: str
+    recognised: float
+
+
 @dataclass(frozen=True, eq=False)
 class TargetResult:
     """The result for one target.
@@ -32,6 +44,8 @@ class TargetResult:
         judgements: what each test says, the deciding one first.
         checks: everything that was checked, on the numbers that were compared.
         confidences: `float32[1, n]`, the target's probability of each query record's ground-truth class.
+        resembles: the design of shadow models that its outputs are most like; None where there is one design, or no
+            records that it did not use.
     """
 
     name: str
@@ -40,6 +54,7 @@ class TargetResult:
     judgements: tuple[Judgement, ...]
     checks: tuple[Check, ...]
     confidences: Float[np.ndarray, "1 n"]
+    resembles: Resembles | None = None
 
     @property
     def verdict(self) -> str:

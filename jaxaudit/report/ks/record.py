@@ -101,6 +101,13 @@ class Test(Part):
     finding: Finding
 
 
+class Resembles(Part):
+    """The design of shadow models that a target is most like, and how often a shadow model's own is recognised."""
+
+    design: str
+    recognised: float
+
+
 class Target(Part):
     """One target. `verdict`, `because` and `method` are those of `finding`, in the words of version 1.
 
@@ -123,6 +130,7 @@ class Target(Part):
     ema: EMA | None
     tests: list[Test]
     checks: list[Check]
+    resembles: Resembles | None = None
 
 
 class Floor(Part):
@@ -206,6 +214,7 @@ def _target(target: TargetResult) -> Target:
         ema=_ema(target.ema),
         tests=[Test(each.test, each.title, each.finding) for each in target.judgements],
         checks=[_check(check) for check in target.checks],
+        resembles=target.resembles and Resembles(*target.resembles),
     )
 
 

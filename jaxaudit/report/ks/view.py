@@ -12,7 +12,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change as Pair
 from jaxaudit.metrics.usage import at_most
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.ks.record import Change, KSRecord, OfRho, Rates, Target, Test, Usage, rho_of, with_rho
+from jaxaudit.report.ks.record import Change, KSRecord, OfRho, Rates, Resembles, Target, Test, Usage, rho_of, with_rho
 from jaxaudit.report.numbers import number, percent, precise, share, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.record import as_float
@@ -103,6 +103,8 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
         facts.append((BEFORE_AFTER, _change(target.change)))
     for test in target.tests[1:]:
         facts.append((_by(test).capitalize(), test.finding.verdict))
+    if target.resembles is not None:
+        facts.append(("Design that it resembles most", _resembles(target.resembles)))
     if target.truth is not None:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
@@ -112,6 +114,12 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
         alone = f"forgotten (at most {at_most(target.usage[0].upper)})"
     between = f"{between} ({percent(level)} interval)" if between else ""
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
+
+
+def _resembles(found: Resembles) -> str:
+    return (
+        f"{visible(found.design)} (a shadow model's own design is recognised {percent(found.recognised)} of the time)"
+    )
 
 
 def _by(test: Test) -> str:
@@ -248,6 +256,11 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
         lines.append(
             f"{UNKNOWN}: the interval of the used fraction is 0 to 100%, or a p-value contradicts its estimate."
         )
+    like = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
+    if like:
+        each = ", ".join(f"{visible(name)}: {visible(found.design)}" for name, found in like)
+        share = percent(like[0][1].recognised)
+        lines.append(f"Most like the design (recognised for {share} of shadow models): {each}.")
     if result.rates:
         lines.append(
             "Error rates: share of shadow models that were called so, with its exact 95% interval. By the holdout test "

@@ -74,6 +74,7 @@ def bank_evidence(
         {role: bank.designs[own] for role, own in by_role.items()},
         alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
         _as_stored(bank, models[0]) if len(models) else None,
+        bank.description.designs,
     )
 
 

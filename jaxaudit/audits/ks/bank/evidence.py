@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,10 @@ ROLE_OF = {MIXED: ROLE, **dict(zip((WITHOUT, HALF, WITH), ROLES, strict=True))}
 """The role that a kind of models of a bank has in an audit."""
 
 
+READERS = 4
+"""Files of outputs that are read at the same time."""
+
+
 class Kept(NamedTuple):
     """The records of a bank that no test drops: their places among those of each set."""
 
@@ -47,7 +52,7 @@ def kept_records(bank: Bank) -> Kept:
 def bank_evidence(
     bank: Bank, models: Sequence[int], *, with_reference: bool = False, min_accuracy: float = MIN_ACCURACY
 ) -> Evidence:
-    """The outputs of these models of a bank, in the roles that the tests know; one file is read at a time.
+    """The outputs of these models of a bank, in the roles that the tests know; a few files are read at a time.
 
     Args:
         bank: the bank.
@@ -112,11 +117,15 @@ def _trained(
     """What the models of one role say."""
     own, hits = np.empty(len(models)), np.empty(len(models))
     odds = np.empty((len(models), len(asked)), np.float32)
-    for place, model in enumerate(models):
-        outputs: ModelOutputs = model_outputs(bank, model)
+
+    def read(place: int) -> None:
+        outputs: ModelOutputs = model_outputs(bank, models[place])
         odds[place] = outputs.log_odds[columns[asked]]
-        own[place] = own_accuracy(bank, model, outputs)
+        own[place] = own_accuracy(bank, models[place], outputs)
         hits[place] = outputs.correct[columns[query]].mean(dtype=np.float64)
+
+    with ThreadPoolExecutor(READERS) as threads:
+        list(threads.map(read, range(len(models))))
     confidences = special.expit(odds[:, query].astype(np.float64)).astype(np.float32)
     none = np.zeros((len(models), 0), np.float32)
     return Trained(confidences, odds, own, hits, Signals(none, none, none))

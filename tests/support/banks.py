@@ -96,7 +96,7 @@ def train(bank: Bank, models: Iterable[int], memory: float = 3.0) -> None:
         save(bank.directory, model, logits(model, bank.membership[model], memory, bank.labels))
 
 
-def target(folder: Path, name: str, used: np.ndarray, memory: float = 3.0, model: int = 5000) -> np.ndarray:
+def target(folder: Path, name: str, used: np.ndarray, memory: float = 3.0, model: int = 9000) -> np.ndarray:
     """Outputs of a model that remembers these records of a bank; `NAME_query.npy` and so on have those of each set."""
     bank = load_bank(folder)
     found = logits(model, used, memory, bank.labels)

@@ -14,7 +14,6 @@ OLD = {
     "ks": {
         "--width": ("--models-per-batch", "3"),
         "--method": ("--tests", "rho"),
-        "--shadows": ("--shadow-models", "20"),
         "--holdout-shadows": ("--holdout-shadow-models", "20"),
         "--records": ("--sample", "50"),
     },

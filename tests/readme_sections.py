@@ -18,7 +18,7 @@ README = ROOT / "README.md"
 
 
 COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
-OTHERS = ("deal", "shadows plan", "shadows add", "shadows import", "shadows show", "report")
+OTHERS = ("deal", "shadows plan", "shadows train", "shadows add", "shadows import", "shadows show", "report")
 """The commands that do not audit."""
 
 

@@ -73,7 +73,7 @@ def alike(
     Args:
         key: random key of the permutations.
         inputs: of all records, numbers of any shape; values that are not finite count as 0. Without them, as without
-            `difficulty` or `copies`, their p-values are NaN, and the others of inputs and labels are the same.
+            `difficulty` or `copies`, their p-values are NaN, and the others are the same.
         labels: their classes.
         difficulty: one number per record that does not depend on its set, such as its mean log-odds among models
             that were not trained on it.
@@ -107,9 +107,11 @@ def alike(
     moments = None if inputs is None else _moments(generator, inputs[chosen])
     unlike = None if difficulty is None else difficulty[chosen, None].astype(np.float32)
     whole = None if groups is None else np.unique(groups[chosen], return_inverse=True)[1]
+    # Of its own stream, so that it is the same where inputs are not at hand.
+    of_models = generator_of(stream(key, "difficulty"))
     found = [
-        NOT_MEASURED if each is None else _p_value(generator, _standardised(each), count, permutations, whole)
-        for each in (classes, moments, unlike)
+        NOT_MEASURED if each is None else _p_value(own, _standardised(each), count, permutations, whole)
+        for own, each in ((generator, classes), (generator, moments), (of_models, unlike))
     ]
     more = fewer = duplicates = NOT_MEASURED
     if moments is not None:

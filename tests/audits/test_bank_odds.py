@@ -4,7 +4,6 @@ import json
 import tracemalloc
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from support.banks import (
@@ -15,6 +14,7 @@ from support.banks import (
     describe,
     labels,
     logits,
+    planned,
     rows,
     save,
     softmax,
@@ -23,12 +23,10 @@ from support.banks import (
 
 from jaxaudit.audits.ks.bank.evidence import target_outputs
 from jaxaudit.audits.ks.bank.odds import bank_accuracy, bank_log_odds, model_outputs, said
-from jaxaudit.audits.ks.bank.plan import plan_bank
 from jaxaudit.audits.ks.bank.state import allowed_tests, kinds_of, usable_models
 from jaxaudit.audits.ks.bank.whose import first_models, misplaced
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.data.groups import as_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import log_odds
 
@@ -140,24 +138,6 @@ def test_a_large_bank_is_read_without_being_loaded(tmp_path: Path):
         tracemalloc.stop()
     # A few arrays of 100,000 numbers; all rows would take 100 MB, and more as anything but booleans.
     assert peak < 60e6
-
-
-def planned(folder: Path, models: int, finished: int, *, holdout: bool, groups: bool = False) -> Path:
-    """A bank that was dealt, with the first few models finished."""
-    calibration = RECORDS - QUERY - HOLDOUT if holdout else RECORDS - QUERY
-    dealt = as_groups(np.arange(QUERY) // 3, 100 + np.arange(HOLDOUT) // 3) if groups else None
-    held = HOLDOUT if holdout else 0
-    plan = plan_bank(jax.random.key(3), models, QUERY, holdout=held, calibration=calibration, groups=dealt)
-    counts = {"query": QUERY, "holdout": held, "calibration": calibration}
-    write_bank(folder, 0)
-    (folder / "bank.json").write_text(json.dumps(describe(models=models, counts=counts, seed=3, groups=groups)))
-    np.save(folder / "membership.npy", plan.membership)
-    np.save(folder / "seeds.npy", plan.seeds)
-    if dealt is not None:
-        np.save(folder / "groups.npy", np.concatenate(dealt))
-    for model in range(finished):
-        save(folder, model, logits(model, plan.membership[model]))
-    return folder
 
 
 @pytest.mark.parametrize("groups", [False, True])

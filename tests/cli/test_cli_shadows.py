@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from support import banks
+from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records
 
 import jaxaudit as ja
@@ -54,22 +56,11 @@ def shown(bank: str = "bank") -> dict[str, Any]:
 def outputs(model: int, bank: str = "bank", memory: float = 6.0) -> np.ndarray:
     """Logits of a model that was trained on its row, and remembers it."""
     found = load_bank(bank)
-    rng = np.random.default_rng(model)
-    logits = rng.normal(size=(len(found.labels), CLASSES))
-    own = np.arange(len(logits)), np.maximum(found.labels, 0)
-    logits[own] += np.random.default_rng(99).normal(1, 2, len(logits)) + memory * found.membership[model]
-    return logits
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits)
-    return powers / powers.sum(axis=1, keepdims=True)
+    return banks.logits(model, found.membership[model], memory, found.labels)
 
 
 def train(*models: int, bank: str = "bank") -> None:
-    """What somebody's script does."""
-    for model in models:
-        np.save(f"{bank}/outputs/{model:05}.npy", outputs(model, bank))
+    banks.train(load_bank(bank), models, memory=6.0)
 
 
 def test_a_plan_is_arrays_and_a_description(folder: Path):

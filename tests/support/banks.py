@@ -1,10 +1,16 @@
 """Small banks, written as anybody's script would: NumPy and a JSON file."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+
+from jaxaudit.audits.ks.bank.plan import plan_bank
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.groups import as_groups
 
 RECORDS, CLASSES, MODELS, QUERY, HOLDOUT = 90, 3, 6, 30, 30
 
@@ -23,12 +29,12 @@ def rows(models: int = MODELS) -> np.ndarray:
     return found
 
 
-def logits(model: int, members: np.ndarray, memory: float = 3.0) -> np.ndarray:
-    """Outputs of a model that remembers its records."""
-    rng = np.random.default_rng(1000 + model)
-    level = np.random.default_rng(7).normal(1, 2, RECORDS)
-    found = rng.normal(size=(RECORDS, CLASSES))
-    found[np.arange(RECORDS), labels()] += level + memory * members
+def logits(model: int, members: np.ndarray, memory: float = 3.0, of: np.ndarray | None = None) -> np.ndarray:
+    """Outputs of a model that remembers its records; `of` are their classes."""
+    own = np.maximum(labels() if of is None else of, 0)
+    level = np.random.default_rng(7).normal(1, 2, len(own))
+    found = np.random.default_rng(1000 + model).normal(size=(len(own), CLASSES))
+    found[np.arange(len(own)), own] += level + memory * members
     return found
 
 
@@ -64,3 +70,36 @@ def write_bank(folder: Path, finished: int = 3, **changed: Any) -> Path:
 
 def save(folder: Path, model: int, outputs: np.ndarray) -> None:
     np.save(folder / "outputs" / f"{model:05}.npy", outputs)
+
+
+def planned(folder: Path, models: int, finished: int, *, holdout: bool, groups: bool = False, **changed: Any) -> Path:
+    """A bank that was dealt, with the first few models finished."""
+    calibration = RECORDS - QUERY - HOLDOUT if holdout else RECORDS - QUERY
+    dealt = as_groups(np.arange(QUERY) // 3, 100 + np.arange(HOLDOUT) // 3) if groups else None
+    held = HOLDOUT if holdout else 0
+    plan = plan_bank(jax.random.key(3), models, QUERY, holdout=held, calibration=calibration, groups=dealt)
+    counts = {"query": QUERY, "holdout": held, "calibration": calibration}
+    write_bank(folder, 0)
+    said = describe(**{"models": models, "counts": counts, "seed": 3, "groups": groups, **changed})
+    (folder / "bank.json").write_text(json.dumps(said))
+    np.save(folder / "membership.npy", plan.membership)
+    np.save(folder / "seeds.npy", plan.seeds)
+    if dealt is not None:
+        np.save(folder / "groups.npy", np.concatenate(dealt))
+    train(load_bank(folder), range(finished))
+    return folder
+
+
+def train(bank: Bank, models: Iterable[int], memory: float = 3.0) -> None:
+    """What somebody's script does."""
+    for model in models:
+        save(bank.directory, model, logits(model, bank.membership[model], memory, bank.labels))
+
+
+def target(folder: Path, name: str, used: np.ndarray, memory: float = 3.0, model: int = 9000) -> np.ndarray:
+    """Outputs of a model that remembers these records of a bank; `NAME_query.npy` and so on have those of each set."""
+    bank = load_bank(folder)
+    found = logits(model, used, memory, bank.labels)
+    for role in ("query", "holdout", "calibration"):
+        np.save(folder.parent / f"{name}_{role}.npy", found[getattr(bank, role)])
+    return found

@@ -118,16 +118,16 @@ def power_of_evidence(evidence: Evidence, *, holdout_size: int | None, fraction:
     """The same of the models of a bank that was read before; see `power_by_bank`."""
     query, holdout = evidence.queries, evidence.dealt.stop - evidence.queries
     wanted = holdout if holdout_size is None else holdout_size
-    if wanted < 2 or not 0 < fraction <= 1:
-        raise InputError(
-            f"power needs at least 2 holdout records (got {wanted}), and a fraction above 0 and at most 1 (got "
-            f"{fraction:g})."
-        )
     models = len(evidence.roles[ROLE])
     if models < LEAST_MODELS:
         raise InputError(
             f"power is measured on models of the holdout test, trained on random records of query set and holdout; the "
             f"bank has {models}, and {LEAST_MODELS} are needed."
+        )
+    if wanted < 2 or not 0 < fraction <= 1:
+        raise InputError(
+            f"power needs at least 2 holdout records (got {wanted}), and a fraction above 0 and at most 1 (got "
+            f"{fraction:g})."
         )
     membership = evidence.members(ROLE)[:, evidence.dealt]
     measured = separation(

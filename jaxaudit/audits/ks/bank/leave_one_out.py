@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 from scipy import special
 
+from jaxaudit.audits.ks.bank.evidence import ROLE_OF
+from jaxaudit.audits.ks.bank.state import MIXED, WITH, WITHOUT
 from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, resolution_of
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.models import LEAST, Trained
@@ -87,12 +89,17 @@ def leave_one_out(
 
 def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
     """What makes each target with its evidence, and its used fraction."""
-    if test.name == HoldoutTest.name:
-        models = len(evidence.roles[ROLE])
+    holding = test.name == HoldoutTest.name
+    for kind in (MIXED,) if holding else (WITHOUT, WITH):
+        models = len(evidence.roles[ROLE_OF[kind]])
         if models <= LEAST:
-            raise InputError(f"--leave-one-out needs more than {LEAST} models of the holdout test; there are {models}.")
+            raise InputError(
+                f"--leave-one-out needs more than {LEAST} models {kind.replace('_', ' ')}, one of which is the target; "
+                f"there are {models}. Add some to the bank (--models)."
+            )
+    if holding:
         for used in SHARES:
-            for place in range(models):
+            for place in range(len(evidence.roles[ROLE])):
                 yield lambda used=used, place=place: _dealt_anew(key, evidence, place, used), used
         return
     for role, used in zip(ROLES, SHARES, strict=True):

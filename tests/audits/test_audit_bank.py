@@ -1,0 +1,258 @@
+"""Audits by a bank: what models say against a slow twin, and how often verdicts are wrong on targets of known truth."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
+from support.cli_runs import jaxaudit
+
+from jaxaudit.audits.ks.bank.audit import audit_bank, default_bank_tests
+from jaxaudit.audits.ks.bank.evidence import bank_evidence, content_hash
+from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
+from jaxaudit.audits.ks.bank.state import kinds_of
+from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.result import KSAudit, Rates
+from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.power.audit import power_by_bank
+from jaxaudit.audits.power.result import FRACTIONS
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.power import detection_probability, separation
+
+KEY = jax.random.key(8)
+MODELS, MEMORY = 21, 6.0
+ALPHA = 0.05
+SURE = 1e-3
+"""How often a binomial bound here is exceeded though the rate is as stated; keys are fixed, so it is once or never."""
+
+
+def bank_of(folder: Path, memory: float, models: int = MODELS, *, holdout: bool = True) -> Bank:
+    bank = load_bank(planned(folder, models, 0, holdout=holdout))
+    train(bank, range(models), memory)
+    return bank
+
+
+def evidence_of(bank: Bank) -> Evidence:
+    return bank_evidence(bank, bank.finished().tolist())
+
+
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory: pytest.TempPathFactory) -> Bank:
+    """Models of the holdout test that remember their records well."""
+    return bank_of(tmp_path_factory.mktemp("remembering") / "bank", MEMORY)
+
+
+@pytest.fixture(scope="module")
+def without_holdout(tmp_path_factory: pytest.TempPathFactory) -> Bank:
+    """40 models without, 20 with half and 20 with all of the query set, which they remember well."""
+    return bank_of(tmp_path_factory.mktemp("without") / "bank", MEMORY, 80, holdout=False)
+
+
+def most(trials: int, rate: float = ALPHA) -> int:
+    """The number of trials of an event of this rate that happens more often only with probability `SURE`."""
+    return int(stats.binom.ppf(1 - SURE, trials, rate))
+
+
+# What the models say
+
+
+def slow_evidence(bank: Bank) -> dict[str, list[dict[str, Any]]]:
+    """Model by model and record by record, from the files themselves."""
+    n = bank.description.sizes.query
+    members, labels = np.load(bank.directory / "membership.npy"), np.load(bank.directory / "labels.npy")
+    found: dict[str, list[dict[str, Any]]] = {"mixed": [], "never": [], "half": [], "fully": []}
+    for model in range(len(members)):
+        path = bank.directory / "outputs" / f"{model:05}.npy"
+        if not path.exists():
+            continue
+        used, of_holdout = int(members[model, :n].sum()), int(members[model, bank.holdout].sum())
+        role = "mixed" if of_holdout else {0: "never", n: "fully"}.get(used, "half")
+        odds, hits = [], []
+        for values, label in zip(np.load(path), labels, strict=True):
+            shares = np.exp(values.astype(np.longdouble))
+            odds.append(float(np.log(shares[label] / (shares.sum() - shares[label]))))
+            hits.append(values.argmax() == label)
+        right = np.array(hits)
+        found[role].append(
+            {
+                "row": members[model],
+                "odds": np.array(odds),
+                "own": right[members[model]].mean(),
+                "query": right[:n].mean(),
+            }
+        )
+    return found
+
+
+@pytest.mark.parametrize("holdout", [True, False])
+def test_evidence_is_what_a_loop_over_the_files_finds(
+    holdout: bool, remembering: Bank, without_holdout: Bank, tmp_path: Path
+):
+    """Of a bank of every kind: roles, training sets, log-odds, accuracy, designs, in the order of the models."""
+    bank, numbers = (remembering, (MODELS, 0, 0, 0)) if holdout else (without_holdout, (0, 40, 20, 20))
+    slow, found = slow_evidence(bank), evidence_of(bank)
+    assert tuple(len(models) for models in slow.values()) == numbers
+    asked = np.r_[bank.query, bank.holdout]
+    order = np.r_[bank.query, bank.calibration, bank.holdout]
+    for role, models in slow.items():
+        assert len(found.roles[role]) == len(models) == len(found.trained[role].log_odds)
+        for place, model in enumerate(models):
+            trained = found.trained[role]
+            np.testing.assert_array_equal(found.roles[role][place][0], model["row"][order])
+            np.testing.assert_array_equal(found.members(role)[place], model["row"][asked])
+            np.testing.assert_allclose(trained.log_odds[place], model["odds"][asked], rtol=1e-5, atol=1e-5)
+            probability = 1 / (1 + np.exp(-model["odds"][bank.query]))
+            np.testing.assert_allclose(trained.confidences[place], probability, rtol=1e-5)
+            assert trained.own_accuracy[place] == pytest.approx(model["own"])
+            assert trained.query_accuracy[place] == pytest.approx(model["query"])
+        np.testing.assert_array_equal(found.design_of(role), np.zeros(len(models)))
+
+
+def test_evidence_of_some_models_has_no_others(remembering: Bank):
+    whole, some = evidence_of(remembering), bank_evidence(remembering, [7, 2, 11])
+    np.testing.assert_array_equal(some.trained["mixed"].log_odds, whole.trained["mixed"].log_odds[[7, 2, 11]])
+    assert content_hash(some) != content_hash(whole) == content_hash(evidence_of(remembering))
+
+
+def test_a_reference_is_the_calibration_set(without_holdout: Bank):
+    found = bank_evidence(without_holdout, [0, 1, 2], with_reference=True)
+    assert found.trained["never"].log_odds.shape == (2, RECORDS)
+    np.testing.assert_array_equal(found.members("never")[:, QUERY:], without_holdout.membership[[0, 2], QUERY:])
+
+
+# Error rates
+
+
+def targets_of(bank: Bank, used: np.ndarray, count: int) -> list[FileTarget]:
+    """Targets that were trained like the models of the bank, on these records."""
+    found = []
+    for number in range(count):
+        target(bank.directory, "target", used, MEMORY, model=20_000 + number)
+        on_query, on_holdout = (
+            load_outputs(bank.directory.parent / f"target_{role}.npy", 3, rows, of=role)
+            for role, rows in (("query", QUERY), ("holdout", HOLDOUT))
+        )
+        found.append(FileTarget(on_query, on_holdout, True))
+    return found
+
+
+def counted(audit: KSAudit, verdict: str) -> int:
+    return sum(each.verdict == verdict for each in audit.targets)
+
+
+def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: Bank):
+    """At most 5% of 50 targets, but for once in 1,000 keys; used ones are found."""
+    unused = audit_bank(KEY, remembering, targets_of(remembering, np.zeros(RECORDS, bool), 50))
+    assert counted(unused, "not forgotten") <= most(50)
+    assert [each.method for each in unused.targets] == ["holdout"] * 50
+    used = audit_bank(KEY, remembering, targets_of(remembering, np.arange(RECORDS) < QUERY, 5))
+    assert counted(used, "not forgotten") == 5
+
+
+@pytest.fixture(scope="module")
+def rates(remembering: Bank) -> tuple[tuple[Rates, ...], list[tuple[int, int]]]:
+    """Error rates of the holdout test, and what was told meanwhile."""
+    told: list[tuple[int, int]] = []
+    tests = (HoldoutTest(query_and_holdout=MODELS),)
+    return leave_one_out(KEY, evidence_of(remembering), tests, progress=lambda *done: told.append(done)), told
+
+
+def by_share(found: tuple[Rates, ...]) -> dict[tuple[str, float], Rates]:
+    return {(each.test, each.used): each for each in found}
+
+
+def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(rates: Any):
+    """With half of the records. Where it used none: at most 5%, but for once in 1,000 keys."""
+    found = by_share(rates[0])
+    assert [(used, each.targets, each.records) for (_, used), each in found.items()] == [
+        (used, MODELS, QUERY // 2) for used in (0.0, 0.5, 1.0)
+    ]
+    assert found["holdout", 1.0].not_forgotten == MODELS
+    assert found["holdout", 0.0].not_forgotten <= most(MODELS)
+    assert found["holdout", 0.5].not_forgotten > MODELS / 2
+
+
+def test_rates_depend_on_the_key_alone_and_are_told_as_they_come(remembering: Bank, rates: Any):
+    assert leave_one_out(KEY, evidence_of(remembering), (HoldoutTest(query_and_holdout=MODELS),)) == rates[0]
+    assert rates[1] == [(done, 3 * MODELS) for done in range(1, 3 * MODELS + 1)]
+
+
+def test_a_model_that_remembers_nothing_is_never_said_to_have_forgotten(tmp_path: Path):
+    """Nor is it said to have used the query set, but at 5%; nobody can tell."""
+    evidence = evidence_of(bank_of(tmp_path / "bank", 0.0))
+    for each in leave_one_out(KEY, evidence, (HoldoutTest(query_and_holdout=MODELS),)):
+        assert (each.not_forgotten <= most(MODELS), each.forgotten) == (True, 0)
+
+
+def test_models_of_the_shadow_and_reference_test_are_found(without_holdout: Bank):
+    """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
+    kinds = np.array(kinds_of(without_holdout))
+    models = [
+        *np.flatnonzero(kinds == "without_query")[:20].tolist(),
+        3,
+        *np.flatnonzero(kinds == "with_query").tolist(),
+    ]
+    evidence = bank_evidence(without_holdout, models, with_reference=True)
+    counts = {"without_query": 20, "half_query": 1, "with_query": 20}
+    found = by_share(leave_one_out(KEY, evidence, (ShadowTest(**counts), ReferenceTest(**counts))))
+    for test in ("shadow", "reference"):
+        assert [found[test, used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
+        assert found[test, 1.0].not_forgotten == 20
+        assert found[test, 0.0].not_forgotten <= most(20)
+    assert {each.records for each in found.values()} == {QUERY}
+
+
+def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: Bank):
+    """In every kind, since the one that is the target judges no other."""
+    bank = bank_of(tmp_path / "bank", MEMORY, 19)
+    tests = default_bank_tests(bank, evidence_of(bank), targets_of(bank, np.zeros(RECORDS, bool), 1))
+    assert [test.name for test in tests] == ["holdout"]
+    with pytest.raises(InputError, match=r"query and holdout.*there are 19"):
+        leave_one_out(KEY, evidence_of(bank), tests)
+    few = bank_evidence(without_holdout, range(77))
+    with pytest.raises(InputError, match=r"with query.*there are 19"):
+        leave_one_out(KEY, few, (ShadowTest(without_query=39, half_query=19, with_query=19),))
+
+
+# Power
+
+
+def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):
+    """`separation` of what a loop reads; float32 log-odds determine it to 1e-4."""
+    models = slow_evidence(remembering)["mixed"]
+    asked = np.r_[remembering.query, remembering.holdout]
+    odds = np.array([model["odds"][asked] for model in models])
+    wanted = separation(odds, np.array([model["row"][asked] for model in models]))
+    found = power_by_bank(remembering, holdout_size=200, fraction=0.2)
+    np.testing.assert_allclose(found.separation, wanted, rtol=1e-4, atol=1e-6)
+    (given,) = [found.sizes[found.given]]
+    assert (given.query, given.holdout, found.fraction) == (QUERY, 200, 0.2)
+    chances = [detection_probability(wanted, QUERY, 200, share) for share in FRACTIONS]
+    np.testing.assert_allclose(given.probabilities, chances, atol=1e-4)
+    assert power_by_bank(remembering).sizes[found.given].holdout == HOLDOUT
+
+
+def test_power_by_the_command_is_that_of_python(remembering: Bank):
+    done = jaxaudit("power", "--shadows", f"{remembering.directory}", "--fraction", "0.2", "--json")
+    found = power_by_bank(remembering, fraction=0.2)
+    assert done.result["separation"] == found.separation._asdict()
+    assert done.result["records_needed"] == found.records_needed
+    assert done.result["provenance"]["data"]["shadows"]["content_hash"] == content_hash(evidence_of(remembering))
+    refused = jaxaudit("power", "--shadows", f"{remembering.directory}", "--epochs", "3")
+    assert (refused.code, "--epochs" in refused.err) == (2, True)
+
+
+def test_power_needs_models_of_the_holdout_test(tmp_path: Path, without_holdout: Bank):
+    bank = bank_of(tmp_path / "bank", MEMORY, 3)
+    for each, there in ((bank, 3), (without_holdout, 0)):
+        with pytest.raises(InputError, match=f"bank has {there}"):
+            power_by_bank(each)
+    for options in ({"holdout_size": 1}, {"fraction": 0.0}):
+        with pytest.raises(InputError):
+            power_by_bank(bank, **options)

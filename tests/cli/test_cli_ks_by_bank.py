@@ -1,0 +1,318 @@
+"""`jaxaudit ks --shadows BANK`: targets judged by models that are there, in whatever form, and what is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.banks import HOLDOUT, QUERY, RECORDS, planned, save, softmax, target, train, write_bank
+from support.cli_runs import Done, content, jaxaudit, process, records
+
+from jaxaudit.data import load
+from jaxaudit.data.bank.bank import load_bank
+
+MODELS, N = 20, 60
+USED, UNUSED = (np.isin(np.arange(RECORDS), np.arange(count)) for count in (QUERY, 0))
+MEMORY = 6.0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`bank`, of the holdout test; outputs of a target that used its query set, and of one that did not."""
+    folder = tmp_path_factory.mktemp("made")
+    train(load_bank(planned(folder / "bank", MODELS, 0, holdout=True)), range(MODELS), MEMORY)
+    for name, members in (("used", USED), ("unused", UNUSED)):
+        target(folder / "bank", name, members, MEMORY)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of these as working folder."""
+    copy = shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def files(*names: str, end: str = ".npy") -> tuple[str, ...]:
+    """The options that give these targets' outputs on query set and holdout."""
+    return tuple(
+        word
+        for name in names
+        for word in ("--target", f"{name}_query{end}", "--holdout-target", f"{name}_holdout{end}")
+    )
+
+
+def judged(*words: str, bank: str = "bank") -> dict[str, Any]:
+    """The result of an audit in this process."""
+    done = jaxaudit("ks", "--shadows", bank, *words, "--json")
+    assert done.code == 0, done.err
+    return done.result
+
+
+def usages(*words: str, bank: str = "bank") -> list[dict[str, Any]]:
+    return [use for each in judged(*words, bank=bank)["targets"] for use in each["usage"]]
+
+
+def refused(*words: str, bank: str = "bank") -> str:
+    """What an audit is refused with; it writes nothing."""
+    before = content(Path())
+    done = jaxaudit("ks", "--shadows", bank, *words, "--out", "run")
+    assert (done.code, done.out) == (2, "")
+    assert content(Path()) == before
+    return done.err
+
+
+def shadows_of(result: dict[str, Any]) -> dict[str, Any]:
+    return result["provenance"]["data"]["shadows"]
+
+
+def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
+    """With this much memory but for 1 target in 20, see `test_audit_bank`; nothing is trained."""
+    done = process("ks", "--shadows", "bank", *files("used", "unused"), "--json", "--out", "run", cwd=folder)
+    used, unused = done.result["targets"]
+    assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("not forgotten", "forgotten")
+    assert used["usage"][0]["p_never"] < 0.001 < 0.05 < unused["usage"][0]["p_never"]
+    assert (used["rho"], done.result["noise_floor"], done.result["rates"]) == (None, None, None)
+    assert "training" not in done.err
+    # Bit for bit the same in another process, and in Python's own.
+    assert done.result["targets"] == judged(*files("used", "unused"))["targets"]
+    assert json.loads(Path("run/result.json").read_text()) == done.result
+    again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
+    assert again.result["targets"] == done.result["targets"]
+
+
+def test_the_result_names_the_bank_by_its_content(folder: Path):
+    one = shadows_of(judged(*files("used")))
+    assert (one["models"], one["planned"], one["dropped"], one["seed"]) == (MODELS, MODELS, 0, 3)
+    shutil.copytree("bank", "copy")
+    assert shadows_of(judged(*files("used"), bank="copy"))["content_hash"] == one["content_hash"]
+    hashes = {one["content_hash"]}
+    outputs = np.load("bank/outputs/00003.npy")
+    outputs[5, 1] += 0.5
+    np.save("copy/outputs/00003.npy", outputs)
+    hashes.add(shadows_of(judged(*files("used"), bank="copy"))["content_hash"])
+    np.save("copy/outputs/00003.npy", np.load("bank/outputs/00003.npy"))
+    rows = np.load("bank/membership.npy")
+    rows[[0, 1]] = rows[[1, 0]]
+    np.save("copy/membership.npy", rows)
+    hashes.add(shadows_of(judged(*files("used"), bank="copy"))["content_hash"])
+    assert len(hashes) == 3
+
+
+def test_more_targets_change_nothing_of_the_first(folder: Path):
+    alone, beside = judged(*files("used")), judged(*files("used", "unused"))
+    first, with_others = alone["targets"][0]["usage"][0], beside["targets"][0]["usage"][0]
+    assert {**with_others, "p_never_adjusted": None} == {**first, "p_never_adjusted": None}
+
+
+def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    inputs, labels = records(2, 0.0, 3 * N)
+    for place, name in enumerate("qhc"):
+        part = slice(place * N, (place + 1) * N)
+        np.savez(f"{name}.npz", x=inputs[part], y=labels[part])
+    sets = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
+    assert jaxaudit("shadows", "plan", *sets, "--models", f"{MODELS}", "--out", "bank").code == 0
+    train(load_bank("bank"), range(MODELS))
+    target(Path("bank").absolute(), "used", np.arange(3 * N) < N)
+    result = judged(*files("used"), *sets)
+    assert result["provenance"]["data"]["query"]["name"] == load("q.npz").name
+    assert result["targets"] == judged(*files("used"))["targets"]
+    wanted = load("q.npz").content_hash
+    assert wanted in refused(*files("used"), "--query", "h.npz")
+    assert "--holdout" in refused(*files("used"), "--holdout", "q.npz")
+
+
+def test_a_bank_without_hashes_cannot_tell_whether_a_set_is_its_own(folder: Path):
+    np.savez("q.npz", x=np.eye(QUERY, dtype=np.float32), y=np.arange(QUERY) % 3)
+    assert "--query" in refused(*files("used"), "--query", "q.npz")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--epochs", "5"), ("--hidden", "16"), ("--model", "mlp"), ("--replicates", "3"), ("--budget", "none")),
+        *(("--sample", "20"), ("--designs", "guess"), ("--shadow-models", "19"), ("--models-per-batch", "4")),
+        *(("--target-data", "digits"), ("--drop-overlap",), ("--dry-run",), ("--reference", "bank")),
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_option_of_what_is_not_done_is_refused(folder: Path, words: tuple[str, ...]):
+    assert words[0] in refused(*files("used"), *words)
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "no target": ((), "--target"),
+    "a holdout file too few": ((*files("used"), "--target", "unused_query.npy"), "2 times"),
+    "before without its holdout": ((*files("used"), "--before", "used_query.npy"), "--holdout-before"),
+    "one before of two targets": (
+        (*files("used", "unused"), "--before", "used_query.npy", "--holdout-before", "used_holdout.npy"),
+        "--before 1 times",
+    ),
+    "no holdout file": (("--target", "used_query.npy"), "--holdout-target"),
+    "rows of another set": (("--target", "used_query.npy", "--holdout-target", "short.npy"), "29"),
+    "a test of other models": ((*files("used"), "--tests", "shadow"), "0 of at least 19 models without query"),
+    "a test that trains": ((*files("used"), "--tests", "rho"), "rho"),
+    "a file that is not there": (("--target", "gone.npy", "--holdout-target", "used_holdout.npy"), "gone.npy"),
+}
+
+
+@pytest.mark.parametrize(("words", "why"), WRONG.values(), ids=list(WRONG))
+def test_what_does_not_go_together_is_refused(folder: Path, words: tuple[str, ...], why: str):
+    np.save("short.npy", np.load("used_holdout.npy")[1:])
+    assert why in refused(*words)
+
+
+def test_error_rates_need_a_bank(folder: Path):
+    done = jaxaudit("ks", *files("used"), "--leave-one-out")
+    assert (done.code, "--shadows" in done.err) == (2, True)
+
+
+def test_what_a_bank_lacks_is_named(folder: Path):
+    for model in (4, 7):
+        Path(f"bank/outputs/{model:05}.npy").unlink()
+    assert "18 of at least 19 models query and holdout" in refused(*files("used"))
+
+
+def test_a_model_that_is_missing_is_said_and_left_out(folder: Path):
+    Path("bank/outputs/00004.npy").unlink()
+    done = jaxaudit("ks", "--shadows", "bank", *files("used"), "--json")
+    assert f"1 of {MODELS} shadow models" in done.err
+    assert shadows_of(done.result)["models"] == MODELS - 1
+    # As if it had never been planned.
+    shutil.copytree("bank", "less")
+    kept = np.delete(np.arange(MODELS), 4)
+    said = json.loads(Path("bank/bank.json").read_text())
+    Path("less/bank.json").write_text(json.dumps({**said, "models": len(kept)}))
+    for name in ("membership", "seeds"):
+        np.save(f"less/{name}.npy", np.load(f"bank/{name}.npy")[kept])
+    for place, model in enumerate(kept):
+        shutil.copy(f"bank/outputs/{model:05}.npy", f"less/outputs/{place:05}.npy")
+    Path(f"less/outputs/{MODELS - 1:05}.npy").unlink()
+    assert usages(*files("used"), bank="less") == done.result["targets"][0]["usage"]
+
+
+@pytest.mark.parametrize("bad", [np.nan, "short"])
+def test_a_damaged_file_of_one_model_is_named(folder: Path, bad: Any):
+    outputs = np.load("bank/outputs/00007.npy")
+    outputs[3, 1] = np.nan if bad is np.nan else outputs[3, 1]
+    np.save("bank/outputs/00007.npy", outputs[1:] if bad == "short" else outputs)
+    assert "00007.npy" in refused(*files("used"))
+
+
+def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tmp_path: Path, monkeypatch: Any):
+    monkeypatch.chdir(tmp_path)
+    bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
+    train(bank, range(77), MEMORY)
+    for name, members in (("used", USED), ("unused", UNUSED)):
+        target(tmp_path / "bank", name, members, MEMORY)
+    both = judged("--target", "used_query.npy", "--target", "unused_query.npy")["targets"]
+    assert [each["method"] for each in both] == ["shadow", "shadow"]
+    assert both[0]["finding"]["verdict"] == "not forgotten" != both[1]["finding"]["verdict"]
+    words = ("--target", "used_query.npy", "--calibration-target", "used_calibration.npy")
+    referred = judged(*words)["targets"][0]
+    assert (referred["method"], referred["finding"]["verdict"]) == ("reference", "not forgotten")
+    every = judged(*words, "--tests", "all")["targets"][0]
+    assert every["usage"][0] == referred["usage"][0]
+    assert "holdout" in refused(*files("used"))
+
+
+FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "two decimals": lambda logits: softmax(logits).round(2),
+    "float16": lambda logits: logits.astype(np.float16),
+    "float32": lambda logits: logits.astype(np.float32),
+}
+NUMBERS = ("p_never", "fraction", "fraction_low", "fraction_high", "upper")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_target_is_brought_to_the_resolution_of_the_bank(folder: Path, form: str):
+    """A target of float64 logits is judged as if its file were as coarse as the models' are."""
+    kept = FORMS[form]
+    if form == "two decimals":
+        said = json.loads(Path("bank/bank.json").read_text())
+        Path("bank/bank.json").write_text(json.dumps({**said, "outputs": "probabilities"}))
+    for model in range(MODELS):
+        save(Path("bank"), model, kept(np.load(f"bank/outputs/{model:05}.npy")))
+    for name in ("used_query", "used_holdout", "unused_query", "unused_holdout"):
+        np.save(f"coarse_{name}.npy", kept(np.load(f"{name}.npy")))
+    fine = judged(*files("used", "unused"))["targets"]
+    coarse = judged(*files("coarse_used", "coarse_unused"))["targets"]
+    assert (fine[0]["finding"]["verdict"], fine[1]["finding"]["verdict"]) == ("not forgotten", "forgotten")
+    for one, other in zip(fine, coarse, strict=True):
+        assert one["finding"]["verdict"] == other["finding"]["verdict"]
+        for number in NUMBERS:
+            assert one["usage"][0][number] == pytest.approx(other["usage"][0][number], abs=2e-3)
+
+
+def test_dropped_records_count_as_if_they_had_never_been_there(folder: Path):
+    """A target's files have rows of them; a bank of the other records alone gives the same numbers."""
+    dropped = np.isin(np.arange(RECORDS), [2, 3, QUERY + 4, QUERY + HOLDOUT + 1])
+    rows = np.load("bank/membership.npy") & ~dropped
+    shutil.copytree("bank", "less")
+    np.save("bank/membership.npy", rows)
+    np.save("bank/dropped.npy", dropped)
+    np.save("bank/labels.npy", np.where(dropped, -1, np.load("bank/labels.npy")))
+    said = json.loads(Path("less/bank.json").read_text())
+    counts = {
+        "query": int((~dropped[:QUERY]).sum()),
+        "holdout": int((~dropped[QUERY : QUERY + HOLDOUT]).sum()),
+        "calibration": int((~dropped[QUERY + HOLDOUT :]).sum()),
+    }
+    Path("less/bank.json").write_text(json.dumps({**said, "records": int((~dropped).sum()), "counts": counts}))
+    np.save("less/membership.npy", rows[:, ~dropped])
+    np.save("less/labels.npy", np.load("less/labels.npy")[~dropped])
+    for model in range(MODELS):
+        save(Path("less"), model, np.load(f"bank/outputs/{model:05}.npy")[~dropped])
+    np.save("few_query.npy", np.load("used_query.npy")[~dropped[:QUERY]])
+    np.save("few_holdout.npy", np.load("used_holdout.npy")[~dropped[QUERY : QUERY + HOLDOUT]])
+    with_them = judged(*files("used"))
+    assert with_them["targets"][0]["usage"] == usages(*files("few"), bank="less")
+    assert shadows_of(with_them)["dropped"] == 4
+
+
+def test_groups_are_permuted_whole(folder: Path):
+    """And no model has a holdout of its own, so there are no error rates."""
+    bank = load_bank(planned(folder / "grouped", MODELS, 0, holdout=True, groups=True))
+    train(bank, range(MODELS), MEMORY)
+    for name, members in (("used", USED), ("unused", UNUSED)):
+        target(folder / "grouped", name, members, MEMORY)
+    used, unused = judged(*files("used", "unused"), bank="grouped")["targets"]
+    assert used["usage"][0]["p_never"] < 0.01 < 0.05 < unused["usage"][0]["p_never"]
+    assert "--leave-one-out" in refused(*files("used"), "--leave-one-out", bank="grouped")
+
+
+def test_no_link_is_followed_to_outputs(folder: Path):
+    shutil.move("bank/outputs/00002.npy", "elsewhere.npy")
+    Path("bank/outputs/00002.npy").symlink_to(folder / "elsewhere.npy")
+    assert "00002.npy" in refused(*files("used"))
+
+
+def test_a_few_models_by_hand_are_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write_bank(tmp_path / "bank", 3)
+    target(tmp_path / "bank", "used", USED)
+    assert "3 of at least 19" in refused(*files("used"))
+
+
+def leave_one_out(*words: str, bank: str = "bank") -> Done:
+    return jaxaudit("ks", "--shadows", bank, *files("used"), "--leave-one-out", *words)
+
+
+def test_error_rates_are_in_every_output_and_change_no_verdict(folder: Path):
+    done = leave_one_out("--json", "--out", "run")
+    rates = done.result["rates"]
+    assert [(each["test"], each["used"], each["targets"]) for each in rates] == [
+        ("holdout", used, MODELS) for used in (0.0, 0.5, 1.0)
+    ]
+    for each in rates:
+        assert each["not_forgotten"] + each["forgotten"] + each["inconclusive"] == each["targets"]
+    assert done.result["targets"] == judged(*files("used"))["targets"]
+    table, page = Path("run/table.txt").read_text(), jaxaudit("report", "run", "--markdown")
+    assert "Error rates on these data" in table
+    assert page.code == 0, page.err
+    assert "Error rates on these data" in page.out

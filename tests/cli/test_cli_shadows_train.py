@@ -1,0 +1,155 @@
+"""`jaxaudit shadows train`: the models of `ks` with the same seed, whatever stops it; a run's directory is a bank."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli_runs import CLASSES, Done, content, jaxaudit, records
+
+from jaxaudit.data.bank.bank import load_bank
+
+N = 50
+HELD = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
+PAIR = ("--query", "q.npz", "--calibration", "c.npz")
+RECIPE = ("--model", "mlp", "--hidden", "16", "--epochs", "6", "--learning-rate", "0.02", "--batch-size", "20")
+TRAINED = (*RECIPE, "--models-per-batch", "10", "--designs", "guess", "--seed", "5")
+TWO = ("--designs", "guess,momentum")
+TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
+REFERRED = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
+IN_KS = ("--replicates", "0", "--budget", "none", "--image-size", "none", "--min-accuracy", "0.5", "--json")
+BY_BANK = ("--min-accuracy", "0.5", "--seed", "5", "--json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`q.npz`, `h.npz`, `c.npz` of 50 records each, and a target's outputs on them."""
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
+    return tmp_path
+
+
+def write_inputs(folder: Path) -> None:
+    inputs, labels = records(2, 0.0, 3 * N)
+    logits = np.random.default_rng(3).normal(size=(3 * N, CLASSES))
+    logits[np.arange(3 * N), labels] += 1 + (np.arange(3 * N) < N)
+    for place, name in enumerate("qhc"):
+        part = slice(place * N, (place + 1) * N)
+        np.savez(folder / f"{name}.npz", x=inputs[part], y=labels[part])
+        np.save(folder / f"on_{name}.npy", logits[part])
+
+
+def train(*words: str, out: str = "bank", models: int = 20) -> Done:
+    return jaxaudit("shadows", "train", *TRAINED, *words, "--models", f"{models}", "--out", out)
+
+
+def good(*words: str) -> dict[str, Any]:
+    """The one target's result."""
+    (target,) = jaxaudit("ks", *words).result["targets"]
+    return target
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Two results of one target say the same; shares to 1e-6, as logits that were rounded to float32 determine them."""
+    for mine, theirs in zip(one["usage"], other["usage"], strict=True):
+        shares = {name for name, value in mine.items() if isinstance(value, float)}
+        assert {name: mine[name] for name in mine.keys() - shares} == {n: theirs[n] for n in theirs.keys() - shares}
+        assert [mine[name] for name in shares] == pytest.approx([theirs[name] for name in shares], abs=1e-6)
+    assert one["finding"]["verdict"] == other["finding"]["verdict"]
+    assert one["checks"] == other["checks"]
+
+
+def test_a_bank_gives_the_numbers_of_ks_with_the_same_seed(folder: Path):
+    """And so does the directory of that run."""
+    assert train(*HELD, *TWO).code == 0
+    assert {path.name for path in Path("bank").iterdir()} == {
+        *("bank.json", "labels.npy", "membership.npy", "seeds.npy", "designs.npy", "outputs")
+    }
+    trained = good(*HELD, *TARGET, *TRAINED, *IN_KS, *TWO, "--holdout-shadow-models", "20", "--out", "run")
+    for bank in ("bank", "run"):
+        same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
+
+
+def test_without_a_holdout_too(folder: Path):
+    """By the reference test, with the target's outputs on the calibration set, and by the shadow test beside it."""
+    assert train(*PAIR, models=76).code == 0
+    tests = ("--tests", "reference,shadow")
+    trained = good(*PAIR, *REFERRED, *TRAINED, *IN_KS, *tests, "--shadow-models", "38", "--out", "run")
+    assert [each["name"] for each in trained["tests"]] == ["reference", "shadow"]
+    for bank in ("bank", "run"):
+        same(good("--shadows", bank, *REFERRED, *BY_BANK, *tests), trained)
+
+
+def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
+    """What was not drawn has columns, too: the next target's files are those of the sets."""
+    trained = good(*HELD, *TARGET, *TRAINED, *IN_KS, "--sample", "40", "--holdout-shadow-models", "20", "--out", "run")
+    bank = load_bank("run")
+    assert (bank.description.sizes, int(bank.dropped.sum())) == ((N, N, N), 30)
+    same(good("--shadows", "run", *TARGET, *BY_BANK), trained)
+    with np.load("run/confidences.npz") as kept:
+        assert not [name for name in kept.files if "log_odds" in name]
+
+
+SIX, TWELVE = 6, 12
+KILLED = (*HELD, *TRAINED, *TWO, "--epochs", "100", "--models-per-batch", "2", "--out", "bank")
+"""A design at a time: when the first files are there, the other design is not trained yet."""
+
+
+def grown(*words: str, models: int) -> Done:
+    return jaxaudit("shadows", "train", *KILLED, *words, "--models", f"{models}")
+
+
+def without_command(bank: str) -> dict[str, Any]:
+    """Every file of a bank, but for what was being written at a kill; of its description what names no directory."""
+    found = {name: each for name, each in content(Path(bank)).items() if "/.writing-" not in name}
+    said = json.loads(found.pop("bank.json") or b"")
+    del said["command"]
+    return {**found, "said": said}
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(folder: Path):
+    """Byte for byte. What was trained before is not written again."""
+    whole = jaxaudit("shadows", "train", *KILLED[:-1], "whole", "--models", f"{TWELVE}")
+    assert whole.code == 0, whole.err
+    command = [sys.executable, "-m", "jaxaudit", "shadows", "train", *KILLED, "--models", f"{SIX}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:
+        deadline = time.monotonic() + 120
+        while not list(Path("bank/outputs").glob("0*.npy")):
+            assert run.poll() is None, run.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        run.send_signal(signal.SIGKILL)
+        run.communicate()
+    bank = load_bank("bank")
+    kept = bank.finished()
+    assert 0 < len(kept) < SIX
+    times = {model: Path(f"bank/outputs/{model:05}.npy").stat().st_mtime_ns for model in kept}
+    assert grown(models=SIX).code == 0
+    assert times == {model: Path(f"bank/outputs/{model:05}.npy").stat().st_mtime_ns for model in kept}
+    assert load_bank("bank").finished().tolist() == [*range(SIX)]
+    for words, why in ((("--epochs", "9"), "recipe"), (("--seed", "6"), "seed"), (("--query", "h.npz"), "query set")):
+        before = content(folder)
+        done = grown(*words, models=TWELVE)
+        assert (done.code, why in done.err) == (2, True), done.err
+        assert content(folder) == before
+    before = content(folder)
+    planned = grown("--dry-run", models=TWELVE)
+    assert (planned.code, f"{SIX} of them trained; {TWELVE - SIX} to train" in planned.out) == (0, True)
+    assert content(folder) == before
+    assert grown(models=TWELVE).code == 0
+    assert without_command("bank") == without_command("whole")
+    assert (grown(models=SIX).code, grown(models=TWELVE).code) == (2, 0)
+    assert not Path("bank/unfinished").exists()
+
+
+def test_a_dry_run_writes_nothing(folder: Path):
+    before = content(folder)
+    done = train(*HELD, "--dry-run")
+    assert (done.code, "20 shadow models" in done.out) == (0, True)
+    assert content(folder) == before

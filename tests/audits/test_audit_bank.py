@@ -190,17 +190,22 @@ def test_a_model_that_remembers_nothing_is_never_said_to_have_forgotten(tmp_path
         assert (each.not_forgotten <= most(MODELS), each.forgotten) == (True, 0)
 
 
-def test_models_of_the_shadow_and_reference_test_are_found(without_holdout: Bank):
+def test_models_of_the_shadow_and_reference_test_are_found(tmp_path: Path, without_holdout: Bank):
     """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
-    kinds = np.array(kinds_of(without_holdout))
-    models = [
-        *np.flatnonzero(kinds == "without_query")[:20].tolist(),
-        3,
-        *np.flatnonzero(kinds == "with_query").tolist(),
-    ]
-    evidence = bank_evidence(without_holdout, models, with_reference=True)
+    kinds = kinds_of(without_holdout)
+    places = {kind: [place for place, each in enumerate(kinds) if each == kind] for kind in set(kinds)}
+    models = [*places["without_query"][:20], places["half_query"][0], *places["with_query"]]
     counts = {"without_query": 20, "half_query": 1, "with_query": 20}
-    found = by_share(leave_one_out(KEY, evidence, (ShadowTest(**counts), ReferenceTest(**counts))))
+    tests = ShadowTest(**counts), ReferenceTest(**counts)
+    # They were trained on 40 of 60 calibration records, so too few are left to be a reference.
+    with pytest.raises(InputError, match="20 of the calibration records"):
+        leave_one_out(KEY, bank_evidence(without_holdout, models, with_reference=True), tests)
+    folder = planned(tmp_path / "bank", 80, 0, holdout=False)
+    left_out = (np.arange(RECORDS) >= QUERY) & (np.arange(RECORDS) < 80)
+    np.save(folder / "membership.npy", without_holdout.membership & ~left_out)
+    bank = load_bank(folder)
+    train(bank, models, MEMORY)
+    found = by_share(leave_one_out(KEY, bank_evidence(bank, models, with_reference=True), tests))
     for test in ("shadow", "reference"):
         assert [found[test, used].targets for used in (0.0, 0.5, 1.0)] == [20, 1, 20]
         assert found[test, 1.0].not_forgotten == 20
@@ -248,11 +253,14 @@ def test_power_by_the_command_is_that_of_python(remembering: Bank):
     assert (refused.code, "--epochs" in refused.err) == (2, True)
 
 
+@pytest.mark.parametrize(("records", "fraction"), [(1, 0.1), (None, 0.0)])
+def test_power_needs_records_and_a_fraction(remembering: Bank, records: int | None, fraction: float):
+    with pytest.raises(InputError):
+        power_by_bank(remembering, holdout_size=records, fraction=fraction)
+
+
 def test_power_needs_models_of_the_holdout_test(tmp_path: Path, without_holdout: Bank):
     bank = bank_of(tmp_path / "bank", MEMORY, 3)
     for each, there in ((bank, 3), (without_holdout, 0)):
         with pytest.raises(InputError, match=f"bank has {there}"):
             power_by_bank(each)
-    for options in ({"holdout_size": 1}, {"fraction": 0.0}):
-        with pytest.raises(InputError):
-            power_by_bank(bank, **options)

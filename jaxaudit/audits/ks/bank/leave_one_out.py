@@ -22,6 +22,7 @@ from jaxaudit.audits.pool import Pool
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike
+from jaxaudit.metrics.reference import LEAST_RECORDS
 from jaxaudit.randomness import generator_of, stream
 
 SHARES = (0.0, 0.5, 1.0)
@@ -61,7 +62,7 @@ def leave_one_out(
         progress: told of each target judged.
 
     Raises:
-        InputError: groups were dealt whole, or a test has too few models.
+        InputError: groups were dealt whole, or a test has too few models or calibration records.
     """
     if evidence.pool.groups is not None:
         raise InputError(
@@ -96,6 +97,13 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
             raise InputError(
                 f"--leave-one-out needs more than {LEAST} models {kind.replace('_', ' ')}, one of which is the target; "
                 f"there are {models}. Add some to the bank (--models)."
+            )
+    if isinstance(test, ReferenceTest):
+        unseen = int((~evidence.members(*ROLES)[:, evidence.dealt.stop :]).sum(axis=1).min())
+        if unseen < LEAST_RECORDS:
+            raise InputError(
+                f"--leave-one-out: a shadow model was not trained on {unseen} of the calibration records, and as a "
+                f"target of the reference test it needs {LEAST_RECORDS}; leave it out, or make a bank with more."
             )
     if holding:
         for used in SHARES:

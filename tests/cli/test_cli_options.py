@@ -191,6 +191,7 @@ def test_a_place_is_no_part_of_a_run():
         "holdout_before",
         "target_data",
         "field_strength",
+        "shadows",
     )
     assert set(plain(here)) - set(identity_of(here)) == set(places)
 

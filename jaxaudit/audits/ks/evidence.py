@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
+from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.models import OF_RHO, Designs, Roles, Trained
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -111,6 +112,7 @@ class Evidence:
             are not at hand.
         stored: outputs of one of the models as they were stored, where they come from files: these may be coarser than
             a target's.
+        advice: what to do about a verdict.
     """
 
     trained: Mapping[str, Trained]
@@ -121,6 +123,7 @@ class Evidence:
     designs: Designs = field(default_factory=dict)
     sampled_alike: Alike | None = None
     stored: Outputs | None = None
+    advice: Advice = TRAINED
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -58,6 +58,7 @@ class Job(Generic[Audit]):
         record_shape, classes: affect the best number of models per batch, beside the options.
         measure: finds that number; None leaves it to the audit.
         extra: further facts for the provenance.
+        used: names of the options that have an effect, if not all; the provenance has no others.
     """
 
     options: Any
@@ -74,6 +75,7 @@ class Job(Generic[Audit]):
     classes: int = 0
     measure: Callable[[], int] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    used: Set[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -185,9 +187,9 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         job = _at(job, number)
     provenance = Provenance(
         **describe_machine(),
-        command=command_line(name, job.options),
+        command=command_line(name, job.options, job.used),
         seed=plain(job.options)["seed"],
-        options=plain(job.options),
+        options=plain(job.options, job.used),
         data=dict(job.data),
         model_hash=sources.get("model"),
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),

@@ -107,8 +107,8 @@ def fields_of(options: Any) -> Iterator[Field]:
             yield Field(inner.name, kinds[inner.name], value, declared, outer.metadata["panel"])
 
 
-def plain(options: Any) -> dict[str, Any]:
-    """The options as JSON values, without the folders above the current one."""
+def plain(options: Any, used: Set[str] | None = None) -> dict[str, Any]:
+    """The options as JSON values, without the folders above the current one; only those used, by their names."""
 
     def one(value: Any, place: bool) -> Any:
         if isinstance(value, list | tuple):
@@ -116,7 +116,7 @@ def plain(options: Any) -> dict[str, Any]:
         return without_folders(str(value)) if isinstance(value, Path) or (place and isinstance(value, str)) else value
 
     # Words that are no place stay as they are: a class or a column may look like a path.
-    fields = [field for field in fields_of(options) if field.declared.decides]
+    fields = [field for field in fields_of(options) if field.declared.decides and (used is None or field.name in used)]
     return {_key(each): one(each.value, bool(each.declared.names) or each.name == "model") for each in fields}
 
 
@@ -132,11 +132,11 @@ def without_effect(options: Any, used: Set[str]) -> list[str]:
     return [field.flag for field in fields_of(options) if field.name not in used and field.value != usual[field.name]]
 
 
-def command_line(command: str, options: Any) -> list[str]:
-    """The command that repeats a run from the same folder, if its files are in that folder."""
-    words, values = ["jaxaudit", command], plain(options)
+def command_line(command: str, options: Any, used: Set[str] | None = None) -> list[str]:
+    """The command that repeats a run from the same folder, if its files are in that folder; see `plain`."""
+    words, values = ["jaxaudit", command], plain(options, used)
     for field in fields_of(options):
-        if not field.declared.decides:
+        if _key(field) not in values:
             continue
         value, (on, _, off) = values[_key(field)], next(iter(field.flags), "").partition("/")
         if field.kind is bool:

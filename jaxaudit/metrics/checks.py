@@ -62,33 +62,35 @@ class Check(NamedTuple):
 
 def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"], minimum: float = MIN_ACCURACY) -> Check:
     """Every query and calibration model fits its own training data (the paper: "adequate training accuracy")."""
-    return _fit(SHADOW_ACCURACY, "shadow model", accuracies, minimum, decisive=True)
+    return _fit(SHADOW_ACCURACY, "shadow model", accuracies, minimum, RECIPE, decisive=True)
 
 
-def models_of_test(name: str, accuracies: Float[np.ndarray, " models"], minimum: float = MIN_ACCURACY) -> Check:
-    """The shadow models of a test of use fit their own training data; `name` names the test.
+def models_of_test(
+    name: str, accuracies: Float[np.ndarray, " models"], minimum: float = MIN_ACCURACY, recipe: str = RECIPE
+) -> Check:
+    """The shadow models of a test of use fit their own training data; `name` names the test, `recipe` a better way.
 
     A failure is a warning: it changes no verdict. The holdout test's `p_never` is exact whatever its models are, so
     `not forgotten` stands. The minimum detectable fraction is measured on these models: if they fit badly, it is too
     large for `forgotten`, and the verdict is `inconclusive` anyway. A failure changes the advice: first a better
     training recipe, then more records.
     """
-    return _fit(name, f"of the {name}", accuracies, minimum, decisive=False)
+    return _fit(name, f"of the {name}", accuracies, minimum, recipe, decisive=False)
 
 
-def better_recipe(fit: Check) -> str:
+def better_recipe(fit: Check, recipe: str = RECIPE) -> str:
     """What to do if the minimum detectable fraction is too large; empty unless the test's models fit badly."""
     if fit.passed:
         return ""
-    return f"its models fit badly (lowest training accuracy: {fit.value:.1%}): {RECIPE}"
+    return f"its models fit badly (lowest training accuracy: {fit.value:.1%}): {recipe}"
 
 
-def _fit(name: str, whose: str, accuracies: np.ndarray, minimum: float, *, decisive: bool) -> Check:
+def _fit(name: str, whose: str, accuracies: np.ndarray, minimum: float, recipe: str, *, decisive: bool) -> Check:
     worst = float(np.min(accuracies))
     passed = worst >= minimum
     message = f"lowest training accuracy of any {whose}: {worst:.1%}"
     return Check(
-        name, passed, worst, minimum, decisive, message + ("" if passed else f", under {minimum:.0%}; {RECIPE}")
+        name, passed, worst, minimum, decisive, message + ("" if passed else f", under {minimum:.0%}; {recipe}")
     )
 
 

@@ -29,7 +29,8 @@ class Cells:
     Attributes:
         title: its title.
         columns: their names; numeric columns are also in `numbers`, and aligned to the right.
-        rows: texts, one per column. A cell may have several lines.
+        rows: texts, one per column. Names may have several lines, which a page breaks as it needs; on a terminal, cells
+            may, too.
         numbers: see `columns`.
         folded: whether the page shows it collapsed.
         tones: which cell texts are good, bad or open.

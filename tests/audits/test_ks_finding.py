@@ -115,17 +115,20 @@ def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage, p_before:
 # Several targets.
 
 
+NAMES = ("a.csv", "b.csv", "c.csv")
+
+
 def test_p_values_of_several_targets_are_adjusted_and_verdicts_stay():
     each = [judged(usage=(USED._replace(p_never=p), UNSURE)).judgements for p in (0.03, 0.0005, 0.04)]
-    found = adjusted(each)
+    found = adjusted(NAMES, each)
     assert [target[0].usage and target[0].usage.p_never_adjusted for target in found] == [0.06, 0.0015, 0.06]
     assert tuple(target[1].usage and target[1].usage.p_never_adjusted for target in found) == holm([0.3] * 3)
-    for before, after, limited in zip(each, found, (True, False, True), strict=True):
+    for name, before, after, limited in zip(NAMES, each, found, (True, False, True), strict=True):
         assert [test.finding.verdict for test in after] == [test.finding.verdict for test in before]
-        assert ("3 targets" in after[0].finding.caveats[0]) == limited
+        assert ("3 targets" in after[0].finding.caveats[0]) == (name in after[0].finding.caveats[0]) == limited
         assert set(before[0].finding.caveats) <= set(after[0].finding.caveats)
         assert after[2] == before[2]
-    assert adjusted(each[:1]) == each[:1]
+    assert adjusted(NAMES[:1], each[:1]) == each[:1]
 
 
 # What a failed check does.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records
 
 import jaxaudit as ja
+from jaxaudit.cli.ks.command import OF_BANK
 from jaxaudit.data import load
 from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import load_bank
@@ -317,6 +319,7 @@ def test_the_command_can_be_repeated(folder: Path):
     assert jaxaudit("shadows", "add", "bank", "1.npy").code == 0
     done = jaxaudit("shadows", "add", "bank", "1.npy", "2.npy")
     assert (done.code, "1.npy: is there already as model 1" in done.out) == (0, True)
+    assert "3 of 20 models have outputs. What is missing:" in done.out
     assert load_bank("bank").finished().tolist() == [0, 1, 2]
     # Nor is there a second model of the same file.
     assert jaxaudit("shadows", "add", "bank", "2.npy", "--model", "2").code == 0
@@ -603,3 +606,25 @@ def test_the_holdout_test_can_be_made_with_what_python_reads(folder: Path):
         p_values.append(usage.p_never)
     assert p_values[0] <= 0.001
     assert p_values[1] > 0.05
+
+
+FLAG = re.compile(r"--[a-z][a-z-]*")
+
+
+def test_what_is_said_where_a_bank_judges_names_no_option_without_effect(folder: Path):
+    """Its models fit badly, so that there is advice; and the command that repeats the run is told by nothing else."""
+    good(models=20)
+    for model in range(20):
+        np.save(f"bank/outputs/{model:05}.npy", outputs(model, memory=0))
+    np.save("on_q.npy", outputs(0, memory=0)[:N])
+    np.save("on_h.npy", outputs(0, memory=0)[N : 2 * N])
+    words = ("ks", "--shadows", "bank", "--target", "on_q.npy", "--holdout-target", "on_h.npy")
+    done = jaxaudit(*words, "--json")
+    (target,), provenance = done.result["targets"], done.result["provenance"]
+    useful = {f"--{name.replace('_', '-')}" for name in OF_BANK}
+    assert set(provenance["options"]) <= {flag[2:].replace("-", "_") for flag in useful}
+    assert set(FLAG.findall(" ".join(provenance["command"]))) <= useful
+    assert "under 90%" in json.dumps(target)
+    assert set(FLAG.findall(json.dumps(target))) <= useful
+    again = jaxaudit(*provenance["command"][1:], "--json").result
+    assert (again["targets"], again["provenance"]["command"]) == ([target], provenance["command"])

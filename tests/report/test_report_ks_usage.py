@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -11,7 +12,7 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, ju
 from support.terminals import said, shown
 
 from jaxaudit.audits.ks.evidence import Truth
-from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.result import Rates, TargetResult
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
@@ -20,6 +21,7 @@ from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import schema_of
 from jaxaudit.report.ks.record import KSRecord
 from jaxaudit.report.markdown import as_markdown
+from jaxaudit.report.numbers import precise
 from jaxaudit.report.record import from_json, to_json
 from jaxaudit.report.run import Run
 
@@ -133,8 +135,21 @@ def test_a_p_value_adjusted_for_several_targets_stands_beside_it():
     made = run(*(judged(name, usage=(each,)) for name, each in zip(("a.csv", "b.csv"), two, strict=True)))
     assert "adjusted for 2 targets (Holm), holdout test: .080, .60" in said(made)
     assert "p(unused), holdout test 0.04, adjusted for 2 targets: 0.08" in page(made)
+    (use,) = (each for each in part_of(made).tables if each.title == "Use of the query set")
+    at = use.columns.index("adjusted for 2 targets")
+    assert [row[at - 1 : at + 1] for row in use.rows] == [("0.04", "0.08"), (precise(UNUSED.p_never), "0.6")]
     assert [each["usage"][0]["p_never_adjusted"] for each in to_json(made.result)["targets"]] == [0.08, 0.6]
     assert "adjusted" not in said(run(judged(usage=(USED,))))
+
+
+def test_error_rates_stand_on_terminal_and_page():
+    rates = (Rates("holdout", 0.0, 350, 40, 2, 10, 28), Rates("holdout", 1.0, 350, 40, 38, 0, 2))
+    made = ks_run(audit=replace(audit_of(judged(usage=(USED,))), rates=rates))
+    # The breaks of the terminal's headings are left to the page, where they would show as characters.
+    assert "test truly used query records targets not forgotten forgotten inconclusive" in page(made)
+    for text in (said(made), page(made), as_markdown(part_of(made))):
+        for share in ("5% (1-17)", "25% (13-41)", "70% (53-83)", "95% (83-99)", "0% (0-9)"):
+            assert share in text.replace("\\", "")
 
 
 def test_what_changed_since_before_stands_on_terminal_page_and_in_json():

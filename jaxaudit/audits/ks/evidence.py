@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
+from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.models import OF_RHO, Designs, Roles, Trained
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -112,6 +113,7 @@ class Evidence:
         stored: outputs of one of the models as they were stored, where they come from files: these may be coarser than
             a target's.
         design_names: of the designs; none where there is one.
+        advice: what to do about a verdict.
     """
 
     trained: Mapping[str, Trained]
@@ -123,6 +125,7 @@ class Evidence:
     sampled_alike: Alike | None = None
     stored: Outputs | None = None
     design_names: tuple[str, ...] = ()
+    advice: Advice = TRAINED
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -48,7 +48,8 @@ def judge_targets(
     """
     common = _common_checks(evidence)
     judged = adjusted(
-        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard]
+        [said.name for said in heard],
+        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard],
     )
     alike = [resembling(evidence, said) for said in heard]
     query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)

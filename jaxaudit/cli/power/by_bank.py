@@ -6,7 +6,7 @@ from jaxaudit.audits.ks.bank.evidence import bank_evidence
 from jaxaudit.audits.power.audit import power_of_evidence
 from jaxaudit.audits.power.result import Power
 from jaxaudit.cli.harness import Job, Outcome
-from jaxaudit.cli.power.command import PowerOptions
+from jaxaudit.cli.power.command import OF_BANK, PowerOptions
 from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.ensemble import Execution
@@ -37,4 +37,5 @@ def prepare_by_bank(options: PowerOptions) -> Job[Power]:
         audit=audit,
         outcome=outcome,
         label="measuring",
+        used=OF_BANK,
     )

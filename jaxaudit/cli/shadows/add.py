@@ -54,9 +54,14 @@ def run(path: Path, files: list[Path], model: int | None) -> None:
     lines = [
         f"{visible(file.name)}: {'added' if new else 'is there already'} as model {at}" for file, at, new, _ in placed
     ]
-    finished = f"{len(bank.finished())} of {len(bank)} models have outputs."
-    missing = f"What is missing: jaxaudit shadows show {shlex.quote(str(bank.directory))}"
-    show_text("\n".join([*lines, f"{finished} {missing}", ""]))
+    finished = len(bank.finished())
+    about = "What is missing" if finished < len(bank) else "Which tests they allow"
+    lines.append(f"{finished:,} of {len(bank):,} models have outputs. {about}: jaxaudit shadows show {_shown(bank)}")
+    show_text("\n".join([*lines, ""]))
+
+
+def _shown(bank: Bank) -> str:
+    return visible(shlex.quote(str(bank.directory)))
 
 
 def _placed(bank: Bank, files: list[Path], model: int | None) -> list[Placed]:

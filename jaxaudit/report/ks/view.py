@@ -77,10 +77,11 @@ def _about(data: Mapping[str, Any]) -> str:
     compared = "The target's outputs are compared with theirs."
     if "shadows" in data:
         bank = data["shadows"]
-        others = [said(role) for role in ("holdout", "calibration") if role in data]
+        roles = {"query": "query set", "holdout": "holdout", "calibration": "calibration set"}
+        *first, last = [f"the {roles[role]} ({data[role]['records']:,})" for role in roles if role in data]
         return (
-            f"The query set is {said('query')}. The {bank['models']:,} shadow models of {visible(str(bank['name']))} "
-            f"were trained on records of it and of {' and '.join(others)}. {compared}"
+            f"The {bank['models']:,} shadow models of {visible(str(bank['name']))} were trained on records of "
+            f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
     further = ""
     if "reference" in data:
@@ -311,6 +312,7 @@ def _counted(count: int, targets: int) -> str:
 
 def _usage_cells(targets: Sequence[Target]) -> Cells:
     """All targets' tests of use in full."""
+    several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
     rows = [
         (
             visible(target.name),
@@ -319,7 +321,8 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
             _interval(usage),
             _upper(usage),
             precise(usage.detectable),
-            _p_unused(usage, len(targets)),
+            precise(usage.p_never),
+            *(["-" if usage.p_never_adjusted is None else precise(usage.p_never_adjusted)] if several else []),
             precise(usage.p_fully),
             "; ".join(map(visible, usage.reasons)) or "-",
         )
@@ -329,12 +332,14 @@ def _usage_cells(targets: Sequence[Target]) -> Cells:
     rows += [
         (
             *(visible(each.name), "EMA", _test(each, "ema").finding.verdict),
-            *(f"{_percent(each.ema.member_share)} flagged", "-", "-", "-", precise(each.ema.p_value), "-"),
+            *(f"{_percent(each.ema.member_share)} flagged", "-", "-", "-", *(["-"] if several else [])),
+            *(precise(each.ema.p_value), "-"),
         )
         for each in targets
         if each.ema is not None
     ]
-    numbers = ("upper limit", "minimum detectable fraction", "p(unused)", "p(all used)")
+    of_several = [f"adjusted for {len(targets)} targets"] if several else []
+    numbers = ("upper limit", "minimum detectable fraction", "p(unused)", *of_several, "p(all used)")
     columns = ("target", "test", "verdict", "used fraction", *numbers, "reasons")
     return Cells("Use of the query set", columns, tuple(rows), numbers)
 

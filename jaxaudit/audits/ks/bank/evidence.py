@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from jaxaudit.audits.ks.advice import BANKED
 from jaxaudit.audits.ks.bank.odds import ModelOutputs, as_logits, model_outputs, own_accuracy
 from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, kinds_of
 from jaxaudit.audits.ks.evidence import Evidence
@@ -80,6 +81,7 @@ def bank_evidence(
         alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
         _as_stored(bank, models[0]) if len(models) else None,
         bank.description.designs,
+        BANKED,
     )
 
 

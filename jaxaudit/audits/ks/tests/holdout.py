@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
@@ -90,7 +91,9 @@ class HoldoutTest:
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
         n, dealt = evidence.queries, evidence.dealt
-        fit = models_of_test(HOLDOUT_MODELS, evidence.trained[ROLE].own_accuracy, evidence.min_accuracy)
+        own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
+        fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
+        better = better_recipe(fit, advice.recipe)
         found = evidence.once("dealt", lambda: _exchangeable(key, evidence))
         checks = (holdout_like_query(found), holdout_apart(found), fit)
         usage = holdout_test(
@@ -103,21 +106,24 @@ class HoldoutTest:
             level=level,
             stated=self.stated,
             printed=said.printed,
-            recipe=better_recipe(fit),
+            recipe=better,
         )._replace(design=evidence.design)
-        judgement = self.decide(usage, checks, better_recipe(fit), _groups_of(evidence))
+        judgement = self.decide(usage, checks, better, _groups_of(evidence), advice)
         change = _change(key, said, evidence, level)
         return judgement if change is None else with_change(judgement, change)
 
-    def decide(self, usage: Usage, checks: tuple[Check, ...], recipe: str = "", groups: str = "") -> Judgement:
+    def decide(
+        self, usage: Usage, checks: tuple[Check, ...], recipe: str = "", groups: str = "", advice: Advice = TRAINED
+    ) -> Judgement:
         """What its numbers say.
 
         Args:
             recipe: how to train better shadow models, if they fit badly.
             groups: what was permuted, if it is not records.
+            advice: what to do.
         """
         more = (
-            f"Improve the shadow models: {recipe}." if recipe else "Give more records: `jaxaudit power` says how many."
+            f"Improve the shadow models: {recipe}." if recipe else f"Give more records: {advice.power} says how many."
         )
         finding = of_use(self, usage, more)
         if groups:

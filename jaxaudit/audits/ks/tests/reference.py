@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from jaxtyping import Array, Key
 
+from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
 from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, draw_shadows, shadows_fit
@@ -67,15 +68,15 @@ class ReferenceTest(ShadowTest):
             unseen=None if said.unseen is None else said.unseen[places],
             level=level,
             stated=self.stated,
-            recipe=better_recipe(fit),
+            recipe=better_recipe(fit, evidence.advice.recipe),
         )
         like = reference_like_target(answer.accuracy, answer.accuracies)
-        return self.decide(answer.usage._replace(design=evidence.design), (fit, like))
+        return self.decide(answer.usage._replace(design=evidence.design), (fit, like), evidence.advice)
 
-    def decide(self, usage: Usage, checks: tuple[Check, ...]) -> Judgement:
+    def decide(self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED) -> Judgement:
         """What its numbers say."""
-        recipe = next((better_recipe(check) for check in checks if check.name == REFERENCE_MODELS), "")
-        more = "Give more query records, or use a holdout (--holdout)."
+        recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == REFERENCE_MODELS), "")
+        more = f"Give more query records, or {advice.holdout}."
         more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
         return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)
 

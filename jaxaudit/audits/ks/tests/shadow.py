@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
@@ -95,17 +96,16 @@ class ShadowTest:
             share=SHARE,
             level=level,
             stated=self.stated,
-            recipe=better_recipe(fit),
+            recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
-        return self.decide(usage, (fit,))
+        return self.decide(usage, (fit,), evidence.advice)
 
-    def decide(self, usage: Usage, checks: tuple[Check, ...]) -> Judgement:
+    def decide(self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED) -> Judgement:
         """What its numbers say."""
-        recipe = next((better_recipe(check) for check in checks if check.name == SHADOW_MODELS), "")
+        recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == SHADOW_MODELS), "")
         more = (
-            "Give the target's outputs on data that it did not use, too: on the calibration set (--calibration-target) "
-            "or on others (--reference). Or use a holdout (--holdout): that test does not depend on how the target was "
-            "trained."
+            f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
+            "test does not depend on how the target was trained."
         )
         more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
         return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)
@@ -133,4 +133,4 @@ def draw_shadows(
 def shadows_fit(name: str, evidence: Evidence, roles: Sequence[str]) -> Check:
     """Whether the models of these roles fit their own training data; `name` is the check's."""
     own = np.concatenate([evidence.trained[role].own_accuracy for role in roles])
-    return models_of_test(name, own, evidence.min_accuracy)
+    return models_of_test(name, own, evidence.min_accuracy, evidence.advice.recipe)

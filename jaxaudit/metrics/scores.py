@@ -7,7 +7,6 @@ model or reads a file.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +89,9 @@ def membership_scores(
     models. A logistic regression over these, with known membership, weights the evidence. The target's evidence, from
     all shadow models, gets the same weights.
 
-    Guarantees: permuting the records permutes the scores; permuting the shadow models changes nothing. So scores of
-    exchangeable records are exchangeable. Log-odds beyond 20 nats count as 20.
+    Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
+    the shadow models changes nothing, unless they have more than `PAIRS` records together: then the weights are those
+    of some of them, evenly spaced. Log-odds beyond 20 nats count as 20.
 
     Memory: 16 bytes per model and record, and a hundred MB.
 
@@ -126,7 +126,8 @@ def scores_among(
 ) -> Float[np.ndarray, "models n"]:
     """The scores of models of known or assumed membership, each computed from the others.
 
-    All rows are treated alike: if a row of assumed membership is exchangeable with the others, so are the scores.
+    All rows are treated alike: if a row of assumed membership is exchangeable with the others, so are the scores; with
+    more than `PAIRS` records in all, but for the weights, to which only some rows contribute.
 
     Args:
         models: their log-odds; `membership`: which of the records each was, or is assumed to be, trained on.
@@ -145,14 +146,17 @@ def _scores_and_weights(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each model's scores from the others, and the weights of the kinds of evidence.
 
-    The weights are a dozen numbers: as many whole models as have `PAIRS` records together determine them.
+    The weights are a dozen numbers: as many whole models as have `PAIRS` records together determine them. They are
+    evenly spaced, since designs may be numbered in blocks.
     """
-    evidence = _evidence_of_others(models, membership)
-    first = np.stack(list(islice(evidence, max(1, PAIRS // models.shape[1]))))
-    weights = _logistic_regression(first.reshape(-1, first.shape[-1]), membership[: len(first)].ravel(), start)
+    count = min(len(models), max(1, PAIRS // models.shape[1]))
+    some = np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
+    others = np.setdiff1d(np.arange(len(models)), some)
+    found = np.stack(list(_evidence_of_others(models, membership, some)))
+    weights = _logistic_regression(found.reshape(-1, found.shape[-1]), membership[some].ravel(), start)
     scores = np.empty(models.shape)
-    scores[: len(first)] = special.expit(first @ weights)
-    for place, each in enumerate(evidence, len(first)):
+    scores[some] = special.expit(found @ weights)
+    for place, each in zip(others, _evidence_of_others(models, membership, others), strict=True):
         scores[place] = special.expit(each @ weights)
     return scores, weights
 
@@ -165,7 +169,7 @@ def evidence_among(
     """The evidence of each model from the others, and the weights of its kinds: what `scores_among` makes scores of."""
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
-    found = np.stack(list(_evidence_of_others(models, membership)))
+    found = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
     return found, _logistic_regression(found.reshape(-1, found.shape[-1]), membership.ravel(), start)
 
 
@@ -176,14 +180,16 @@ def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, 
 
 
 def profiles_of_others(
-    models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]
+    models: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    places: Int[np.ndarray, " some"] | None = None,
 ) -> Iterator[Profile]:
-    """For each model, the profile of all others: the sums of all minus its own."""
+    """For each model, or each of those at some places, the profile of all others: the sums of all minus its own."""
     # Sums of squares less one of them keep their digits where the numbers are centred.
     centre = models.mean(axis=0)
     sums = _sums(models, membership, centre)
-    for model, row in zip(models, membership, strict=True):
-        own = _sums(model[None], row[None], centre)
+    for place in range(len(models)) if places is None else places:
+        own = _sums(models[place][None], membership[place][None], centre)
         yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
 
 
@@ -196,10 +202,10 @@ def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return np.clip(np.asarray(log_odds, np.float64), -LIMIT, LIMIT)
 
 
-def _evidence_of_others(models: np.ndarray, membership: np.ndarray) -> Iterator[np.ndarray]:
-    """Each model's evidence from the others."""
-    profiles = profiles_of_others(models, membership)
-    return (membership_evidence(model, others) for model, others in zip(models, profiles, strict=True))
+def _evidence_of_others(models: np.ndarray, membership: np.ndarray, places: np.ndarray) -> Iterator[np.ndarray]:
+    """The evidence of the models at these places, each from all others."""
+    profiles = profiles_of_others(models, membership, places)
+    return (membership_evidence(models[place], others) for place, others in zip(places, profiles, strict=True))
 
 
 def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> None:

@@ -110,8 +110,8 @@ class Evidence:
         designs: the place of each model's design, by role.
         sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
             are not at hand.
-        stored: outputs of one of the models as they were stored, where they come from files: these may be coarser than
-            a target's.
+        stored: outputs of some models as they were stored, one for each resolution that files have: these may be
+            coarser than a target's.
         design_names: of the designs; none where there is one.
         advice: what to do about a verdict.
     """
@@ -123,7 +123,7 @@ class Evidence:
     min_accuracy: float
     designs: Designs = field(default_factory=dict)
     sampled_alike: Alike | None = None
-    stored: Outputs | None = None
+    stored: tuple[Outputs, ...] = ()
     design_names: tuple[str, ...] = ()
     advice: Advice = TRAINED
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -186,7 +186,7 @@ def of_file(
     files: tuple[Outputs, ...],
     labels: tuple[Int[np.ndarray, " _"], ...],
     trained: Mapping[str, Trained],
-    stored: Outputs | None = None,
+    stored: tuple[Outputs, ...] = (),
 ) -> tuple[Float[np.ndarray, " asked"], Brought, Compared]:
     """A target's log-odds from its files on the query set and the holdout, if any, and the numbers that rho compares.
 
@@ -195,7 +195,7 @@ def of_file(
     are rounded like those. A value that is rounded to 0 or 1 counts as half a step away from it.
     """
     compared = _compared(files[0], labels[0], trained)
-    grids = grids_of(files, stored)
+    grids = (*files, *stored)
     if as_logits(grids):
         target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
         return match_logits(target, *grids), resolution_of(grids), compared
@@ -218,11 +218,6 @@ def _rounded(confidences: np.ndarray, grids: tuple[Outputs, ...]) -> np.ndarray:
     for file in grids:
         confidences = match_precision(confidences, file)
     return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
-
-
-def grids_of(files: tuple[Outputs, ...], stored: Outputs | None) -> tuple[Outputs, ...]:
-    """What decides how finely outputs are compared: the target's files, and the models' outputs if they were stored."""
-    return files if stored is None else (*files, stored)
 
 
 def as_logits(grids: tuple[Outputs, ...]) -> bool:

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, grids_of, of_file, of_rho
+from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Roles, generators
 from jaxaudit.audits.pool import Part, Pool, target_row
 from jaxaudit.data.examples import Examples
@@ -156,7 +156,7 @@ class FileTarget(NamedTuple):
         if self.before is not None and self.before_on_holdout is not None:
             earlier = (self.before, self.before_on_holdout)
             before = Before(*of_file(earlier, labels[:2], evidence.trained, evidence.stored)[:2])
-        printed = not as_logits(grids_of(files, evidence.stored))
+        printed = not as_logits((*files, *evidence.stored))
         return Said(self.name, None, log_odds, at_resolution, printed, compared, seen, checks, unseen, before)
 
 

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import numpy as np
 
 from jaxaudit.audits.ks.result import Shadows
-from jaxaudit.cli.ks.inputs import Given
+from jaxaudit.cli.ks.inputs import Given, group_columns
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import command_line
 from jaxaudit.data.bank.bank import CORRECT, DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP
@@ -66,6 +66,7 @@ def files_of_bank(
         gray=options.data.gray,
         seed=options.audit.seed,
         groups=sets.read_groups is not None,
+        group_columns=group_columns(options.data),
         designs=designs if len(designs) > 1 else (),
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
         command=tuple(command_line("ks", options)),

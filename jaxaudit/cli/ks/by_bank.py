@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.command import OF_BANK
-from jaxaudit.cli.ks.inputs import name_apart, reader
+from jaxaudit.cli.ks.inputs import as_outputs, name_apart, reader
 from jaxaudit.cli.ks.options import KSOptions, parse_tests
 from jaxaudit.cli.ks.run import arrays_of, described_files
 from jaxaudit.cli.progress import say
@@ -46,6 +46,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
     tests = _tests_of(options, bank, evidence, targets)
+    _refuse_unused(options, [test.name for test in tests])
 
     def audit(execution: Execution) -> KSAudit:
         key = jax.random.key(options.audit.seed)
@@ -93,10 +94,28 @@ def _tests_of(options: KSOptions, bank: Bank, evidence: Evidence, targets: tuple
     return tuple(known[name] for name in names)
 
 
+def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
+    """Refuses files of outputs that no test compares, and another test in the place of the holdout test."""
+    target = options.target
+    needed = {
+        "--holdout-target": (target.holdout_target, "holdout"),
+        "--before": (target.before, "holdout"),
+        "--calibration-target": (target.calibration_target, "reference"),
+    }
+    for flag, (files, test) in needed.items():
+        if files and test not in tests:
+            raise InputError(
+                f"{flag} is for the {test} test, and the tests are {', '.join(tests)}: leave it out, or name a bank "
+                f"with models for that test (`jaxaudit shadows show {options.audit.shadows}`)."
+            )
+    if "holdout" in tests[1:]:
+        raise InputError("--tests: with outputs on the holdout the holdout test decides; name it first.")
+
+
 def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
     """Refuses sets that are not those of the bank, by their content; returns the names of those given."""
     said, data = bank.description, options.data
-    read = reader(replace(data, image_size=said.image_size, gray=said.gray))
+    read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
     found: dict[str, str] = {}
     for role in Sizes._fields:
         name = getattr(data, role)
@@ -119,8 +138,12 @@ def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
 
 
 def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
-    target, count = options.target, bank.description.classes
-    classes = bank.description.class_names or count
+    target, said = options.target, bank.description
+    classes = said.class_names or said.classes
+    # A shape tells views from classes only where there is an axis more.
+    viewed = target.target_kind == "auto" and said.queries > 1 and len(said.shape) == 3
+    if target.target_kind == "log-odds" and said.outputs != "log_odds":
+        raise InputError(f"--target-kind log-odds: this is a bank of {said.outputs}; give the target's {said.outputs}.")
 
     def on(paths: tuple[Path, ...], columns: slice, of: str) -> list[Outputs | None]:
         rows = columns.stop - columns.start
@@ -131,8 +154,8 @@ def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
         own = (rows, *bank.description.shape[1:])
         files = [
             target_outputs(path, bank, columns)
-            if target.target_kind == "auto" and own != (rows, count) and _is_of_shape(path, own)
-            else load_outputs(path, classes, rows, target.target_kind, of=of)
+            if target.target_kind == "log-odds" or (viewed and _is_of_shape(path, own))
+            else load_outputs(path, classes, rows, as_outputs(target.target_kind), of=of)
             for path in paths
         ]
         return [*name_apart(files, list(paths))]

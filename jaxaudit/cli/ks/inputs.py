@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import Sets
+from jaxaudit.cli.sets import Held, Sets
 from jaxaudit.cli.words import ACDC, parse_acdc, parse_image_size, parse_target_data
 from jaxaudit.data import (
     Examples,
@@ -82,6 +82,23 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
         refuse_overlap(query, aligned)
         return aligned
     return _drop_from(aligned, query, "query")
+
+
+def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
+    """What files of outputs of all classes contain.
+
+    Raises:
+        InputError: log-odds, which only a bank of log-odds reads.
+    """
+    if kind == "log-odds":
+        raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
+    return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
+
+
+def group_columns(data: Held) -> tuple[str, ...]:
+    """Columns with groups: they are no inputs, whichever set they are in."""
+    groups = (data.groups, data.holdout_groups)
+    return tuple(dict.fromkeys(each for each in groups if each is not None and groups_file(each) is None))
 
 
 def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
@@ -171,10 +188,8 @@ def read_given(options: KSOptions) -> Given:
     Raises:
         InputError: sets share records without `--drop-overlap`, or files of outputs do not fit.
     """
-    data, target = options.data, options.target
-    groups = (data.groups, data.holdout_groups)
-    # A column with groups is no input, whichever set it is in.
-    read = reader(data, [each for each in groups if each is not None and groups_file(each) is None])
+    data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
+    read = reader(data, group_columns(data))
     query, calibration, whole = read_sets(data, read)
     held = None if data.holdout is None else read(data.holdout)
     holdout = None if held is None else align_target_data(query, held)
@@ -191,7 +206,7 @@ def read_given(options: KSOptions) -> Given:
         """One file per target, or none of any; `of` names the records in messages."""
         if examples is None or not paths:
             return [None] * len(target.target)
-        rows, kind = len(examples), target.target_kind
+        rows = len(examples)
         files = [load_outputs(path, query.class_names, rows, kind, of=of) for path in paths]
         return [*name_apart(files, list(paths))]
 

@@ -80,8 +80,10 @@ class Targets:
     holdout_before: tuple[Path, ...] = option(
         (), "The same on the holdout. Repeatable: one per --before, in the same order.", names="file"
     )
-    target_kind: Literal["auto", "probabilities", "logits"] = option(
-        "auto", "Content of the files.", choices=("auto", "probabilities", "logits")
+    target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
+        "auto",
+        "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
+        choices=("auto", "probabilities", "logits", "log-odds"),
     )
     target_data: tuple[str, ...] = option(
         (),

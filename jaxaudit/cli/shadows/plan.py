@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.cli.ks.inputs import group_columns
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.shadows.command import PlanOptions, parse_designs
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
@@ -112,6 +113,7 @@ def describe(options: PlanOptions, sets: BankSets, command: Sequence[str], **mor
             seed=chosen.seed,
             recipe=chosen.recipe or "",
             groups=sets.groups is not None,
+            group_columns=group_columns(options.data),
             designs=() if chosen.designs is None else parse_designs(chosen.designs),
             command=(name, *commands.split(), *words),
             **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},

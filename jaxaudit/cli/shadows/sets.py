@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
-from jaxaudit.cli.ks.inputs import reader
+from jaxaudit.cli.ks.inputs import group_columns, reader
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.command import BankData
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
@@ -52,7 +52,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
     Raises:
         InputError: a set cannot be read, classes differ, or a record occurs twice without `--drop-overlap`.
     """
-    read = reader(data)
+    read = reader(data, group_columns(data))
     query = read(data.query or "")
     held = None if data.holdout is None else read(data.holdout)
     other = None if data.calibration is None else read(data.calibration)

@@ -146,6 +146,8 @@ def _answer(test: Allowed) -> str:
 def _next(found: Found) -> str:
     """The command that adds what is missing; empty if nothing is, or nobody knows how the bank was planned."""
     bank = shlex.quote(str(found.path))
+    if found.missing and found.bank.description.models_per_batch is not None:
+        return "(repeat the `jaxaudit shadows train` command that trained this bank)"
     if found.missing:
         return visible(f"jaxaudit shadows add {bank} FILE --model {found.missing[0]}")
     wanted = HOLDOUT_MODELS if found.bank.description.sizes.holdout else SHADOW_MODELS

@@ -1,5 +1,7 @@
 """Runs `jaxaudit shadows train`: deals a bank and trains its models here, or those that are missing."""
 
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,14 +22,15 @@ from jaxaudit.cli.sets import GUESS
 from jaxaudit.cli.shadows.command import BankModels, PlanOptions, TrainOptions
 from jaxaudit.cli.shadows.plan import bank_there, describe, lay
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
-from jaxaudit.cli.shadows.unfinished import unfinished_models
+from jaxaudit.cli.shadows.unfinished import FOLDER, unfinished_models
 from jaxaudit.cli.show import show_text
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.data import Examples, is_image
-from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.ensemble import Execution, Speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
+from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.runs.lock import working_in
 
@@ -69,18 +72,23 @@ def train(options: TrainOptions) -> None:
     options = replace(options, models=replace(options.models, models=_models(options, there, sets)))
     planned = _as_plan(options, recipes)
     speed = speed_of((options.model.model or "", options.model.hidden or ""), options, query, recipes.learners[0])
-    number = (there and there.models_per_batch) or options.recipe.models_per_batch or speed.models_per_batch
+    number = _number(out, there, options.recipe.models_per_batch) or speed.models_per_batch
+    options = replace(options, recipe=replace(options.recipe, models_per_batch=number))
     device = jax.local_devices()[0]
     packages = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
     description = describe(
         *(planned, sets, command_line(COMMAND, options)),
         models_per_batch=number,
         device=_devices(f"{device.platform}: {device.device_kind}", "" if there is None else there.device),
-        versions={name: version(name) for name in packages},
+        versions=_versions(packages, {} if there is None else there.versions),
     )
     if options.models.dry_run:
         show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number)) + "\n")
         return
+    if there is not None and there.versions != description.versions:
+        # What was begun by other versions would be neither theirs nor ours.
+        say("the bank was begun with other versions of the libraries; models that were in training begin again")
+        shutil.rmtree(out / FOLDER, ignore_errors=True)
     lay(out, planned, sets, there, description)
     bank = load_bank(out)
     for line in _estimate(out, there, sets, description, recipes, speed, number):
@@ -88,6 +96,29 @@ def train(options: TrainOptions) -> None:
     with working_in(out):
         _train(out, bank, key, sets, recipes, number)
     show_text(f"{out}: {len(bank)} shadow models trained.\nWhat it can answer: jaxaudit shadows show {out}\n")
+
+
+def _number(out: Path, there: Description | None, wanted: int | None) -> int | None:
+    """Models per batch: as the bank has it, if any of its models is trained.
+
+    Raises:
+        InputError: another number is wanted for the rest.
+    """
+    known = None if there is None else there.models_per_batch
+    if there is None or known is None or not len(finished_in(out, there.models)):
+        return wanted or known
+    if wanted not in (None, known):
+        raise InputError(
+            f"--models-per-batch {wanted}: models of this bank were trained {known} at a time, and in batches of "
+            "another size they would differ by rounding; leave it out."
+        )
+    return known
+
+
+def _versions(packages: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
+    """The versions that models of a bank are trained with; several where they differ."""
+    here = {name: version(name) for name in packages}
+    return {name: _devices(each, there.get(name, "")) for name, each in here.items()}
 
 
 def _devices(here: str, there: str) -> str:
@@ -101,7 +132,7 @@ def _train(out: Path, bank: Bank, key: jax.Array, sets: BankSets, recipes: Recip
     try:
         with progress_on_stderr("training") as progress:
             while len(missing := bank.missing()):
-                with unfinished_models(out, missing) as (models, checkpoints):
+                with unfinished_models(out, missing, len(bank)) as (models, checkpoints):
                     execution = Execution(models_per_batch=number, progress=progress, checkpoints=checkpoints)
                     train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)
     except KeyboardInterrupt as error:

@@ -17,9 +17,14 @@ FOLDER, MODELS = "unfinished", "models.npy"
 
 @contextmanager
 def unfinished_models(
-    directory: Path, missing: Int[np.ndarray, " missing"]
+    directory: Path, missing: Int[np.ndarray, " missing"], models: int
 ) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
     """The models that a stopped call was about, so that its unfinished batches are taken up; else those missing.
+
+    Args:
+        directory: the bank.
+        missing: models without outputs.
+        models: their number, finished or not.
 
     Work is in the bank's folder `unfinished` until the block ends without an error.
 
@@ -31,23 +36,26 @@ def unfinished_models(
         raise InputError(f"{folder}: is a link; remove it.")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        models = _kept(folder / MODELS)
-        if models is None or not np.isin(missing, models).any():
+        begun = _kept(folder / MODELS, models)
+        if begun is None or not np.isin(missing, begun).any():
             shutil.rmtree(folder)
             folder.mkdir(mode=0o700)
-            models = missing
+            begun = missing
             with whole_file(folder / MODELS) as file:
-                np.lib.format.write_array(file, models, allow_pickle=False)
+                np.lib.format.write_array(file, begun, allow_pickle=False)
     except OSError as error:
         raise InputError(f"{folder} cannot be written ({error.strerror or error}).") from error
-    yield models, folder
+    yield begun, folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _kept(path: Path) -> Int[np.ndarray, " models"] | None:
-    """The models of a stopped call; None without one."""
+def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
+    """The models of a stopped call, each once and in order; None without one."""
     try:
-        found = np.array(map_npy(path))
+        found = map_npy(path)
     except InputError:
         return None
-    return found if found.ndim == 1 and found.dtype.kind == "i" else None
+    if found.ndim != 1 or found.dtype.kind != "i" or not 0 < len(found) <= models:
+        return None
+    found = np.array(found)
+    return found if found[0] >= 0 and found[-1] < models and (np.diff(found) > 0).all() else None

@@ -79,6 +79,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         seed: of the deal; None if the rows were not dealt by `jaxaudit shadows plan`.
         recipe: how the models are trained, in free text.
         groups: whether groups were dealt whole, see `groups.npy`.
+        group_columns: columns of the sets that are groups and no inputs.
         designs: names of the designs of `designs.npy`.
         models_per_batch: of models trained here, since a batch of another size rounds otherwise; else None.
         device: on which they are trained; empty where somebody else trains them.
@@ -101,6 +102,7 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
     recipe: str = ""
     groups: bool = False
+    group_columns: tuple[str, ...] = ()
     designs: tuple[str, ...] = ()
     models_per_batch: Annotated[int, Meta(ge=1, le=MOST_MODELS)] | None = None
     device: str = ""

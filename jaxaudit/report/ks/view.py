@@ -265,7 +265,7 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     if result.rates:
         lines.append(
             "Error rates: share of shadow models that were called so, with its exact 95% interval. By the holdout test "
-            "a model is judged with half of the records, so less is detected than of a target."
+            "a model is judged with fewer records than a target, so less is detected."
         )
     if floor is not None and floor.median is not None:
         lines.append(

@@ -103,6 +103,9 @@ def judge_by_bank(
     """What these tests conclude of each target; see `audit_bank`."""
     if not targets:
         raise InputError("there is no target: give a file of its outputs on the bank's query set (--target).")
+    names = [test.name for test in tests]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"tests are {', '.join(names) or 'none'}: give each once, at least one.")
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
     allowed = {each.test: each for each in allowed_tests(bank, bank.finished().tolist())}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,6 +33,8 @@ ROLE_OF = {MIXED: ROLE, **dict(zip((WITHOUT, HALF, WITH), ROLES, strict=True))}
 """The role that a kind of models of a bank has in an audit."""
 
 
+SEEN = 1 << 16
+"""Numbers of a file that tell how finely it was written."""
 READERS = 4
 """Files of outputs that are read at the same time."""
 
@@ -68,7 +70,8 @@ def bank_evidence(
     asked, kinds = pool.asked, kinds_of(bank)
     by_role = {role: [each for each in models if kinds[each] == kind] for kind, role in ROLE_OF.items()}
     roles: Roles = {role: [bank.membership[each][None, columns] for each in own] for role, own in by_role.items()}
-    trained = {role: _trained(bank, own, columns, asked, pool.query) for role, own in by_role.items()}
+    stored: dict[tuple[Any, ...], Outputs] = {}
+    trained = {role: _trained(bank, own, columns, asked, pool.query, stored) for role, own in by_role.items()}
     examples = pool.examples
     alike = bank.description.sampled_alike
     return Evidence(
@@ -79,7 +82,7 @@ def bank_evidence(
         min_accuracy,
         {role: bank.designs[own] for role, own in by_role.items()},
         alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
-        _as_stored(bank, models[0]) if len(models) else None,
+        tuple(stored.values()),
         bank.description.designs,
         BANKED,
     )
@@ -114,9 +117,14 @@ def pool_of(bank: Bank, *, with_reference: bool = False) -> tuple[Pool, Int[np.n
 
 
 def _trained(
-    bank: Bank, models: list[int], columns: Int[np.ndarray, " kept"], asked: Int[np.ndarray, " asked"], query: slice
+    bank: Bank,
+    models: list[int],
+    columns: Int[np.ndarray, " kept"],
+    asked: Int[np.ndarray, " asked"],
+    query: slice,
+    stored: dict[tuple[Any, ...], Outputs],
 ) -> Trained:
-    """What the models of one role say."""
+    """What the models of one role say; adds to `stored` an example of each resolution that they have."""
     own, hits = np.empty(len(models)), np.empty(len(models))
     odds = np.empty((len(models), len(asked)), np.float32)
 
@@ -125,6 +133,8 @@ def _trained(
         odds[place] = outputs.log_odds[columns[asked]]
         own[place] = own_accuracy(bank, models[place], outputs)
         hits[place] = outputs.correct[columns[query]].mean(dtype=np.float64)
+        grid = _as_stored(bank, models[place])
+        stored[(grid.decimals, grid.significant, grid.dtype)] = grid
 
     with ThreadPoolExecutor(READERS) as threads:
         list(threads.map(read, range(len(models))))
@@ -149,9 +159,10 @@ def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
 
 
 def _as_stored(bank: Bank, model: int) -> Outputs:
-    """A model's outputs as its file has them, of one view: they tell how finely a bank's outputs are known."""
-    values = np.array(bank.outputs(model)[:, 0], np.float64)[~bank.dropped]
-    return _grid(bank, values, bank.outputs(model).dtype.name, f"model {model}")
+    """Some of a model's outputs as its file has them, of one view: they tell how finely they are known."""
+    mapped, kept = bank.outputs(model), np.flatnonzero(~bank.dropped)
+    rows = kept[:: max(1, len(kept) * mapped.shape[2] // SEEN)]
+    return _grid(bank, np.array(mapped[rows, 0], np.float64), mapped.dtype.name, f"model {model}")
 
 
 def _grid(bank: Bank, values: Float[np.ndarray, "n values"], dtype: str, name: str) -> Outputs:

@@ -11,7 +11,7 @@ from scipy import special
 
 from jaxaudit.audits.ks.bank.evidence import ROLE_OF
 from jaxaudit.audits.ks.bank.state import MIXED, WITH, WITHOUT
-from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, resolution_of
+from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, as_logits, resolution_of
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.models import LEAST, Trained
 from jaxaudit.audits.ks.result import Rates
@@ -47,10 +47,11 @@ def leave_one_out(
 ) -> tuple[Rates, ...]:
     """Judges every shadow model by the others, and counts the verdicts.
 
-    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be.
-    - Holdout test: a model used a random part of query set and holdout. Half of what it did not use acts as holdout;
-      the query set is made of what it did not use, of what it used, or of both. So it is judged with half of the
-      records that a target is judged with, and less is detected than in the audit itself.
+    - Shadow and reference test: a model used none, half or all of the query set, and is judged as a target would be;
+      its reference are the calibration records that it was not trained on.
+    - Holdout test: a model used a random part of query set and holdout. A part of what it did not use acts as holdout;
+      the query set is made of what it did not use, of what it used, or of both, in the proportion of the two sets. So
+      it is judged with fewer records than a target (half of them, for sets of one size), and less is detected.
 
     The rates are those of targets like the shadow models, whose calibration records a target need not have.
 
@@ -132,16 +133,23 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float
     own = evidence.members(ROLE)[place, evidence.dealt]
     generator = generator_of(stream(key, "leave one out", place))
     inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
-    size = min(len(inside), len(outside)) // 2
+    # In the proportion of query set and holdout, as the other models were dealt them.
+    share = evidence.queries / len(own)
+    size, held = min(int(share * len(outside)), len(inside)), int((1 - share) * len(outside))
     count = round(used * size)
     query = np.concatenate([inside[:count], outside[: size - count]])
-    columns = np.concatenate([query, outside[size : 2 * size]])
+    columns = np.concatenate([query, outside[len(outside) - held :]])
     rows = evidence.members(ROLE)[:, columns]
-    alike = [dealt_alike(int(row.sum()), size, 2 * size) for row in rows]
+    alike = [dealt_alike(int(row.sum()), size, size + held) for row in rows]
     rest = np.flatnonzero(np.array(alike) & (np.arange(len(rows)) != place))
+    if size < 2 or held < 2 or len(rest) < LEAST - 1:
+        raise InputError(
+            f"--leave-one-out: model {place} of the holdout test leaves {size} query and {held} holdout records, and "
+            f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
+        )
     pool, trained = evidence.pool, evidence.trained[ROLE]
     examples = pool.examples.take(pool.asked[columns])
-    small = Pool(examples, slice(0, size), slice(size, size), slice(size, 2 * size))
+    small = Pool(examples, slice(0, size), slice(size, size), slice(size, size + held))
     of_rest = _rows(trained, rest)._replace(
         confidences=trained.confidences[rest][:, :0], log_odds=trained.log_odds[rest][:, columns]
     )
@@ -160,12 +168,12 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float
 
 def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> Said:
     """What a model says, at the resolution of the others."""
-    bring = resolution_of(() if evidence.stored is None else (evidence.stored,))
+    bring = resolution_of(evidence.stored)
     own = bring(log_odds[None])[0]
     confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)
     none = np.zeros((0, queries), np.float32)
     compared = Compared(none, none, none, confidences, confidences)
-    return Said("", None, own, bring, evidence.stored is not None and evidence.stored.kind != "logits", compared, None)
+    return Said("", None, own, bring, not as_logits(evidence.stored), compared, None)
 
 
 def _only(evidence: Evidence, models: dict[str, Int[np.ndarray, " models"]]) -> Evidence:

@@ -97,7 +97,7 @@ def _kind(row: np.ndarray, asked: np.ndarray, units: Int[np.ndarray, " kept"] | 
     query, holdout = int(row[asked].sum()), int(row[~asked].sum())
     if not holdout and query in (0, asked.sum()):
         return WITH if query else WITHOUT
-    if asked.all():
+    if not holdout:
         return HALF
     if query in (0, asked.sum()) and holdout in (0, (~asked).sum()):
         return OTHER

@@ -191,6 +191,7 @@ def test_a_place_is_no_part_of_a_run():
         "before",
         "holdout_before",
         "target_data",
+        "shadows",
         "field_strength",
         "shadows",
     )

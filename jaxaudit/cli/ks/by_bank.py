@@ -140,8 +140,9 @@ def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
 def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
     target, said = options.target, bank.description
     classes = said.class_names or said.classes
-    # A shape tells views from classes only where there is an axis more.
-    viewed = target.target_kind == "auto" and said.queries > 1 and len(said.shape) == 3
+    # A shape tells them from outputs of each class where there is an axis more, or one less for three classes or more.
+    other = said.queries > 1 and len(said.shape) == 3 if said.outputs != "log_odds" else len(said.shape) == 1
+    viewed = target.target_kind == "auto" and other and (said.outputs != "log_odds" or said.classes > 2)
     if target.target_kind == "log-odds" and said.outputs != "log_odds":
         raise InputError(f"--target-kind log-odds: this is a bank of {said.outputs}; give the target's {said.outputs}.")
 

@@ -34,6 +34,7 @@ from jaxaudit.data.overlap import (
     refuse_overlap,
     without_copies,
 )
+from jaxaudit.errors import InputError
 from jaxaudit.places import without_folders
 
 

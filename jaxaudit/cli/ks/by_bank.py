@@ -140,9 +140,6 @@ def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
 def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
     target, said = options.target, bank.description
     classes = said.class_names or said.classes
-    # A shape tells them from outputs of each class where there is an axis more, or one less for three classes or more.
-    other = said.queries > 1 and len(said.shape) == 3 if said.outputs != "log_odds" else len(said.shape) == 1
-    viewed = target.target_kind == "auto" and other and (said.outputs != "log_odds" or said.classes > 2)
     if target.target_kind == "log-odds" and said.outputs != "log_odds":
         raise InputError(f"--target-kind log-odds: this is a bank of {said.outputs}; give the target's {said.outputs}.")
 
@@ -152,10 +149,13 @@ def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
             return [None] * len(target.target)
         if not rows:
             raise InputError(f"{paths[0].name}: the bank has no {of}, so outputs on it cannot be compared.")
-        own = (rows, *bank.description.shape[1:])
+        own = (rows, *said.shape[1:])
+        # What could be outputs of every class is not taken for anything else.
+        plain = {(rows, said.classes), *([(rows,), (rows, 1)] if said.classes == 2 else [])}
+        told = target.target_kind == "auto" and own not in plain
         files = [
             target_outputs(path, bank, columns)
-            if target.target_kind == "log-odds" or (viewed and _is_of_shape(path, own))
+            if target.target_kind == "log-odds" or (told and _is_of_shape(path, own))
             else load_outputs(path, classes, rows, as_outputs(target.target_kind), of=of)
             for path in paths
         ]

@@ -140,7 +140,7 @@ def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float
     query = np.concatenate([inside[:count], outside[: size - count]])
     columns = np.concatenate([query, outside[len(outside) - held :]])
     rows = evidence.members(ROLE)[:, columns]
-    alike = [dealt_alike(int(row.sum()), size, size + held) for row in rows]
+    alike = [0 < row.sum() < len(row) and dealt_alike(int(row.sum()), size, size + held) for row in rows]
     rest = np.flatnonzero(np.array(alike) & (np.arange(len(rows)) != place))
     if size < 2 or held < 2 or len(rest) < LEAST - 1:
         raise InputError(

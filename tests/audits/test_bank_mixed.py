@@ -1,0 +1,87 @@
+"""Banks that are not all of one piece: files of several resolutions, sets of several sizes, a stranger's leftovers."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from support.banks import softmax
+
+from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
+from jaxaudit.audits.ks.bank.state import HALF, MIXED, OTHER, WITH, WITHOUT, kinds_of
+from jaxaudit.audits.ks.tests import HoldoutTest
+from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
+from jaxaudit.data.bank.bank import Bank, load_bank
+
+CLASSES = 3
+
+
+def made(folder: Path, membership: np.ndarray, query: int, kind: str, *, coarse: range = range(0)) -> Bank:
+    """Models that remember their records, those in `coarse` printed with two decimals; all columns are dealt."""
+    (folder / "outputs").mkdir(parents=True)
+    random = np.random.default_rng(4)
+    models, records = membership.shape
+    labels, level = random.integers(0, CLASSES, records), random.normal(1, 1, records)
+    counts = {"query": query, "holdout": records - query, "calibration": 0}
+    said = {"format": 1, "outputs": kind, "classes": CLASSES, "records": records, "models": models, "counts": counts}
+    (folder / "bank.json").write_text(json.dumps(said))
+    np.save(folder / "labels.npy", labels)
+    np.save(folder / "membership.npy", membership)
+    for model, row in enumerate(membership):
+        outputs = random.normal(size=(records, CLASSES))
+        outputs[np.arange(records), labels] += level + 4 * row
+        outputs = softmax(outputs) if kind == "probabilities" else outputs
+        np.save(folder / "outputs" / f"{model:05}.npy", np.round(outputs, 2) if model in coarse else outputs)
+    return load_bank(folder)
+
+
+def dealt(models: int, query: int, records: int) -> np.ndarray:
+    random = np.random.default_rng(9)
+    return np.argsort(np.argsort(random.random((models, records)), axis=1), axis=1) < query
+
+
+@pytest.mark.parametrize("coarse", [range(0), range(1, 6), range(6)])
+def test_outputs_are_compared_at_the_coarsest_resolution_of_any_file(tmp_path: Path, coarse: range):
+    bank = made(tmp_path / "bank", dealt(6, 40, 80), 40, "probabilities", coarse=coarse)
+    decimals = {each.decimals for each in bank_evidence(bank, range(6)).stored}
+    fine = {None} if len(coarse) < 6 else set()
+    assert decimals == fine | ({2} if coarse else set())
+
+
+@pytest.mark.parametrize("records", [240, 160, 120])
+def test_rates_are_measured_where_the_holdout_has_another_size(tmp_path: Path, records: int):
+    """The query set has 80 records, and the holdout 160, 80 or 40; models remember them well."""
+    evidence = bank_evidence(made(tmp_path / "bank", dealt(21, 80, records), 80, "logits"), range(21))
+    rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()])
+    assert [(rate.used, rate.targets) for rate in rates] == [(0.0, 21), (0.5, 21), (1.0, 21)]
+    share = 80 / records
+    assert {rate.records for rate in rates} == {int(share * (records - 80))}
+
+
+def test_kinds_of_models_where_there_is_a_holdout(tmp_path: Path):
+    """None, half, nearly all and all of the query set and no holdout record; both; all of the holdout alone."""
+    query, whole = np.arange(80) < 40, np.zeros((6, 80), bool)
+    rows = [whole[0], query & (np.arange(80) % 2 == 0), query & (np.arange(80) > 1), query, dealt(1, 40, 80)[0], ~query]
+    bank = made(tmp_path / "bank", np.array(rows), 40, "logits")
+    assert kinds_of(bank) == [WITHOUT, HALF, HALF, WITH, MIXED, OTHER]
+
+
+@pytest.mark.parametrize("there", [[0, 99_999], [-1, 0], [0, 0], [3, 1], [], [[0]]])
+def test_what_a_stranger_left_in_a_bank_is_no_work_of_ours(tmp_path: Path, there: list):
+    folder = tmp_path / "unfinished"
+    folder.mkdir()
+    np.save(folder / MODELS, np.array(there, int))
+    missing = np.array([0, 2, 3])
+    with unfinished_models(tmp_path, missing, 4) as (models, _):
+        assert models.tolist() == [0, 2, 3]
+    assert not folder.exists()
+
+
+def test_a_stopped_call_is_taken_up(tmp_path: Path):
+    missing = np.array([0, 2, 3])
+    with pytest.raises(KeyboardInterrupt), unfinished_models(tmp_path, missing, 5) as _:
+        raise KeyboardInterrupt
+    with unfinished_models(tmp_path, np.array([3, 4]), 5) as (models, _):
+        assert models.tolist() == [0, 2, 3]

@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from jaxaudit.cli.groups import Network, Recipe
-from jaxaudit.cli.own_model import UNSEEDED
+from jaxaudit.cli.own_model import UNSEEDED, parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.sets import Sets
 from jaxaudit.cli.words import other_split, parse_hidden
 from jaxaudit.data import Examples
+from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 
 HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
@@ -54,7 +55,13 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
 
 def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records: int) -> NetworkLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    factory = make_factory(model.model or "mlp", parse_hidden(model.hidden or ""), recipe.dropout)
+    name = model.model or "mlp"
+    if name != "mlp" and parse_model(name) is None and query.inputs.ndim != 4:
+        raise InputError(
+            f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
+            "or a network of your own."
+        )
+    factory = make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
     recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
     learner = make_learner(factory, recipe, query.inputs.shape[1:], len(query.class_names), records)
     if not learner.net.seeded:

@@ -165,7 +165,7 @@ def test_every_built_in_name_makes_a_network():
         (("--augment", "flip"), ("flip", "(12,)")),
         (("--augment", "mine.py:shorter"), ("shorter", "(2, 11)")),
         (("--model", "mine.py:net", "--dropout", "0.1"), ("--dropout", "mine.py:net")),
-        (("--model", "resnet-9"), ("depth 9",)),
+        (("--model", "resnet-9"), ("--model resnet-9", "images")),
         (("--model", "vit"), ("(12,)",)),
         (("--schedule", "sine"), ("--schedule",)),
         (("--precision", "float16"), ("--precision",)),

@@ -55,11 +55,11 @@ def good(*words: str) -> dict[str, Any]:
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Two results of one target say the same; shares to 1e-6, as logits that were rounded to float32 determine them."""
+    """Two results of one target say the same; shares to 1e-5, as logits that were rounded to float32 determine them."""
     for mine, theirs in zip(one["usage"], other["usage"], strict=True):
         shares = {name for name, value in mine.items() if isinstance(value, float)}
         assert {name: mine[name] for name in mine.keys() - shares} == {n: theirs[n] for n in theirs.keys() - shares}
-        assert [mine[name] for name in shares] == pytest.approx([theirs[name] for name in shares], abs=1e-6)
+        assert [mine[name] for name in shares] == pytest.approx([theirs[name] for name in shares], abs=1e-5)
     assert one["finding"]["verdict"] == other["finding"]["verdict"]
     assert one["checks"] == other["checks"]
 

@@ -45,9 +45,11 @@ def dealt(models: int, query: int, records: int) -> np.ndarray:
 @pytest.mark.parametrize("coarse", [range(0), range(1, 6), range(6)])
 def test_outputs_are_compared_at_the_coarsest_resolution_of_any_file(tmp_path: Path, coarse: range):
     bank = made(tmp_path / "bank", dealt(6, 40, 80), 40, "probabilities", coarse=coarse)
-    decimals = {each.decimals for each in bank_evidence(bank, range(6)).stored}
-    fine = {None} if len(coarse) < 6 else set()
-    assert decimals == fine | ({2} if coarse else set())
+    stored = bank_evidence(bank, range(6)).stored
+    fine, printed = ([None], ["model 0"]) if len(coarse) < 6 else ([], [])
+    assert [each.decimals for each in stored] == [*fine, *([2] if coarse else [])]
+    # The first model of a resolution stands for it, whichever file was read first.
+    assert [each.name for each in stored] == [*printed, *([f"model {coarse[0]}"] if coarse else [])]
 
 
 @pytest.mark.parametrize("records", [240, 160, 120])

@@ -85,15 +85,15 @@ def train(options: TrainOptions) -> None:
     if options.models.dry_run:
         show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number)) + "\n")
         return
-    if there is not None and there.versions != description.versions:
-        # What was begun by other versions would be neither theirs nor ours.
-        say("the bank was begun with other versions of the libraries; models that were in training begin again")
-        shutil.rmtree(out / FOLDER, ignore_errors=True)
     lay(out, planned, sets, there, description)
     bank = load_bank(out)
     for line in _estimate(out, there, sets, description, recipes, speed, number):
         say(line)
     with working_in(out):
+        if there is not None and there.versions != description.versions:
+            # What was begun by other versions would be neither theirs nor ours.
+            say("the bank was begun with other versions of the libraries; models that were in training begin again")
+            shutil.rmtree(out / FOLDER, ignore_errors=True)
         _train(out, bank, key, sets, recipes, number)
     show_text(f"{out}: {len(bank)} shadow models trained.\nWhat it can answer: jaxaudit shadows show {out}\n")
 

@@ -16,8 +16,10 @@ from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
-PICKLES = (".pkl", ".pickle", ".p", ".pt", ".pth", ".joblib")
-CONVERT = "import numpy, pickle; numpy.save('FILE.npy', numpy.asarray(pickle.load(open('FILE.pkl', 'rb'))))"
+_PICKLE, _TORCH = ("pickle", "pickle.load(open('FILE', 'rb'))"), ("torch", "torch.load('FILE', weights_only=True)")
+PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".pt": _TORCH, ".pth": _TORCH}
+PICKLES |= {".joblib": ("joblib", "joblib.load('FILE')")}
+"""How the names of pickles end, with the library and the call that read each: said in a message, never run here."""
 SPARE = 1 << 16
 """Bytes that a file of labels or rows may have beside its numbers."""
 
@@ -85,9 +87,11 @@ def refuse_pickle(path: Path) -> None:
         InputError: the file's name ends as those of pickles do.
     """
     if path.suffix.lower() in PICKLES:
+        library, call = PICKLES[path.suffix.lower()]
         raise InputError(
-            f"{path}: is a pickle, which can run code when it is read, so it is never read here. In the environment "
-            f'that wrote it: python -c "{CONVERT}"'
+            f"{path}: is a pickle, which can run code when it is read, so it is never read here. If you trust who "
+            "wrote it, convert it in the environment that did: "
+            f"python -c \"import numpy, {library}; numpy.save('FILE.npy', numpy.asarray({call}))\""
         )
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from jaxaudit.audits.ks.advice import BANKED
-from jaxaudit.audits.ks.bank.odds import ModelOutputs, as_logits, model_outputs, own_accuracy
+from jaxaudit.audits.ks.bank.odds import ModelOutputs, as_logits, own_accuracy, said_by
 from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, kinds_of
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import Roles, Trained
@@ -70,12 +70,15 @@ def bank_evidence(
     asked, kinds = pool.asked, kinds_of(bank)
     by_role = {role: [each for each in models if kinds[each] == kind] for kind, role in ROLE_OF.items()}
     roles: Roles = {role: [bank.membership[each][None, columns] for each in own] for role, own in by_role.items()}
+    read = {role: _read(bank, own, columns, asked, pool.query) for role, own in by_role.items()}
+    # Of models of one resolution the first stands for all.
     stored: dict[tuple[Any, ...], Outputs] = {}
-    trained = {role: _trained(bank, own, columns, asked, pool.query, stored) for role, own in by_role.items()}
+    for grid in (grid for _, grids in read.values() for grid in grids):
+        stored.setdefault((grid.decimals, grid.significant, grid.dtype), grid)
     examples = pool.examples
     alike = bank.description.sampled_alike
     return Evidence(
-        trained,
+        {role: trained for role, (trained, _) in read.items()},
         roles,
         pool,
         examples.take(pool.query, "query set"),
@@ -116,31 +119,26 @@ def pool_of(bank: Bank, *, with_reference: bool = False) -> tuple[Pool, Int[np.n
     return Pool(examples, query, calibration, held, groups, calibration if with_reference else slice(0, 0)), columns
 
 
-def _trained(
-    bank: Bank,
-    models: list[int],
-    columns: Int[np.ndarray, " kept"],
-    asked: Int[np.ndarray, " asked"],
-    query: slice,
-    stored: dict[tuple[Any, ...], Outputs],
-) -> Trained:
-    """What the models of one role say; adds to `stored` an example of each resolution that they have."""
+def _read(
+    bank: Bank, models: list[int], columns: Int[np.ndarray, " kept"], asked: Int[np.ndarray, " asked"], query: slice
+) -> tuple[Trained, list[Outputs]]:
+    """What the models of one role say, and how finely each one's file says it."""
     own, hits = np.empty(len(models)), np.empty(len(models))
     odds = np.empty((len(models), len(asked)), np.float32)
 
-    def read(place: int) -> None:
-        outputs: ModelOutputs = model_outputs(bank, models[place])
+    def read(place: int) -> Outputs:
+        values = bank.outputs(models[place])
+        outputs: ModelOutputs = said_by(bank, models[place], values)
         odds[place] = outputs.log_odds[columns[asked]]
         own[place] = own_accuracy(bank, models[place], outputs)
         hits[place] = outputs.correct[columns[query]].mean(dtype=np.float64)
-        grid = _as_stored(bank, models[place])
-        stored[(grid.decimals, grid.significant, grid.dtype)] = grid
+        return _as_stored(bank, models[place], values)
 
     with ThreadPoolExecutor(READERS) as threads:
-        list(threads.map(read, range(len(models))))
+        grids = list(threads.map(read, range(len(models))))
     confidences = special.expit(odds[:, query].astype(np.float64)).astype(np.float32)
     none = np.zeros((len(models), 0), np.float32)
-    return Trained(confidences, odds, own, hits, Signals(none, none, none))
+    return Trained(confidences, odds, own, hits, Signals(none, none, none)), grids
 
 
 def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
@@ -158,11 +156,11 @@ def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:
     return replace(grid, values=as_logits(bank, values, labels), kind="logits")
 
 
-def _as_stored(bank: Bank, model: int) -> Outputs:
+def _as_stored(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
     """Some of a model's outputs as its file has them, of one view: they tell how finely they are known."""
-    mapped, kept = bank.outputs(model), np.flatnonzero(~bank.dropped)
-    rows = kept[:: max(1, len(kept) * mapped.shape[2] // SEEN)]
-    return _grid(bank, np.array(mapped[rows, 0], np.float64), mapped.dtype.name, f"model {model}")
+    kept = np.flatnonzero(~bank.dropped)
+    rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
+    return _grid(bank, np.array(values[rows, 0], np.float64), values.dtype.name, f"model {model}")
 
 
 def _grid(bank: Bank, values: Float[np.ndarray, "n values"], dtype: str, name: str) -> Outputs:

@@ -33,7 +33,12 @@ def model_outputs(bank: Bank, model: int) -> ModelOutputs:
     Raises:
         InputError: as `Bank.outputs`.
     """
-    found = said(bank, bank.outputs(model))
+    return said_by(bank, model, bank.outputs(model))
+
+
+def said_by(bank: Bank, model: int, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
+    """What the outputs of this model say, which were read before."""
+    found = said(bank, values)
     if bank.correct is None:
         return found
     return found._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))

@@ -12,8 +12,8 @@ import pytest
 from support.cli_runs import QUICK, content, intercept, jaxaudit
 
 from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.ks.inputs import read_examples
 from jaxaudit.cli.own_model import source_hashes
+from jaxaudit.cli.read_sets import read_examples
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.words import parse_hidden
 from jaxaudit.errors import InputError

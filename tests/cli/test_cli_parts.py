@@ -12,8 +12,9 @@ import pytest
 
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli import progress, tuning
-from jaxaudit.cli.ks.inputs import default_targets, match, name_apart, simulate
+from jaxaudit.cli.ks.inputs import default_targets, name_apart, simulate
 from jaxaudit.cli.progress import progress_on_stderr, say
+from jaxaudit.cli.read_sets import match
 from jaxaudit.cli.tuning import recall_models_per_batch as recall
 from jaxaudit.cli.tuning import recall_speed, remember_speed
 from jaxaudit.cli.tuning import remember_models_per_batch as remember

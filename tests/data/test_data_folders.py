@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxaudit.cli.ks.inputs import read_examples
+from jaxaudit.cli.read_sets import read_examples
 from jaxaudit.cli.words import parse_image_size
 from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.files import load_path

@@ -13,10 +13,11 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.command import OF_BANK
-from jaxaudit.cli.ks.inputs import as_outputs, name_apart, reader
+from jaxaudit.cli.ks.inputs import as_outputs, name_apart
 from jaxaudit.cli.ks.options import KSOptions, parse_tests
 from jaxaudit.cli.ks.run import arrays_of, described_files
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.read_sets import reader
 from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank

@@ -1,6 +1,6 @@
-"""From the command line to data, preprocessed and matched."""
+"""From the options of `ks` to its sets and targets, matched record by record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,77 +12,23 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.pool import Part
 from jaxaudit.cli.ks.options import KSData, KSOptions
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import Held, Sets
-from jaxaudit.cli.words import ACDC, parse_acdc, parse_image_size, parse_target_data
+from jaxaudit.cli.read_sets import drop_from, group_columns, read_sets, reader
+from jaxaudit.cli.words import parse_target_data
 from jaxaudit.data import (
     Examples,
-    align_classes,
     align_target_data,
     concatenate,
-    drop_unshared,
-    is_image,
-    load,
-    prepare_images,
 )
-from jaxaudit.data.groups import Groups, as_groups, groups_file, load_groups
+from jaxaudit.data.groups import Groups, as_groups, load_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import (
-    drop_overlap,
     find_overlap,
     refuse_held,
     refuse_in_reference,
-    refuse_overlap,
     without_copies,
 )
 from jaxaudit.errors import InputError
 from jaxaudit.places import without_folders
-
-
-def read_examples(
-    name: str,
-    data_dir: Path | None,
-    size: tuple[int, int] | None,
-    gray: bool,
-    field_strength: Path | None,
-    drop: Sequence[str] = (),
-) -> Examples:
-    """The records that `name` names; images are resized to `size` and scaled to [0, 1], tables become float32."""
-    if name.startswith(ACDC):
-        examples = _read_acdc(name, field_strength)
-    else:
-        examples = load(name, data_dir=data_dir, image_size=size, gray=gray, drop=drop)
-    if not is_image(examples):
-        return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
-    height, width = size or examples.inputs.shape[1:3]
-    prepared = prepare_images(examples, (height, width), gray)
-    say(f"{name}: {len(examples):,} images of {_shape(examples)}, converted to {_shape(prepared)} in [0, 1]")
-    return prepared
-
-
-def _read_acdc(name: str, field_strength: Path | None) -> Examples:
-    """`acdc:FOLDER@STRENGTH`: the slices of the patients scanned at this field strength."""
-    from jaxaudit.data.sets.acdc import load_acdc
-
-    folder, tesla = parse_acdc(name)
-    table = field_strength or Path(folder) / "field_strength.csv"
-    return replace(load_acdc(folder, table, tesla).examples, name=without_folders(name))
-
-
-def _shape(examples: Examples) -> str:
-    return "x".join(map(str, examples.inputs.shape[1:]))
-
-
-def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_classes: bool) -> Examples:
-    """The calibration set with the query set's classes in its order and none of its records.
-
-    Raises:
-        InputError: they differ, and no option tells what to drop.
-    """
-    aligned = drop_unshared(query, calibration) if drop_classes else align_classes(query, calibration)
-    if not drop_shared:
-        refuse_overlap(query, aligned)
-        return aligned
-    return _drop_from(aligned, query, "query")
 
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
@@ -94,28 +40,6 @@ def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     if kind == "log-odds":
         raise InputError("--target-kind log-odds needs --shadows, a bank of log-odds: give probabilities or logits.")
     return "logits" if kind == "logits" else "probabilities" if kind == "probabilities" else "auto"
-
-
-def group_columns(data: Held) -> tuple[str, ...]:
-    """Columns with groups: they are no inputs, whichever set they are in."""
-    groups = (data.groups, data.holdout_groups)
-    return tuple(dict.fromkeys(each for each in groups if each is not None and groups_file(each) is None))
-
-
-def reader(data: Sets, drop: Sequence[str] = ()) -> Callable[[str], Examples]:
-    """A function that reads a set by its name, with these options; without these columns of a CSV."""
-    size = parse_image_size(data.image_size or "none")
-
-    def read(name: str) -> Examples:
-        return read_examples(name, data.data_dir, size, data.gray, data.field_strength, drop)
-
-    return read
-
-
-def read_sets(data: Sets, read: Callable[[str], Examples]) -> tuple[Examples, Examples, Examples]:
-    """The query set, the calibration set matched to it, and the same as it was read."""
-    query, whole = read(data.query or ""), read(data.calibration or "")
-    return query, match(query, whole, drop_shared=data.drop_overlap, drop_classes=data.drop_unshared), whole
 
 
 class Read(NamedTuple):
@@ -242,7 +166,7 @@ def _match_reference(
         refuse_in_reference(reference, query, calibration, holdout)
         return reference
     for other, role in ((query, "query set"), (calibration, "calibration set"), (holdout, "holdout")):
-        reference = reference if other is None else _drop_from(reference, other, role, "reference")
+        reference = reference if other is None else drop_from(reference, other, role, "reference")
     return reference
 
 
@@ -271,7 +195,7 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
 
 def _apart(given: Given, holdout: Examples) -> Given:
     """The same without records that query set, calibration set and holdout share."""
-    calibration = _drop_from(given.calibration, holdout, "holdout")
+    calibration = drop_from(given.calibration, holdout, "holdout")
     kept = without_copies(given.query, holdout)
     left, theirs = len(given.query) - len(kept.query), len(holdout) - len(kept.holdout)
     if left:
@@ -293,14 +217,6 @@ def _apart(given: Given, holdout: Examples) -> Given:
 
 def _read(examples: Examples) -> Read:
     return Read(examples.content_hash, examples.record_hashes)
-
-
-def _drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
-    """The records that are not in the other set, which has this role; `of` is their own."""
-    count = find_overlap(other, examples).count
-    if count:
-        say(f"dropped {count} {of.removesuffix(' set')} records that are also in the {role}")
-    return drop_overlap(other, examples, of)
 
 
 def default_targets(query: Examples, calibration: Examples, reference: Examples | None = None) -> list[SimulatedTarget]:

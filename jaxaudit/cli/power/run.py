@@ -9,9 +9,9 @@ from jaxaudit.audits.power.result import Power
 from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.designs import make_designs
-from jaxaudit.cli.ks.inputs import read_sets, reader
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
+from jaxaudit.cli.read_sets import read_sets, reader
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
 from jaxaudit.ensemble import Execution

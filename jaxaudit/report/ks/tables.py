@@ -1,0 +1,196 @@
+"""The tables of a `ks` run, and how its numbers are shown."""
+
+from collections.abc import Sequence
+
+from scipy import stats
+
+from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.ks.tests.test import percent as fraction_text
+from jaxaudit.errors import visible
+from jaxaudit.metrics.usage import at_most
+from jaxaudit.report.ks.record import KSRecord, OfRho, Rates, Target, Test, Usage, rho_of
+from jaxaudit.report.numbers import number, percent, precise, span
+from jaxaudit.report.page import Cells
+
+TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
+UNKNOWN = "unknown"
+RATES = "Error rates on these data: each shadow model as a target, judged by the others"
+
+
+def grid(result: KSRecord) -> Cells:
+    """The verdict and what it rests on; further tests stand below, by their names."""
+    targets = result.targets
+    known = any(target.truth for target in targets)
+    tests = any(target.usage or target.ema for target in targets)
+    name = "target trained on" if all(target.truth for target in targets) else "target"
+    interval = f"({percent(result.level)})"
+    of_use = ["p\nunused", "p all\nused", f"used\n{interval}", "at\nmost", "min.\ndetect."] if tests else []
+    ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
+    ratio = ratio if result.noise_floor is not None else []
+    columns = [name, *(["truly\nused"] if known else []), "verdict", *of_use, *ratio]
+    rows: list[tuple[str, ...]] = []
+    for target in targets:
+        truth, rho = [_truth(target)] if known else [], rho_of(target)
+        numbers = _test_numbers(target, target.method) if tests else ()
+        ratios = () if rho is None else _ratios(rho)[: len(ratio)]
+        rows.append((visible(target.name), *truth, target.verdict, *numbers, *ratios))
+        blank, empty = [""] * len(truth), [""] * len(ratios)
+        for test in target.tests[1:] if tests and _several(target) else ():
+            rows.append((f"  {by(test)}", *blank, test.finding.verdict, *_test_numbers(target, test.name), *empty))
+    numbers = tuple(column for column in columns if column not in (name, "verdict", "paper's rule"))
+    return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
+
+
+def _ratios(rho: OfRho) -> tuple[str, str, str]:
+    """rho, its interval, and what the paper's rule says of it."""
+    return number(rho.rho.median, 2), span(rho.rho).replace(" to ", "-") or "none", rho.paper_rule
+
+
+def _several(target: Target) -> bool:
+    """Whether other tests stand beside the deciding one; rho alone has a column."""
+    return any(test.name != "rho" for test in target.tests[1:])
+
+
+def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str, str]:
+    """Of one test: both p-values, the used fraction, its upper limit, the minimum detectable one."""
+    for usage in target.usage:
+        if usage.method == test:
+            p_values = p_column(usage.p_never), p_column(usage.p_fully)
+            return *p_values, interval(usage), upper(usage), percent_cell(usage.detectable)
+    if test == "ema" and target.ema is not None:
+        return "", p_column(target.ema.p_value), f"{percent_cell(target.ema.member_share)} flagged", "", ""
+    return "", "", "", "", ""
+
+
+def rates_cells(rates: Sequence[Rates]) -> Cells:
+    """How often the tests err here: shadow models as targets of known truth."""
+    rows = (
+        (
+            each.test,
+            "none" if each.used == 0 else f"{each.used:.0%}",
+            f"{each.records:,}",
+            str(each.targets),
+            *(_counted(count, each.targets) for count in (each.not_forgotten, each.forgotten, each.inconclusive)),
+        )
+        for each in rates
+    )
+    numbers = ("query\nrecords", "targets", "not\nforgotten", "forgotten", "inconclusive")
+    return Cells(RATES, ("test", "truly\nused", *numbers), tuple(rows), numbers, on="both")
+
+
+def _counted(count: int, targets: int) -> str:
+    """A share with its exact 95% interval (Clopper & Pearson 1934)."""
+    low, high = stats.binomtest(count, targets).proportion_ci(0.95, method="exact")
+    return f"{count / targets:.0%} ({100 * low:.0f}-{100 * high:.0f})"
+
+
+def usage_cells(targets: Sequence[Target]) -> Cells:
+    """All targets' tests of use in full."""
+    several = any(usage.p_never_adjusted is not None for target in targets for usage in target.usage)
+    rows = [
+        (
+            visible(target.name),
+            visible(test_of(target, usage.method).title),
+            test_of(target, usage.method).finding.verdict,
+            interval(usage),
+            upper(usage),
+            precise(usage.detectable),
+            precise(usage.p_never),
+            *(["-" if usage.p_never_adjusted is None else precise(usage.p_never_adjusted)] if several else []),
+            precise(usage.p_fully),
+            "; ".join(map(visible, usage.reasons)) or "-",
+        )
+        for target in targets
+        for usage in target.usage
+    ]
+    rows += [
+        (
+            *(visible(each.name), "EMA", test_of(each, "ema").finding.verdict),
+            *(f"{percent_cell(each.ema.member_share)} flagged", "-", "-", "-", *(["-"] if several else [])),
+            *(precise(each.ema.p_value), "-"),
+        )
+        for each in targets
+        if each.ema is not None
+    ]
+    of_several = [f"adjusted for {len(targets)} targets"] if several else []
+    numbers = ("upper limit", "minimum detectable fraction", "p(unused)", *of_several, "p(all used)")
+    columns = ("target", "test", "verdict", "used fraction", *numbers, "reasons")
+    return Cells("Use of the query set", columns, tuple(rows), numbers)
+
+
+def rho_cells(made: Sequence[tuple[Target, OfRho]]) -> Cells:
+    rows = (
+        (
+            visible(target.name),
+            rho.verdict,
+            number(rho.rho.median, 4),
+            span(rho.rho, 4) or "none",
+            rho.paper_rule,
+        )
+        for target, rho in made
+    )
+    return Cells("rho", ("target", "verdict by rho", "rho", "interval", "the paper's rule"), tuple(rows), ("rho",))
+
+
+def replicates(made: Sequence[tuple[Target, OfRho]]) -> Cells:
+    numbers = ("replicate", "to the target", "to the calibration model", "rho")
+    rows = (
+        (visible(target.name), str(place), precise(above), precise(below), precise(value))
+        for target, rho in made
+        for place, (above, below, value) in enumerate(
+            zip(rho.ks.target, rho.ks.calibration, rho.rho.values, strict=True), 1
+        )
+    )
+    title = "Replicates: rho is the first distance divided by the second"
+    return Cells(title, ("target", *numbers), tuple(rows), numbers, folded=True)
+
+
+def by(test: Test) -> str:
+    return f"by the {visible(test.title)}" if test.title.endswith("test") else f"by {visible(test.title)}"
+
+
+def test_of(target: Target, name: str) -> Test:
+    return next(test for test in target.tests if test.name == name)
+
+
+def interval(usage: Usage) -> str:
+    if usage.fraction is None or usage.fraction_low is None or usage.fraction_high is None:
+        return UNKNOWN
+    return f"{100 * usage.fraction:.0f}% ({100 * usage.fraction_low:.0f}-{100 * usage.fraction_high:.0f})"
+
+
+def p_unused(usage: Usage, targets: int) -> str:
+    """The p-value, and what it is where it is adjusted for several targets."""
+    alone = precise(usage.p_never)
+    if usage.p_never_adjusted is None:
+        return alone
+    return f"{alone}, adjusted for {targets} targets: {precise(usage.p_never_adjusted)}"
+
+
+def upper(usage: Usage) -> str:
+    """The upper limit of the used fraction, where that is known."""
+    return "-" if usage.fraction is None else at_most(usage.upper)
+
+
+def p_column(value: float | None) -> str:
+    """A p-value in a column.
+
+    >>> p_column(0.00049), p_column(0.025), p_column(0.3), p_column(1.0), p_column(None)
+    ('<.001', '.025', '.30', '1', 'none')
+    """
+    if value is None:
+        return "none"
+    if value < 0.001:
+        return "<.001"
+    return f"{value:.3f}"[1:] if value < 0.0995 else f"{value:.2f}"[1:] if value < 0.995 else "1"
+
+
+def percent_cell(value: float | None) -> str:
+    return "none" if value is None else fraction_text(value)
+
+
+def _truth(target: Target) -> str:
+    if target.truth is None:
+        return UNKNOWN
+    used = target.truth.used_fraction
+    return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"

@@ -1,4 +1,4 @@
-"""The parts of README.md that programs write. Run `python tests/readme_sections.py` to bring them up to date.
+"""The parts of README.md and docs/command_line.md that programs write: `python tests/readme_sections.py` does.
 
 Or only some: `python tests/readme_sections.py "ks session" "error rates"`.
 """
@@ -8,13 +8,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+COMMAND_LINE = ROOT / "docs" / "command_line.md"
+"""The help of every command."""
 
 
 COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
@@ -117,30 +119,35 @@ def _run(arguments: list[str]) -> str:
 def section(text: str, name: str) -> str:
     """What stands between the markers `<!-- name -->` and `<!-- /name -->`."""
     found = re.search(f"<!-- {name} -->\n(.*?)\n?<!-- /{name} -->", text, re.DOTALL)
-    assert found, f"README.md has no section {name}"
+    assert found, f"there is no section {name}"
     return found[1]
 
 
 def main(names: list[str]) -> None:
     """Writes the sections of these names anew, or every section."""
+    helps = {f"{command} help": partial(help_section, command) for command in (*COMMANDS, *OTHERS)}
+    _rewrite(COMMAND_LINE, COMMAND_LINE.read_text(encoding="utf-8"), helps, names)
     text = README.read_text(encoding="utf-8")
     sections: dict[str, Callable[[], str]] = {
-        f"{command} help": partial(help_section, command) for command in (*COMMANDS, *OTHERS)
+        f"{command} session": partial(session_section, command) for command in COMMANDS
     }
-    sections |= {f"{command} session": partial(session_section, command) for command in COMMANDS}
     sections["headline"] = headline_section
     if error_rate_results():
         sections["error rates"] = error_rates_section
         if ERROR_HEADING not in text:
             empty = f"{ERROR_HEADING}\n\n<!-- error rates -->\n<!-- /error rates -->\n\n"
             text = text.replace(ERROR_BEFORE, empty + ERROR_BEFORE, 1)
+    _rewrite(README, text, sections, names)
+
+
+def _rewrite(page: Path, text: str, sections: Mapping[str, Callable[[], str]], names: list[str]) -> None:
     for name, write in sections.items():
         if names and name not in names:
             continue
         old, new = section(text, name), write()
         between = f"<!-- {name} -->\n{old}\n" if old else f"<!-- {name} -->\n"
         text = text.replace(f"{between}<!-- /{name} -->", f"<!-- {name} -->\n{new}\n<!-- /{name} -->")
-    README.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

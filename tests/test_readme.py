@@ -1,4 +1,4 @@
-"""README.md says what the program does."""
+"""README.md and docs/command_line.md say what the program does."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import readme_sections as sections
 
 @pytest.mark.parametrize("command", [*sections.COMMANDS, *sections.OTHERS])
 def test_help_is_up_to_date(command):
-    shown = sections.section(sections.README.read_text(encoding="utf-8"), f"{command} help")
+    shown = sections.section(sections.COMMAND_LINE.read_text(encoding="utf-8"), f"{command} help")
     assert shown == sections.help_section(command), "run python tests/readme_sections.py"
 
 

@@ -14,6 +14,7 @@ from jaxaudit.audits.ks.bank.state import HALF, MIXED, OTHER, WITH, WITHOUT, kin
 from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
 from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.errors import InputError
 
 CLASSES = 3
 
@@ -60,6 +61,16 @@ def test_rates_are_measured_where_the_holdout_has_another_size(tmp_path: Path, r
     assert [(rate.used, rate.targets) for rate in rates] == [(0.0, 21), (0.5, 21), (1.0, 21)]
     share = 80 / records
     assert {rate.records for rate in rates} == {int(share * (records - 80))}
+
+
+def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
+    bank = made(tmp_path / "bank", dealt(6, 40, 80), 40, "logits")
+    path = tmp_path / "bank" / "outputs" / "00004.npy"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(InputError, match="bank, model 4 of 6: 00004.npy"):
+        bank_evidence(bank, range(6))
+    path.unlink()
+    assert bank.missing().tolist() == [4]
 
 
 def test_kinds_of_models_where_there_is_a_holdout(tmp_path: Path):

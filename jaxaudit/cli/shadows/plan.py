@@ -147,7 +147,7 @@ def _refuse_other(out: Path, there: Description, here: Description) -> None:
     """Refuses a bank that is of something else, with what differs."""
     ours, theirs = _facts(here), _facts(there)
     differing = [
-        f"{name} ({_short(theirs[name])} there, {_short(ours[name])} here)"
+        f"{name} ({_short(_apart(theirs[name], ours[name]))} there, {_short(_apart(ours[name], theirs[name]))} here)"
         for name in ours
         if ours[name] != theirs[name]
     ]
@@ -177,6 +177,17 @@ def _facts(of: Description) -> dict[str, Any]:
         "designs": of.designs,
         "recipe": of.recipe,
     }
+
+
+def _apart(value: Any, other: Any) -> Any:
+    """What a list in words has and another has not; anything else as it is.
+
+    >>> _apart("mlp, epochs 40", "mlp, epochs 3"), _apart(None, "x")
+    ('epochs 40', None)
+    """
+    if not isinstance(value, str) or not isinstance(other, str):
+        return value
+    return ", ".join(each for each in value.split(", ") if each not in other.split(", ")) or value
 
 
 def _short(value: Any) -> str:

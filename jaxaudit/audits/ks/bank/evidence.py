@@ -25,6 +25,7 @@ from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.outputs.precision import coarsest_dtype, decimals_of, significant_of
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
@@ -127,7 +128,13 @@ def _read(
     odds = np.empty((len(models), len(asked)), np.float32)
 
     def read(place: int) -> Outputs:
-        values = bank.outputs(models[place])
+        try:
+            values = bank.outputs(models[place])
+        except InputError as error:
+            raise InputError(
+                f"{bank.directory.name}, model {models[place]} of {len(bank)}: {error} Make these outputs again; the "
+                "bank can also be used without that file."
+            ) from error
         outputs: ModelOutputs = said_by(bank, models[place], values)
         odds[place] = outputs.log_odds[columns[asked]]
         own[place] = own_accuracy(bank, models[place], outputs)

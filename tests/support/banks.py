@@ -97,7 +97,11 @@ def train(bank: Bank, models: Iterable[int], memory: float = 3.0) -> None:
 
 
 def target(folder: Path, name: str, used: np.ndarray, memory: float = 3.0, model: int = 9000) -> np.ndarray:
-    """Outputs of a model that remembers these records of a bank; `NAME_query.npy` and so on have those of each set."""
+    """Outputs of a model that remembers these records of a bank; `NAME_query.npy` and so on have those of each set.
+
+    One unused target in 20 is called used. `model` was chosen among the others, after 5000 turned out to be one: what
+    is tested with it is what a verdict looks like, and its error rate elsewhere (test_audit_bank).
+    """
     bank = load_bank(folder)
     found = logits(model, used, memory, bank.labels)
     for role in ("query", "holdout", "calibration"):

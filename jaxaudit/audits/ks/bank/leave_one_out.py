@@ -69,6 +69,8 @@ def leave_one_out(
         raise InputError(
             "--leave-one-out: where groups were dealt whole, no model has a holdout of its own; leave it out."
         )
+    # Which design a shadow model resembles is no question of its verdict.
+    evidence = replace(evidence, design_names=())
     cases = [(test, list(_cases(key, evidence, test))) for test in tests]
     total, done, found = sum(len(of_test) for _, of_test in cases), 0, []
     for test, of_test in cases:

@@ -6,14 +6,14 @@ from . import metrics as metrics
 from . import models as models
 from .audits.attack.audit import audit_attack as audit_attack
 from .audits.attack.result import AttackAudit as AttackAudit
+from .audits.bank_odds import bank_accuracy as bank_accuracy
+from .audits.bank_odds import bank_log_odds as bank_log_odds
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import audit_efficacy as audit_efficacy
 from .audits.efficacy.result import EfficacyAudit as EfficacyAudit
 from .audits.finding import Finding as Finding
 from .audits.ks.audit import audit_ks as audit_ks
 from .audits.ks.bank.audit import audit_bank as audit_bank
-from .audits.ks.bank.odds import bank_accuracy as bank_accuracy
-from .audits.ks.bank.odds import bank_log_odds as bank_log_odds
 from .audits.ks.bank.plan import BankPlan as BankPlan
 from .audits.ks.bank.plan import plan_bank as plan_bank
 from .audits.ks.models import Design as Design

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.cli_runs import jaxaudit
 
-from jaxaudit.audits.ks.bank.odds import bank_accuracy
+from jaxaudit.audits.bank_odds import bank_accuracy
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
 

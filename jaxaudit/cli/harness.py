@@ -130,10 +130,11 @@ def run(command: Command, options: Any) -> None:
             return
         job, outcome = _done(command.name, job, begin, started)
         from jaxaudit.report.build import part_of
+        from jaxaudit.report.kinds import name_of
         from jaxaudit.report.run import Run
         from jaxaudit.report.terminal import as_terminal
 
-        found = Run(output.out.resolve().name if output.out else command.name, command.name, *outcome[:2])
+        found = Run(output.out.resolve().name if output.out else command.name, name_of(outcome.record), *outcome[:2])
         part = part_of(found, getattr(output, "top", 0))
         table = as_terminal(part)
         try:

@@ -14,7 +14,8 @@ from scipy import special, stats
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import differences, mean_variance, without_difficulty
-from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence, profile, profiles_of_others
+from jaxaudit.metrics.profile import profile, profiles_of_others
+from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence
 from jaxaudit.metrics.shadow import SHARE
 
 MOST_RECORDS = 10_000_000

@@ -14,11 +14,10 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 
 LIMIT = 20.0
 """Log-odds are cut here, in nats: float32 probabilities cannot resolve more."""
-PRIOR_MODELS = 4.0
-"""Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
 RIDGE = 1.0
 STEPS = 25
 TOLERANCE = 1e-10
@@ -42,22 +41,6 @@ class MembershipScores(NamedTuple):
     target: Float[np.ndarray, " n"]
     shadows: Float[np.ndarray, "models n"]
     weights: Float[np.ndarray, " kinds"]
-
-
-class Profile(NamedTuple):
-    """Log-odds of each record over models with and without it in training.
-
-    Attributes:
-        outside, inside: their means without and with the record. The gap is shrunk towards that of all records by its
-            uncertainty (empirical Bayes), so it is defined for a record that no model, or every model, was trained on.
-        outside_variance, inside_variance: their variances, shrunk alike; `variance`: that of both.
-    """
-
-    outside: Float[np.ndarray, " n"]
-    inside: Float[np.ndarray, " n"]
-    outside_variance: Float[np.ndarray, " n"]
-    inside_variance: Float[np.ndarray, " n"]
-    variance: Float[np.ndarray, " n"]
 
 
 def log_odds(
@@ -149,8 +132,7 @@ def _scores_and_weights(
     The weights are a dozen numbers: as many whole models as have `PAIRS` records together determine them. They are
     evenly spaced, since designs may be numbered in blocks.
     """
-    count = min(len(models), max(1, PAIRS // models.shape[1]))
-    some = np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
+    some = _evenly_spaced(models, PAIRS)
     others = np.setdiff1d(np.arange(len(models)), some)
     found = np.stack(list(_evidence_of_others(models, membership, some)))
     weights = _logistic_regression(found.reshape(-1, found.shape[-1]), membership[some].ravel(), start)
@@ -159,6 +141,35 @@ def _scores_and_weights(
     for place, each in zip(others, _evidence_of_others(models, membership, others), strict=True):
         scores[place] = special.expit(each @ weights)
     return scores, weights
+
+
+def evidence_weights(
+    models: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+    pairs: int = PAIRS,
+    start: Float[np.ndarray, " kinds"] | None = None,
+) -> Float[np.ndarray, " kinds"]:
+    """The weights of the kinds of evidence: the logarithm of membership odds is `membership_evidence @ weights`.
+
+    Args:
+        models: log-odds of shadow models; `membership`: which of the records each was trained on.
+        pairs: models times records that the weights are fitted to, at least, if there are as many.
+        start: initial weights, to save time.
+
+    Raises:
+        InputError: as `membership_scores`.
+    """
+    models, membership = cut(models), np.asarray(membership)
+    _check(models[0], models, membership)
+    some = _evenly_spaced(models, pairs)
+    found = np.stack(list(_evidence_of_others(models, membership, some)))
+    return _logistic_regression(found.reshape(-1, found.shape[-1]), membership[some].ravel(), start)
+
+
+def _evenly_spaced(models: np.ndarray, pairs: int) -> np.ndarray:
+    """The places of as many models as have this many records together."""
+    count = min(len(models), max(1, pairs // models.shape[1]))
+    return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
 
 
 def evidence_among(
@@ -171,26 +182,6 @@ def evidence_among(
     _check(models[0], models, membership)
     found = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
     return found, _logistic_regression(found.reshape(-1, found.shape[-1]), membership.ravel(), start)
-
-
-def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
-    """The profile of each record over these models of known membership."""
-    centre = models.mean(axis=0)
-    return _profile(_sums(models, membership, centre), centre)
-
-
-def profiles_of_others(
-    models: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
-    places: Int[np.ndarray, " some"] | None = None,
-) -> Iterator[Profile]:
-    """For each model, or each of those at some places, the profile of all others: the sums of all minus its own."""
-    # Sums of squares less one of them keep their digits where the numbers are centred.
-    centre = models.mean(axis=0)
-    sums = _sums(models, membership, centre)
-    for place in range(len(models)) if places is None else places:
-        own = _sums(models[place][None], membership[place][None], centre)
-        yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -225,43 +216,6 @@ def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> N
         raise InputError(
             "every record is in the training sets of all shadow models or of none; train each on a random half."
         )
-
-
-def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of log-odds minus `centre`: count, sum and sum of squares of each record, over models with and without it."""
-    found = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
-    for model, row in zip(models, membership, strict=True):
-        apart = model - centre
-        for (count, total, squares), side in zip((found[:3], found[3:]), (row, ~row), strict=True):
-            count += side
-            total += side * apart
-            squares += side * apart**2
-    return found
-
-
-def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
-    """The profile from `_sums` of log-odds minus `centre`."""
-    inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
-    inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
-    inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
-    outer_squares = np.maximum(outer_squares - outer * outside**2, 0)
-    freedom_in, freedom_out = np.maximum(inner - 1, 0), np.maximum(outer - 1, 0)
-    squares, freedom = inner_squares + outer_squares, freedom_in + freedom_out
-    mean_variance = squares.sum() / max(freedom.sum(), 1) + 1e-9
-
-    def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
-        prior = squares.sum() / freedom.sum() + 1e-9 if freedom.any() else mean_variance
-        return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
-
-    variance = shrunk(squares, freedom)
-    known = (inner > 0) & (outer > 0)
-    error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
-    gap = inside - outside
-    typical = float(gap[known].mean()) if known.any() else 0.0
-    spread = max(float(gap[known].var() - error[known].mean()), 0.0) if known.any() else 0.0
-    gap = typical + np.where(known, (gap - typical) * spread / (spread + error), 0.0)
-    base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
-    return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
 
 
 def membership_evidence(outputs: np.ndarray, shadows: Profile) -> np.ndarray:

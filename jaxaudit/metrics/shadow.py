@@ -15,7 +15,8 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
-from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
+from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
+from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
 from jaxaudit.metrics.used_share import Spread, shares, spread
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxaudit.metrics.scores import Profile, profile, profiles_of_others
+from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 
 Records = Bool[np.ndarray, " n"]
 

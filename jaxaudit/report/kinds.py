@@ -1,4 +1,4 @@
-"""The kinds of runs there are: a line for each command."""
+"""The kinds of runs there are: a line for each."""
 
 from typing import Any
 
@@ -10,9 +10,11 @@ from jaxaudit.report.kind import Kind
 from jaxaudit.report.ks.kind import KS
 from jaxaudit.report.pdtp.kind import PDTP
 from jaxaudit.report.power.kind import POWER
+from jaxaudit.report.record import Record
+from jaxaudit.report.record_attack.kind import RECORD_ATTACK
 from jaxaudit.report.unlearn.kind import UNLEARN
 
-KINDS = (KS, POWER, PDTP, ATTACK, EFFICACY, UNLEARN)
+KINDS = (KS, POWER, PDTP, ATTACK, RECORD_ATTACK, EFFICACY, UNLEARN)
 
 
 def kind_of(name: str) -> Kind:
@@ -22,6 +24,11 @@ def kind_of(name: str) -> Kind:
         KeyError: there is none.
     """
     return {kind.name: kind for kind in KINDS}[name]
+
+
+def name_of(record: Record) -> str:
+    """The name of the kind of a record: what its schema says between `jaxaudit.` and the version."""
+    return str(getattr(record, "schema", "")).removeprefix("jaxaudit.").partition("/")[0]
 
 
 def schema_of(name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from jaxaudit.runs.lock import refuse_in_use
 from jaxaudit.runs.unfinished import NAME, is_unfinished, make_directories, remove_empty
 
 RESULT, TABLE = "result.json", "table.txt"
-OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz"}
+OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
 OTHERS |= {*BANK_ARRAYS, DESCRIPTION}
 """What commands put beside it, and"""
 WEIGHTS = ".safetensors"

@@ -21,8 +21,8 @@ from support.banks import (
     write_bank,
 )
 
+from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.bank.evidence import target_outputs
-from jaxaudit.audits.ks.bank.odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.bank.state import allowed_tests, kinds_of, usable_models
 from jaxaudit.audits.ks.bank.whose import first_models, misplaced
 from jaxaudit.data.bank.bank import load_bank

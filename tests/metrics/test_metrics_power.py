@@ -16,7 +16,8 @@ from jaxaudit.metrics.power import (
     records_needed,
     separation,
 )
-from jaxaudit.metrics.scores import membership_scores, profile
+from jaxaudit.metrics.profile import profile
+from jaxaudit.metrics.scores import membership_scores
 
 TOLD = Separation(0.3, 0.05, 0.04, 0.003, 31)
 RUNS = 400

@@ -6,8 +6,8 @@ from scipy import stats
 from support.simulated_shadows import provider
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.reference import ReferenceAnswer, reference_test
-from jaxaudit.metrics.scores import profile
 from jaxaudit.metrics.used_share import own_scatter, shares, spread
 
 SURE = 1e-4

@@ -1,14 +1,26 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from jaxaudit.cli.classifiers import ClassifierOptions
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, ListOutput, Recipe, failing
 from jaxaudit.cli.harness import Command, Job, Planned
-from jaxaudit.cli.options import group, option
+from jaxaudit.cli.options import fields_of, group, option, without_effect
+from jaxaudit.cli.sets import bank_of_shadows, refuse_without_effect
 from jaxaudit.cli.tables import TableData
 from jaxaudit.cli.words import parse_names
+from jaxaudit.errors import InputError
+
+ON_RECORDS = (
+    *("stacked", "bavaria-t", "lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
+    *("rmia", "rmia-offline", "base", "base-offline", "attack-r", "attack-p"),
+    *("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
+)
+"""Attacks by a bank; a test holds these names to `RECORD_ATTACKS`, which takes a second to import."""
+NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale"})
+OF_BANK = NEEDING_BANK | {"shadows", "attacks", "seed", "level", "top", "as_json", "out", "report", "fail_on"}
 
 
 def attacks_named(text: str | None) -> tuple[str, ...]:
@@ -21,15 +33,48 @@ def attacks_named(text: str | None) -> tuple[str, ...]:
     from jaxaudit.attacks import ATTACKS
 
     known = tuple(attack.name for attack in ATTACKS)
-    return known if text is None else parse_names(text, known, "--attacks")
+    return known if text is None else parse_names(text, (*known, *ON_RECORDS), "--attacks")
 
 
 @dataclass(frozen=True)
-class AttackAudit(Level):
+class ByBank:
+    """Attacks by the models of a bank."""
+
+    shadows: Path | None = bank_of_shadows(
+        "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
+        "RMIA, BASE and others. Nothing is trained."
+    )
+    target: tuple[Path, ...] = option(
+        (),
+        "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
+        "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
+        names="file",
+    )
+    members: tuple[Path, ...] = option(
+        (),
+        "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
+        "Repeatable: one per --target, in the same order.",
+        names="file",
+    )
+    target_kind: Literal["auto", "probabilities", "logits"] = option(
+        "auto", "--shadows: what the targets' files contain.", choices=("auto", "probabilities", "logits")
+    )
+    gamma: float = option(2.0, "rmia: the factor that a ratio must exceed others by.", minimum=1e-6, maximum=1e6)
+    offline_scale: float = option(
+        0.3, "rmia-offline: how far the mean over models without a record stands for all.", minimum=0, maximum=1
+    )
+
+
+@dataclass(frozen=True)
+class AttackAudit(ByBank, Level):
     """The targets, the number of attacks, and the attacks."""
 
     attacks: str | None = option(
-        None, "Attacks to make, such as distance,frequency. [default: all]", metavar="NAME,...", check=attacks_named
+        None,
+        "Attacks to make, such as distance,frequency; with --shadows: "
+        f"{', '.join(ON_RECORDS)}. The first decides. [default: all but those that end in -code]",
+        metavar="NAME,...",
+        check=attacks_named,
     )
     iterations: int | None = option(
         None,
@@ -43,7 +88,6 @@ class AttackAudit(Level):
     shadow_pairs: int = option(
         5,
         "distance, frequency: pairs of shadow models per target, with and without it.",
-        formerly=("--shadows",),
         minimum=1,
         maximum=MOST,
     )
@@ -82,7 +126,38 @@ class AttackOptions:
     output: AttackOutput = group(OUTPUT, AttackOutput())
 
 
+def _check_bank(options: AttackOptions) -> None:
+    """Refuses options that a bank leaves nothing to do, and those that need one."""
+    asked = options.audit
+    names = () if asked.attacks is None else attacks_named(asked.attacks)
+    if asked.shadows is None:
+        useless = [name for name in names if name in ON_RECORDS]
+        given = without_effect(options, {field.name for field in fields_of(options)} - NEEDING_BANK)
+        if useless or given:
+            raise InputError(
+                f"{', '.join(given or useless)}: needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and "
+                "`train` make one."
+            )
+        return
+    refuse_without_effect(options, OF_BANK)
+    useless = [name for name in names if name not in ON_RECORDS]
+    if useless:
+        raise InputError(
+            f"--attacks {','.join(useless)}: trains models of its own and takes no bank; with --shadows there are "
+            f"{', '.join(ON_RECORDS)}."
+        )
+    if asked.members and len(asked.members) != len(asked.target):
+        raise InputError(
+            f"--target was given {len(asked.target)} times and --members {len(asked.members)} times: give one of each "
+            "target, in the same order."
+        )
+
+
 def _prepare(options: AttackOptions) -> Job[Any] | Planned:
+    if options.audit.shadows is not None:
+        from jaxaudit.cli.attack.by_bank import prepare_by_bank
+
+        return prepare_by_bank(options)
     from jaxaudit.cli.attack.run import prepare
 
     return prepare(options)
@@ -104,5 +179,10 @@ ATTACK = Command(
     `jaxaudit attack --data adult --model nn --attacks untargeted,distance,frequency --iterations 100 --targets 100`
 
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
+
+    `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
+
+    `jaxaudit attack --shadows bank --target out.npy`
     """,
+    (_check_bank,),
 )

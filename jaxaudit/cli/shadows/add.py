@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
-from jaxaudit.audits.ks.bank.odds import said
+from jaxaudit.audits.bank_odds import said
 from jaxaudit.audits.ks.bank.whose import COMPARED, first_models, misplaced
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import Bank, load_bank

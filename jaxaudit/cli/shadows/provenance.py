@@ -4,14 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.audits.ks.bank.evidence import content_hash
-from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.places import without_folders
 
 
-def described_bank(path: Path, bank: Bank, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of each set by role, and of the bank; `names` of the sets where they were given again."""
+def described_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int, content_hash: str) -> dict[str, Any]:
+    """Facts of each set by role, and of the bank.
+
+    Args:
+        path: of the bank.
+        bank: the bank.
+        names: of the sets where they were given again.
+        models: how many are used.
+        content_hash: of what is used of them.
+    """
     said = bank.description
     sets = {
         role: {
@@ -25,13 +31,13 @@ def described_bank(path: Path, bank: Bank, evidence: Evidence, names: Mapping[st
     }
     shadows = {
         "name": without_folders(str(path)),
-        "models": sum(len(rows) for rows in evidence.roles.values()),
+        "models": models,
         "planned": len(bank),
         "outputs": said.outputs,
         "dropped": int(bank.dropped.sum()),
         "recipe": said.recipe,
         "designs": ", ".join(said.designs),
         "seed": "not dealt by jaxaudit" if said.seed is None else said.seed,
-        "content_hash": content_hash(evidence),
+        "content_hash": content_hash,
     }
     return {**sets, "shadows": shadows}

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from jaxaudit.audits.bank_odds import ModelOutputs, as_logits, own_accuracy, said_by
 from jaxaudit.audits.ks.advice import BANKED
-from jaxaudit.audits.ks.bank.odds import ModelOutputs, as_logits, own_accuracy, said_by
 from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, kinds_of
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import Roles, Trained
@@ -90,6 +90,11 @@ def bank_evidence(
         bank.description.designs,
         BANKED,
     )
+
+
+def models_of(evidence: Evidence) -> int:
+    """How many models of a bank an audit rests on."""
+    return sum(len(rows) for rows in evidence.roles.values())
 
 
 def content_hash(evidence: Evidence) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.audits.ks.bank.odds import model_outputs, own_accuracy
+from jaxaudit.audits.bank_odds import model_outputs, own_accuracy
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, ShadowTest
 from jaxaudit.data.bank.bank import Bank

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.audits.ks.bank.odds import model_outputs
+from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.row_fit import Dealt, dealt_records, other_row, row_fits

@@ -31,7 +31,8 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import Alike, alike
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.permutation import check_groups
-from jaxaudit.metrics.scores import cut, profile
+from jaxaudit.metrics.profile import profile
+from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 from jaxaudit.randomness import stream

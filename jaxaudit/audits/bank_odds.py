@@ -8,10 +8,13 @@ from jaxtyping import Float, Float32, Int
 from scipy import special
 
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import Kind
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19
 """Numbers that are converted at a time."""
+FINEST = 103.0
+"""Log-odds (nats) of the smallest probability that float32 holds, less a little."""
 
 
 class ModelOutputs(NamedTuple):
@@ -53,7 +56,7 @@ def said(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutput
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = (np.empty(len(values), np.float32) for _ in range(2))
     for part in _parts(values):
-        found, hits = _of_class(bank, values[part], labels[part])
+        found, hits = _of_class(bank.description.outputs, values[part], labels[part])
         with np.errstate(over="ignore"):
             odds[part] = _mean_of_views(found)
         correct[part] = hits.mean(axis=1)
@@ -77,7 +80,7 @@ def as_logits(
     made = np.full((len(values), bank.description.classes), -LIMIT)
     own = np.arange(bank.description.classes) == labels[:, None]
     for part in _parts(values):
-        found, _ = _of_class(bank, values[part], labels[part])
+        found, _ = _of_class(bank.description.outputs, values[part], labels[part])
         if values.shape[2] == 1:
             made[np.arange(len(values))[part], (labels[part] + 1) % bank.description.classes] = 0.0
         else:
@@ -132,19 +135,44 @@ def bank_accuracy(bank: Bank, models: Sequence[int] | None = None) -> Float[np.n
     return np.array([own_accuracy(bank, model, model_outputs(bank, model)) for model in chosen])
 
 
+def log_odds_by_view(bank: Bank, model: int) -> Float[np.ndarray, "views n"]:
+    """Log-odds (nats) of each record's own class in each view, in float64; NaN of records that were dropped.
+
+    Raises:
+        InputError: as `Bank.outputs`.
+    """
+    odds = log_odds_of(bank.description.outputs, bank.outputs(model), np.where(bank.dropped, 0, bank.labels))
+    odds[:, bank.dropped] = np.nan
+    return odds
+
+
+def log_odds_of(
+    kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "views n"]:
+    """Log-odds (nats) of each record's own class in each view, in float64, of outputs of this kind.
+
+    Cut where a file cannot say more: of logits at `FINEST`, of probabilities and given log-odds at 20.
+    """
+    odds = np.empty((values.shape[1], len(values)))
+    for part in _parts(values):
+        odds[:, part] = _of_class(kind, values[part], labels[part])[0].T
+    most = FINEST if kind == "logits" else LIMIT
+    return np.clip(odds, -most, most, out=odds)
+
+
 def own_accuracy(bank: Bank, model: int, outputs: ModelOutputs) -> float:
     """The accuracy of a model on its own training records; NaN where the bank has none of them."""
     members = bank.membership[model]
     return float(outputs.correct[members].mean(dtype=np.float64)) if members.any() else float("nan")
 
 
-def _of_class(bank: Bank, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-odds, and whether the class is right, of each view of these records."""
     values = values.astype(np.float64)
-    if bank.description.outputs == "log_odds":
+    if kind == "log_odds":
         return values[:, :, 0], values[:, :, 0] > 0
     hits = values.argmax(axis=2) == labels[:, None]
-    if bank.description.outputs == "probabilities":
+    if kind == "probabilities":
         with np.errstate(divide="ignore"):
             values = np.log(np.maximum(values, 0))
     return log_odds(values.transpose(1, 0, 2), labels).T, hits

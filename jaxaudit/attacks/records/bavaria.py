@@ -1,0 +1,125 @@
+"""BaVarIA-t: LiRA with the spread of each record estimated together with that of all others Brännvall (2026)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from jaxaudit.attacks.records.attack import Least, Shadowed, enough
+from jaxaudit.attacks.records.sides import Side, sides
+
+MOST_FREEDOM = 1e6
+"""Degrees of freedom of records that all have one spread."""
+LEAST_VARIANCE = 1e-12
+
+
+class Prior(NamedTuple):
+    """A normal-inverse-gamma prior of one side, for each target or for all.
+
+    Attributes:
+        mean: of the means of records; `models`: in how many models it seems to have been observed (kappa).
+        shape, scale: of the variance (alpha and beta).
+    """
+
+    mean: Float[np.ndarray, " targets"]
+    models: Float[np.ndarray, " targets"]
+    shape: Float[np.ndarray, " targets"]
+    scale: Float[np.ndarray, " targets"]
+
+
+@dataclass(frozen=True)
+class BaVarIAt:
+    """The log-ratio of two Student t predictive densities, of log-odds with the record in training and without it.
+
+    Per record and side a normal-inverse-gamma prior meets k models with mean m and sum of squares S around it:
+    kappa = k0 + k, mu = (k0 mu0 + k m) / kappa, alpha = a0 + k / 2, and
+    beta = b0 + S / 2 + k0 k (m - mu0)^2 / (2 kappa). The next model is Student t with 2 alpha degrees of freedom,
+    centre mu and squared scale beta (kappa + 1) / (alpha kappa).
+
+    The prior comes from all records (empirical Bayes): a0 and b0 from mean and variance of log sample variances (Smyth
+    2004), k0 from how far records' means scatter. So one model of a side is enough, and tails get lighter as k grows.
+    With several views, log-ratios are averaged over views.
+    """
+
+    name = "bavaria-t"
+    meaning = "Likelihood ratio as LiRA's, each record's spread estimated together with all others'."
+    source = "Brännvall 2026"
+    least = Least(1, 1)
+
+    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+        """The score of each record under each target; NaN where there are too few models."""
+        # Priors are of all records: the sides of every block are needed before any score.
+        blocks = [(part, block, *sides(block)) for part, block in shadowed.blocks()]
+        priors = prior_of([inner for _, _, inner, _ in blocks]), prior_of([outer for *_, outer in blocks])
+        found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
+        for part, block, *both in blocks:
+            inner, outer = (predictive(block.attacked, side, prior) for side, prior in zip(both, priors, strict=True))
+            found[:, part] = np.where(enough(block, self.least), (inner - outer).mean(axis=1), np.nan)
+        return found
+
+
+def predictive(
+    x: Float[np.ndarray, "targets views n"], side: Side, prior: Prior
+) -> Float[np.ndarray, "targets views n"]:
+    """The log-density of the next model of this side, without the constant that both sides share."""
+    mean, models, shape, scale = (each[:, None, None] for each in prior)
+    k = side.count[:, None].astype(float)
+    m, squares = np.where(k > 0, side.mean, mean), np.where(k > 0, k * side.variance, 0.0)
+    kappa = models + k
+    centre = (models * mean + k * m) / np.maximum(kappa, 1e-300)
+    alpha = shape + k / 2
+    beta = scale + squares / 2 + models * k * (m - mean) ** 2 / (2 * np.maximum(kappa, 1e-300))
+    freedom, width = 2 * alpha, beta * (kappa + 1) / (alpha * np.maximum(kappa, 1e-300))
+    tail = (freedom + 1) / 2 * np.log1p((x - centre) ** 2 / (freedom * width))
+    constant = special.gammaln((freedom + 1) / 2) - special.gammaln(freedom / 2) - np.log(freedom) / 2
+    return constant - np.log(width) / 2 - tail
+
+
+def prior_of(blocks: list[Side]) -> Prior:
+    """The prior of one side from all of its records, by target."""
+    count = np.concatenate([side.count for side in blocks], axis=1)
+    mean = np.concatenate([side.mean for side in blocks], axis=2)
+    variance = np.concatenate([side.variance for side in blocks], axis=2)
+    found = [_prior(*each) for each in zip(count, mean, variance, strict=True)]
+    return Prior(*(np.array(column) for column in zip(*found, strict=True)))
+
+
+def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[float, float, float, float]:
+    times = np.broadcast_to(count, mean.shape)
+    several = times > 1
+    sample = np.maximum(variance[several] * (times[several] / (times[several] - 1)), LEAST_VARIANCE)
+    seen = times > 0
+    overall = float(mean[seen].mean()) if seen.any() else 0.0
+    if not len(sample):
+        # No record tells a spread: that of the records' means is all there is.
+        typical = max(float(mean[seen].var()) if seen.any() else 1.0, LEAST_VARIANCE)
+        return overall, 1e-3, 2.0, 2.0 * typical
+    typical, freedom = _shared_variance(sample, times[several] - 1)
+    between = float(mean[seen].var() - (typical / times[seen]).mean())
+    models = typical / between if between > 0 else 1 / LEAST_VARIANCE
+    return overall, float(np.clip(models, 1e-6, 1e6)), freedom / 2, freedom * typical / 2
+
+
+def _shared_variance(sample: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
+    """The variance that records share, and its weight in degrees of freedom; Smyth (2004), section 6.2."""
+    half = freedom / 2
+    logs = np.log(sample) - special.digamma(half) + np.log(half)
+    excess = float(logs.var() - special.polygamma(1, half).mean())
+    if excess <= 0:
+        return float(np.exp(logs.mean())), MOST_FREEDOM
+    own = min(2 * _inverse_trigamma(excess), MOST_FREEDOM)
+    return float(np.exp(logs.mean() + special.digamma(own / 2) - np.log(own / 2))), own
+
+
+def _inverse_trigamma(value: float) -> float:
+    """x with trigamma(x) = value, by Newton's method on 1 / trigamma; Smyth (2004), appendix."""
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        now = float(special.polygamma(1, x))
+        step = now * (1 - now / value) / float(special.polygamma(2, x))
+        x += step
+        if -step / x < 1e-10:
+            break
+    return x

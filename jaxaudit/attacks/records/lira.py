@@ -1,0 +1,98 @@
+"""LiRA: is a record's log-odds likelier among models with it, or among models without it? Carlini et al. (2022)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from jaxaudit.attacks.records.attack import Least, Shadowed, enough
+from jaxaudit.attacks.records.sides import Side, sides
+
+TINY = 1e-30
+"""Added to every width, as in the authors' code."""
+SOURCE = "Carlini et al. 2022"
+
+
+@dataclass(frozen=True)
+class LiRA:
+    """The log-ratio of two normal densities, of log-odds with the record in training and without it (algorithm 1).
+
+    Centres are medians and widths standard deviations (of n, not n - 1), as in the authors' code. With several views of
+    a record, log-ratios are averaged over views.
+
+    Attributes:
+        online: whether models trained with the record are used. If not, the score is how far in the upper tail of the
+            others it lies: -log P(other > log-odds), one-sided as in the paper (section VI-C), and free of ties.
+        fixed: one width for all records, for few shadow models: the pooled spread of a record's log-odds around their
+            mean. The authors' code takes another number; see `LiRACode`.
+    """
+
+    online: bool = True
+    fixed: bool = False
+
+    @property
+    def name(self) -> str:
+        return "lira" + ("" if self.online else "-offline") + ("-fixed" if self.fixed else "")
+
+    @property
+    def meaning(self) -> str:
+        what = "with and without the record" if self.online else "without the record (one-sided)"
+        return f"Likelihood of the record's log-odds under models {what}{', one width for all' if self.fixed else ''}."
+
+    @property
+    def source(self) -> str:
+        return SOURCE
+
+    @property
+    def least(self) -> Least:
+        # One number has no spread, and two have a spread of next to nothing by chance.
+        own = 1 if self.fixed else 3
+        return Least(own if self.online else 0, own)
+
+    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+        """The score of each record under each target; NaN where there are too few models."""
+        found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
+        widths = _pooled_widths(shadowed) if self.fixed else None
+        for part, block, inner, outer in _blocks(shadowed):
+            of_in, of_out = (np.sqrt(side.variance) for side in (inner, outer))
+            if widths is not None:
+                of_in, of_out = (width[:, None, None] for width in widths)
+            x = block.attacked
+            if self.online:
+                ratio = log_normal(x, inner.median, of_in) - log_normal(x, outer.median, of_out)
+            else:
+                ratio = -special.log_ndtr((outer.median - x) / (of_out + TINY))
+            known = enough(block, self.least)
+            found[:, part] = np.where(known, ratio.mean(axis=1), np.nan)
+        return found
+
+
+def log_normal(x: np.ndarray, centre: np.ndarray, width: np.ndarray | float) -> np.ndarray:
+    """The log-density of a normal distribution, without its constant.
+
+    >>> log_normal(np.array([2.0]), np.array([0.0]), 1.0)
+    array([-2.])
+    """
+    width = width + TINY
+    return -(((x - centre) / width) ** 2) / 2 - np.log(width)
+
+
+def _blocks(shadowed: Shadowed) -> Iterator[tuple[slice, Shadowed, Side, Side]]:
+    for part, block in shadowed.blocks():
+        yield part, block, *sides(block)
+
+
+def _pooled_widths(shadowed: Shadowed) -> tuple[np.ndarray, np.ndarray]:
+    """For each target, or for all, the spread of log-odds within a record, over models with it and without it."""
+    squares, freedom = [], []
+    for _, _, *both in _blocks(shadowed):
+        squares.append([np.nansum(side.count[:, None] * side.variance, axis=(1, 2)) for side in both])
+        views = shadowed.models.shape[1]
+        freedom.append([views * np.maximum(side.count - 1, 0).sum(axis=1) for side in both])
+    total, count = np.sum(squares, axis=0), np.sum(freedom, axis=0)
+    # Where no record has two models of a side, the other side's spread stands for it.
+    both = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1)
+    inner, outer = np.sqrt(np.where(count > 0, total / np.maximum(count, 1), both))
+    return inner, outer

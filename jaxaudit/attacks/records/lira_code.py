@@ -1,0 +1,80 @@
+"""LiRA exactly as the authors' code computes it (`tensorflow/privacy`, `research/mi_lira_2021/plot.py`)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxaudit.attacks.records.attack import Least, Shadowed
+from jaxaudit.attacks.records.lira import log_normal
+
+
+@dataclass(frozen=True)
+class LiRACode:
+    """The numbers of the authors' code, to compare with published ones; where it differs from `LiRA`, prefer that.
+
+    - Of the models with a record, and without it, only the first k are used, k being the smallest number over records.
+    - One width for all records (`fixed`) is the standard deviation of all log-odds of all records, so it holds how
+      records differ from one another. Online it is taken from models with a record, for both sides.
+    - The offline score is two-sided: minus the log-density. A record of which a model is less sure than usual scores as
+      high as one of which it is surer.
+
+    Attributes:
+        online, fixed: as for `LiRA`.
+    """
+
+    online: bool = True
+    fixed: bool = False
+
+    @property
+    def name(self) -> str:
+        return "lira" + ("" if self.online else "-offline") + ("-fixed" if self.fixed else "") + "-code"
+
+    @property
+    def meaning(self) -> str:
+        return "The same as its authors' code computes it, to compare with published numbers."
+
+    @property
+    def source(self) -> str:
+        return "Carlini et al. 2022, code"
+
+    @property
+    def least(self) -> Least:
+        return Least(int(self.online), 1)
+
+    def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+        """The score of each record under each target; NaN everywhere if some record has too few models."""
+        if shadowed.targets is not None:
+            return np.stack([self._of(x, shadowed.models, shadowed.membership) for x in shadowed.targets])
+        rows = np.arange(len(shadowed.models))
+        others = [np.delete(rows, row) for row in rows]
+        return np.stack(
+            [
+                self._of(shadowed.models[row], shadowed.models[rest], shadowed.membership[rest])
+                for row, rest in zip(rows, others, strict=True)
+            ]
+        )
+
+    def _of(
+        self,
+        x: Float[np.ndarray, "views n"],
+        models: Float[np.ndarray, "models views n"],
+        membership: Bool[np.ndarray, "models n"],
+    ) -> Float[np.ndarray, " n"]:
+        outer = _first(models, ~membership)
+        inner = _first(models, membership) if self.online else outer
+        if not len(outer) or not len(inner):
+            return np.full(x.shape[1], np.nan)
+        of_in, of_out = (inner.std(), inner.std()) if self.fixed else (inner.std(axis=0), outer.std(axis=0))
+        density = log_normal(x, np.median(outer, axis=0), of_out)
+        if not self.online:
+            # Without its constant it would be no log-density.
+            return (np.log(2 * np.pi) / 2 - density).mean(axis=0)
+        return (log_normal(x, np.median(inner, axis=0), of_in) - density).mean(axis=0)
+
+
+def _first(models: np.ndarray, own: np.ndarray) -> Float[np.ndarray, "k views n"]:
+    """The log-odds of the first k of the models that are true for a record, k the smallest number over records."""
+    count = int(own.sum(axis=0).min())
+    order = np.argsort(~own, axis=0, kind="stable")[:count]
+    return np.take_along_axis(models, order[:, None], axis=0)

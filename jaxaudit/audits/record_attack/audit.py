@@ -1,0 +1,257 @@
+"""The attacks on every record by a bank of shadow models; nothing is trained."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import stats
+
+from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
+from jaxaudit.attacks.records.attack import check, enough
+from jaxaudit.attacks.records.lira_code import LiRACode
+from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, content_hash, revealing_classes
+from jaxaudit.audits.record_attack.finding import find_target
+from jaxaudit.audits.record_attack.result import NAMED_AT, Named, RecordAttackResult, RecordAudit, TargetRecords
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.ensemble import Progress
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, AttackRates, attack_rates, called_at
+from jaxaudit.metrics.vulnerability import likeness, same_outputs, vulnerability
+
+USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
+MOST_UNJUDGED = 0.5
+"""An attack that says nothing of more than this share of records is refused."""
+
+
+class RecordTarget(NamedTuple):
+    """A model that is attacked.
+
+    Attributes:
+        name: as it is shown.
+        log_odds: nats, of each record's own class, as `log_odds_by_view` gives them for the bank's own models: a column
+            per record that is attacked, dropped ones included.
+        members: which of these it was trained on, if that is known.
+    """
+
+    name: str
+    log_odds: Float[np.ndarray, "views records"]
+    members: Bool[np.ndarray, " records"] | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """`blake2b:...` of its log-odds."""
+        return f"blake2b:{hashlib.blake2b(self.log_odds.astype('<f8').tobytes(), digest_size=16).hexdigest()}"
+
+
+def audit_records(
+    bank: Bank,
+    targets: Sequence[RecordTarget] = (),
+    *,
+    attacks: Sequence[RecordAttack] | None = None,
+    records: int | None = None,
+    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> RecordAudit:
+    """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
+
+    Each shadow model is attacked by all others, so rates are those of attacks on models of known membership. Thresholds
+    come from the other models, and realised false positive rates stand beside stated ones. Nothing is random.
+
+    Args:
+        bank: the shadow models; those without outputs are left out.
+        targets: models that are attacked with the thresholds of the shadow models; without them, these are attacked
+            alone.
+        attacks: the deciding one first; by default all that the bank has enough models for, `stacked` first.
+        records: attack only the first so many of the bank, such as its query set; by default all.
+        false_positive_rates: the stated ones.
+        level: confidence level of the intervals.
+        progress: told of each attack made.
+
+    Raises:
+        InputError: the bank has fewer than two finished models or cannot be used, an attack that was named has too few
+            models, or a target's outputs do not fit.
+    """
+    known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
+    return attack_records(
+        bank,
+        known,
+        targets,
+        attacks=attacks,
+        false_positive_rates=false_positive_rates,
+        level=level,
+        progress=progress,
+    )
+
+
+def attack_records(
+    bank: Bank,
+    known: BankOutputs,
+    targets: Sequence[RecordTarget] = (),
+    *,
+    attacks: Sequence[RecordAttack] | None = None,
+    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
+    level: float = 0.95,
+    progress: Progress | None = None,
+) -> RecordAudit:
+    """What these attacks say of the records of a bank whose outputs were read; see `audit_records`."""
+    named = USUAL if attacks is None else tuple(attacks)
+    if not named or len({each.name for each in named}) < len(named):
+        raise InputError(
+            f"attacks are {', '.join(each.name for each in named) or 'none'}: give each once, at least one."
+        )
+    own = known.shadowed
+    check(own)
+    chosen, left_out = _possible(named, own, refuse=attacks is not None)
+    others = _targets(targets, known, bank)
+    results, best, called = [], None, None
+    for place, attack in enumerate(chosen):
+        scores = attack.scores(own)
+        rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
+        said = attack.scores(others) if others is not None else None
+        of_targets = _of_targets(said, targets, known, scores, own, false_positive_rates, level)
+        if best is None:
+            best, called = (scores, said, rates), called_at(scores, own.membership, [NAMED_AT])[0]
+        kept = scores if said is None else said
+        results.append(RecordAttackResult(attack.name, attack.meaning, attack.source, kept, rates, of_targets))
+        if progress is not None:
+            progress(place + 1, len(chosen))
+    assert best is not None
+    assert called is not None
+    odds = own.models.mean(axis=1)
+    found = RecordAudit(
+        attacks=tuple(results),
+        left_out=left_out,
+        targets=(),
+        vulnerability=vulnerability(odds, own.membership, called, ~np.isnan(best[0]), level=level),
+        copies=same_outputs(odds, bank.labels[known.columns]),
+        revealing=revealing_classes(bank, known.models.tolist(), known.columns),
+        models=known.models,
+        membership=own.membership,
+        columns=known.columns,
+        records=known.records,
+        content_hash=content_hash(bank, known),
+        views=bank.description.queries,
+        level=level,
+    )
+    if others is None:
+        return found
+    judged = _judged(targets, others, best, own, found, false_positive_rates)
+    return replace(found, targets=judged)
+
+
+def _possible(
+    attacks: Sequence[RecordAttack], own: Shadowed, *, refuse: bool
+) -> tuple[tuple[RecordAttack, ...], tuple[str, ...]]:
+    """The attacks that the bank has enough models for, and the names of the others."""
+    chosen, left_out = [], []
+    for attack in attacks:
+        known, (inside, outside, together) = enough(own, attack.least).mean(), attack.least
+        if known >= 1 - MOST_UNJUDGED:
+            chosen.append(attack)
+        elif refuse:
+            raise InputError(
+                f"{attack.name} needs, beside the model that is attacked, {together} shadow model"
+                f"{'' if together == 1 else 's'}, {inside} of them trained with a record and {outside} without it; "
+                f"{known:.0%} of the records have them in a bank of {len(own.models)}. Add models, or name another "
+                "attack: base and rmia need fewest."
+            )
+        else:
+            left_out.append(attack.name)
+    if not chosen:
+        raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
+    return tuple(chosen), tuple(left_out)
+
+
+def _targets(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank) -> Shadowed | None:
+    if not targets:
+        return None
+    wanted = (bank.description.queries, known.records)
+    for target in targets:
+        if target.log_odds.shape != wanted:
+            raise InputError(
+                f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
+                "records."
+            )
+    said = np.stack([target.log_odds[:, known.columns] for target in targets])
+    found = known.shadowed._replace(targets=said)
+    check(found)
+    return found
+
+
+def _of_targets(
+    said: np.ndarray | None,
+    targets: Sequence[RecordTarget],
+    known: BankOutputs,
+    scores: np.ndarray,
+    own: Shadowed,
+    false_positive_rates: Sequence[float],
+    level: float,
+) -> AttackRates | None:
+    """The rates on targets of known membership."""
+    told = [place for place, target in enumerate(targets) if target.members is not None]
+    if said is None or not told:
+        return None
+    truth = np.stack([members[known.columns] for members in (targets[t].members for t in told) if members is not None])
+    return attack_rates(
+        said[told],
+        truth,
+        false_positive_rates=false_positive_rates,
+        level=level,
+        thresholds_of=(scores, own.membership),
+    )
+
+
+def _judged(
+    targets: Sequence[RecordTarget],
+    others: Shadowed,
+    best: tuple[np.ndarray, np.ndarray | None, AttackRates],
+    own: Shadowed,
+    found: RecordAudit,
+    false_positive_rates: Sequence[float],
+) -> tuple[TargetRecords, ...]:
+    """What the deciding attack says of each target."""
+    scores, said, rates = best
+    assert said is not None
+    limits = [rate.stated for rate in rates.rates if rate.resolvable and rate.stated in false_positive_rates]
+    called = called_at(said, np.zeros(said.shape, bool), limits, (scores, own.membership))
+    chance = _by_chance(scores, own.membership, limits)
+    at_named = called_at(said, np.zeros(said.shape, bool), [NAMED_AT], (scores, own.membership))[0]
+    odds, judged = own.models.mean(axis=1), []
+    for place, target in enumerate(targets):
+        records = int((~np.isnan(said[place])).sum())
+        numbers = tuple(
+            Named(limit, int(each[place].sum()), *_expected(by_model, records, found.level))
+            for limit, each, by_model in zip(limits, called, chance, strict=True)
+        )
+        like = None
+        if others.targets is not None and len(own.models) >= 4:
+            like = likeness(others.targets[place].mean(axis=0), odds, own.membership)
+        at = next((number for number in numbers if number.stated == NAMED_AT), numbers[-1] if numbers else None)
+        finding = find_target(found.finding, at, like, records, len(own.models))
+        judged.append(TargetRecords(target.name, at_named[place], numbers, like, finding))
+    return tuple(judged)
+
+
+def _by_chance(
+    scores: Float[np.ndarray, "models n"], truth: Bool[np.ndarray, "models n"], limits: Sequence[float]
+) -> list[Float[np.ndarray, " models"]]:
+    """The realised false positive rate of each shadow model, at each stated one."""
+    outside = ~truth & ~np.isnan(scores)
+    kept = outside.any(axis=1)
+    return [
+        (called & outside)[kept].sum(axis=1) / outside[kept].sum(axis=1) for called in called_at(scores, truth, limits)
+    ]
+
+
+def _expected(rates: Float[np.ndarray, " models"], records: int, level: float) -> tuple[float, float]:
+    """How many of these records a model that used none would have called, on average, and at most."""
+    mean = float(rates.mean())
+    if len(rates) < 2:
+        return mean * records, float(records)
+    spread = rates.std(ddof=1) * np.sqrt(1 + 1 / len(rates))
+    most = mean + float(stats.t.ppf(level, len(rates) - 1)) * max(spread, np.sqrt(mean * (1 - mean) / records))
+    return mean * records, float(most * records)

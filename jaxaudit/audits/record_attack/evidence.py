@@ -1,0 +1,122 @@
+"""What the models of a bank say of its records, and what targets say, as attacks on records need it."""
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from jaxaudit.attacks.records import Shadowed
+from jaxaudit.audits.bank_odds import BLOCK, log_odds_by_view
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.errors import InputError
+
+READERS = 4
+"""Files of outputs that are read at the same time."""
+
+
+class BankOutputs(NamedTuple):
+    """The finished models of a bank, and the records that are not dropped.
+
+    Attributes:
+        models: their numbers in the bank.
+        columns: of the records in the bank; `records`: those of the bank that are attacked, dropped ones included.
+        shadowed: log-odds and membership.
+    """
+
+    models: Int[np.ndarray, " models"]
+    columns: Int[np.ndarray, " n"]
+    records: int
+    shadowed: Shadowed
+
+
+def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOutputs:
+    """Reads the outputs of every finished model, a few files at a time.
+
+    Args:
+        bank: the bank.
+        attacks: how many score all of it, for the memory that this takes.
+        records: only the first so many of the bank; by default all.
+
+    Raises:
+        InputError: fewer than two models are finished, no record has models with and without it, all models say the
+            same, there is too little memory, or as `Bank.outputs`.
+    """
+    models, columns = bank.finished(), np.flatnonzero(~bank.dropped[:records])
+    if len(models) < 2:
+        raise InputError(
+            f"the bank has {len(models)} finished shadow model{'' if len(models) == 1 else 's'}, and an attack "
+            "compares each with others: finish at least 2, preferably 32."
+        )
+    views = bank.description.queries
+    needed = 8 * len(models) * len(columns) * (views + attacks + 2)
+    if needed > MAX_BYTES:
+        raise InputError(
+            f"{len(models)} models of {len(columns):,} records need {needed >> 30} GiB of memory for {attacks} "
+            "attacks; name fewer (--attacks)."
+        )
+    odds = np.empty((len(models), views, len(columns)))
+
+    def read(place: int) -> None:
+        try:
+            odds[place] = log_odds_by_view(bank, int(models[place]))[:, columns]
+        except InputError as error:
+            raise InputError(
+                f"{bank.directory.name}, model {models[place]} of {len(bank)}: {error} Make these outputs again; the "
+                "bank can also be used without that file."
+            ) from error
+
+    with ThreadPoolExecutor(READERS) as threads:
+        list(threads.map(read, range(len(models))))
+    membership = np.array(bank.membership[models][:, columns])
+    inside = membership.sum(axis=0)
+    if not ((inside > 0) & (inside < len(models))).any():
+        raise InputError("no record was in the training sets of some finished models and not of others.")
+    if np.ptp(odds, axis=0).max() == 0:
+        raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
+    return BankOutputs(models, columns, records or bank.description.records, Shadowed(odds, membership))
+
+
+def content_hash(bank: Bank, known: BankOutputs) -> str:
+    """`blake2b:...` of the labels, membership and log-odds that the attacks rest on."""
+    digest = hashlib.blake2b(bank.labels[known.columns].astype("<i4").tobytes(), digest_size=16)
+    for row, odds in zip(known.shadowed.membership, known.shadowed.models, strict=True):
+        digest.update(np.packbits(row).tobytes())
+        digest.update(odds.astype("<f8").tobytes())
+    return f"blake2b:{digest.hexdigest()}"
+
+
+def revealing_classes(
+    bank: Bank, models: Sequence[int], columns: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"] | None:
+    """The class whose probability differs most, on average, between models with a record and models without it.
+
+    None of a bank of log-odds, which has no other class, or where there are too many classes; -1 where a record has
+    models of one kind only.
+    """
+    classes = bank.description.classes
+    if bank.description.outputs == "log_odds" or 16 * len(columns) * classes > MAX_BYTES // 4:
+        return None
+    sums = np.zeros((2, len(columns), classes))
+    inside: Bool[np.ndarray, "models n"] = bank.membership[np.asarray(models)][:, columns]
+    for model, own in zip(models, inside, strict=True):
+        values = bank.outputs(model)
+        rows = max(1, BLOCK // (values.shape[1] * classes))
+        for start in range(0, len(columns), rows):
+            part = slice(start, start + rows)
+            said = _probabilities(bank, values[columns[part]].astype(np.float64))
+            sums[0, part] += np.where(own[part, None], said, 0.0)
+            sums[1, part] += np.where(own[part, None], 0.0, said)
+    times = inside.sum(axis=0)
+    both = (times > 0) & (times < len(models))
+    apart = sums[0] / np.maximum(times, 1)[:, None] - sums[1] / np.maximum(len(models) - times, 1)[:, None]
+    return np.where(both, np.abs(apart).argmax(axis=1), -1)
+
+
+def _probabilities(bank: Bank, values: Float[np.ndarray, "n views classes"]) -> Float[np.ndarray, "n classes"]:
+    if bank.description.outputs == "logits":
+        values = np.exp(values - values.max(axis=2, keepdims=True))
+    return (values / values.sum(axis=2, keepdims=True)).mean(axis=1)

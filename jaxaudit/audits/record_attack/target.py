@@ -1,0 +1,90 @@
+"""The outputs of a target on the records of a bank, from a file."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxaudit.audits.bank_odds import log_odds_of
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.formats.arrays import npy_shape, read_npy
+from jaxaudit.data.outputs.outputs import Kind, load_outputs
+from jaxaudit.data.paths import exists
+from jaxaudit.errors import InputError
+
+
+def prefixes(bank: Bank) -> dict[int, str]:
+    """How many records a target's outputs may be on, and what these are."""
+    sizes = bank.description.sizes
+    return {
+        sizes.query: "query set",
+        sizes.asked: "query set and holdout",
+        bank.description.records: "all records",
+    }
+
+
+def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> Float[np.ndarray, "views records"]:
+    """Log-odds (nats) of each record's own class, from a file of a target's outputs on the first records of a bank.
+
+    The file has a row for each record of one of `prefixes`. A .npy of the form of the models' files is read as they
+    are: several views, or log-odds of a bank of log-odds. Other files have outputs of every class, logits or
+    probabilities, which give the same log-odds.
+
+    Raises:
+        InputError: as `load_outputs`; it is on another number of records; or the bank has several views and the file
+            has one.
+    """
+    known, said = prefixes(bank), bank.description
+    if path.suffix.lower() == ".npy" and exists(path):
+        shape = npy_shape(path)
+        if shape[:1] and shape[0] not in known:
+            sizes = ", ".join(f"{count:,} ({what})" for count, what in known.items())
+            raise InputError(f"{path.name}: has {shape[0]:,} rows; the bank has {sizes}: give one row per record.")
+        if shape[1:] == said.shape[1:] != (said.classes,):
+            records = shape[0]
+            values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
+            return log_odds_of(said.outputs, values, _labels(bank, records))
+        known = {shape[0]: known[shape[0]]} if shape else known
+    if said.queries > 1:
+        raise InputError(
+            f"{path.name}: the bank has {said.queries} views of each record; give a .npy with them, of shape "
+            f"{said.shape}."
+        )
+    problem: InputError | None = None
+    # Only a .npy says how many rows it has before it is read.
+    for records, what in sorted(known.items(), reverse=True):
+        try:
+            outputs = load_outputs(path, said.class_names or said.classes, records, kind, of=what)
+        except InputError as error:
+            problem = problem or error
+            continue
+        values = outputs.values
+        if values.shape[1] == 1:
+            second = values.astype(np.float64)
+            values = np.concatenate([1 - second if outputs.kind == "probabilities" else 0 * second, second], axis=1)
+        of_kind = "probabilities" if outputs.kind == "probabilities" else "logits"
+        return log_odds_of(of_kind, values[:, None], _labels(bank, records))
+    assert problem is not None
+    raise problem
+
+
+def _labels(bank: Bank, records: int) -> np.ndarray:
+    return np.where(bank.dropped, 0, bank.labels)[:records]
+
+
+def read_members(path: Path, records: int) -> Bool[np.ndarray, " records"]:
+    """Which records a target was trained on, from a .npy of booleans.
+
+    Raises:
+        InputError: it is no such file, or of another number of records.
+    """
+    if path.suffix.lower() != ".npy":
+        raise InputError(f"{path.name}: which records a target was trained on is read from a .npy of booleans.")
+    found = read_npy(path, records + (1 << 16))
+    if found.shape != (records,) or found.dtype.kind != "b" or found.view(np.uint8).max(initial=0) > 1:
+        raise InputError(
+            f"{path.name}: is {found.dtype} of shape {found.shape}; give a boolean for each of {records:,} records."
+        )
+    return found

@@ -1,0 +1,152 @@
+"""Runs `jaxaudit attack --shadows BANK`: from its options to its result, with no training."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
+from jaxaudit.audits.record_attack.audit import USUAL, RecordTarget, attack_records
+from jaxaudit.audits.record_attack.evidence import bank_outputs, content_hash
+from jaxaudit.audits.record_attack.result import RecordAudit
+from jaxaudit.audits.record_attack.target import prefixes, read_members, target_log_odds
+from jaxaudit.cli.attack.command import OF_BANK, AttackOptions, attacks_named
+from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.shadows.provenance import described_bank
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
+from jaxaudit.report.record import Provenance
+from jaxaudit.report.record_attack.record import Names, record_attack_record
+from jaxaudit.runs.directory import Writer, arrays
+
+
+def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
+    """The work that these options mean.
+
+    Raises:
+        InputError: the bank or a file cannot be used.
+    """
+    path = options.audit.shadows or Path()
+    bank = load_bank(path)
+    attacks = _attacks(options)
+    targets, records = _targets(options, bank)
+    known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
+    missing = bank.missing()
+    if len(missing):
+        say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
+    if records < bank.description.records:
+        say(f"attacking the {records:,} records of the {prefixes(bank)[records]}")
+
+    def audit(execution: Execution) -> RecordAudit:
+        return attack_records(
+            bank,
+            known,
+            targets,
+            attacks=attacks,
+            level=options.audit.level,
+            progress=execution.progress,
+        )
+
+    def outcome(found: RecordAudit, provenance: Provenance) -> Outcome:
+        names = _names(bank)
+        files: dict[str, Writer] = {
+            "scores.npz": arrays(_scores(found, records)),
+            "records.csv": lambda file: _write_records(file, found, names),
+        }
+        return Outcome(record_attack_record(found, names, provenance), {}, files)
+
+    return Job(
+        options=options,
+        data=described_bank(path, bank, {}, len(known.models), content_hash(bank, known)),
+        hashes={},
+        audit=audit,
+        outcome=outcome,
+        label="attacking",
+        used=OF_BANK,
+        extra={"targets": [{"name": each.name, "content_hash": each.content_hash} for each in targets]},
+    )
+
+
+def _attacks(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
+    """The attacks that `--attacks` names, in its order; None for all."""
+    audit = options.audit
+    made: dict[str, RecordAttack] = {
+        each.name: replace(each, gamma=audit.gamma, scale=audit.offline_scale) if isinstance(each, RMIA) else each
+        for each in RECORD_ATTACKS
+    }
+    if audit.attacks is None:
+        plain = (audit.gamma, audit.offline_scale) == (RMIA.gamma, RMIA.scale)
+        return None if plain else tuple(made[each.name] for each in USUAL)
+    names = attacks_named(audit.attacks)
+    return tuple(made[name] for name in names)
+
+
+def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:
+    """The targets, and how many of the bank's records they say anything of."""
+    audit = options.audit
+    said = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
+    rows = {odds.shape[1] for odds in said}
+    if len(rows) > 1:
+        raise InputError(f"--target: files have {' and '.join(map(str, rows))} rows; give files of the same records.")
+    records = next(iter(rows), bank.description.records)
+    members = [read_members(path, records) for path in audit.members] or [None] * len(said)
+    given = zip(audit.target, said, members, strict=True)
+    return tuple(RecordTarget(path.name, odds, row) for path, odds, row in given), records
+
+
+def _names(bank: Bank) -> Names:
+    sizes = {role: count for role, count in bank.description.sizes._asdict().items() if count}
+    return Names(sizes, bank.labels.tolist(), list(bank.description.class_names))
+
+
+def _scores(found: RecordAudit, records: int) -> dict[str, np.ndarray]:
+    """The scores of each attack, with a column for each record, NaN of those that were dropped."""
+    scores = {}
+    for attack in found.attacks:
+        scores[attack.name] = np.full((len(attack.scores), records), np.nan)
+        scores[attack.name][:, found.columns] = attack.scores
+    return scores
+
+
+def _write_records(file: IO[bytes], found: RecordAudit, names: Names) -> None:
+    """A row a record."""
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerows(_rows(found, names))
+    text.detach()
+
+
+def _rows(found: RecordAudit, names: Names) -> Iterator[list[Any]]:
+    each = found.vulnerability
+    numbers = {
+        "models_with": each.inside,
+        "models_without": each.outside,
+        "gap": each.gap,
+        "gap_low": each.gap_low,
+        "gap_high": each.gap_high,
+        "separation": each.separation,
+        "named": each.named,
+        "named_low": each.named_low,
+        "named_high": each.named_high,
+        "wrongly_named": each.wrongly,
+        "same_outputs": found.copies,
+    }
+    scores = {
+        f"{kind}_{place}": values
+        for place, target in enumerate(found.targets)
+        for kind, values in (("score", found.attacks[0].scores[place]), ("called", target.called.astype(int)))
+    }
+    yield ["set", "place", "label", *numbers, "revealing_class", *scores]
+    for at, column in enumerate(found.columns.tolist()):
+        of, place = names.of(column)
+        revealing = "" if found.revealing is None or found.revealing[at] < 0 else found.revealing[at]
+        values = (number[at].item() for number in numbers.values())
+        shown = ["" if isinstance(value, float) and np.isnan(value) else value for value in values]
+        extra = [score[at].item() for score in scores.values()]
+        yield [of, place, names.labels[column], *shown, revealing, *extra]

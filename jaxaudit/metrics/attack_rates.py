@@ -1,0 +1,300 @@
+"""How often an attack is right at a stated false positive rate, when its thresholds come from other models.
+
+Scores of every record under every model in, with the truth; rates out. A threshold for a model is read from the scores
+of all other models' non-members, as an attacker reads it who never sees the model's own. So the *realised* false
+positive rate of the model may differ from the stated one, and is told beside it (Jebreel et al. 2026).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import auc, power, rank, running_counts
+
+FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
+LEAST_EXPECTED = 10.0
+"""False positives that must be expected at a stated rate for the rate to be shown."""
+GRID = 2048
+"""Thresholds among which the one of balanced accuracy is chosen."""
+ROC_POINTS = 61
+
+
+class Interval(NamedTuple):
+    """A number and its interval; NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+class RateAt(NamedTuple):
+    """What an attack reaches at a stated false positive rate.
+
+    Attributes:
+        stated: the rate that thresholds were set for, on other models.
+        true_positive: share of members that are called members.
+        realised: share of non-members that are called members.
+        on_curve: the largest true positive rate of one threshold for all models, chosen with the truth, whose false
+            positive rate is at most the stated one: what papers print.
+        spread: standard deviation of the true positive rate over models; NaN of one.
+        resolvable: whether at least `LEAST_EXPECTED` false positives are expected; if not, all numbers are NaN.
+    """
+
+    stated: float
+    true_positive: Interval
+    realised: Interval
+    on_curve: float
+    spread: float
+    resolvable: bool
+
+
+class Curve(NamedTuple):
+    """The ROC curve of all models together, with its Clopper-Pearson band."""
+
+    false_positive: Float[np.ndarray, " points"]
+    true_positive: Float[np.ndarray, " points"]
+    low: Float[np.ndarray, " points"]
+    high: Float[np.ndarray, " points"]
+
+
+class AttackRates(NamedTuple):
+    """How well an attack separates members from non-members of the models that it attacks.
+
+    Attributes:
+        auc: mean over models of the area under the ROC curve, ties half; its interval is Student's t over models, and
+            of one model DeLong's (1988).
+        auc_of: of each model; NaN where all its records are members, or none.
+        balanced_accuracy: mean of true positive and true negative rate, with the threshold that is best on the others.
+        rates: at each stated false positive rate.
+        curve: of all models together.
+        members, others: records that were judged, over all models.
+        unjudged: share of records and models of which the attack says nothing.
+        tied: share of the judged that have the commonest score.
+    """
+
+    auc: Interval
+    auc_of: Float[np.ndarray, " models"]
+    balanced_accuracy: Interval
+    rates: tuple[RateAt, ...]
+    curve: Curve
+    members: int
+    others: int
+    unjudged: float
+    tied: float
+
+
+def attack_rates(
+    scores: Float[np.ndarray, "models n"],
+    truth: Bool[np.ndarray, "models n"],
+    *,
+    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
+    level: float = 0.95,
+    thresholds_of: tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]] | None = None,
+) -> AttackRates:
+    """The rates of an attack over models of known membership.
+
+    Intervals of rates are Clopper & Pearson's (1934), over records and models as if all were independent; `spread` says
+    how far models differ.
+
+    Args:
+        scores: of each record under each model, larger for a member; NaN where the attack says nothing.
+        truth: which records each model was trained on.
+        false_positive_rates: the stated ones.
+        level: confidence level of the intervals.
+        thresholds_of: scores and truth of other models, which set the thresholds; by default each model's thresholds
+            are set by all others of `scores`.
+
+    Raises:
+        InputError: shapes disagree, no model has a member and a non-member that are judged, or one model is to set its
+            own threshold.
+
+    >>> truth = np.arange(400).reshape(4, 100) % 2 == 0
+    >>> rates = attack_rates(np.where(truth, 1.0, 0.0) + np.arange(100) / 1000, truth)
+    >>> rates.auc.value, rates.rates[0].true_positive.value, rates.rates[1].resolvable
+    (1.0, 1.0, False)
+    """
+    if scores.shape != truth.shape or not all(0 < each < 1 for each in (*false_positive_rates, level)):
+        raise InputError(
+            "attacks are judged by as many scores as truths, at rates and a level between 0 and 1; got "
+            f"{scores.shape}, {truth.shape}, {tuple(false_positive_rates)} and {level:g}."
+        )
+    judged = ~np.isnan(scores)
+    each = [(own[seen], row[seen]) for own, row, seen in zip(scores, truth, judged, strict=True)]
+    areas = np.array([auc(own, row) if 0 < row.sum() < len(row) else np.nan for own, row in each])
+    if np.isnan(areas).all():
+        raise InputError("no model has a record that it was trained on and one that it was not, both judged.")
+    if thresholds_of is None and len(scores) < 2:
+        raise InputError("one model cannot set its own threshold; give the scores of others.")
+    own_scores, own_truth = np.concatenate([a for a, _ in each]), np.concatenate([b for _, b in each])
+    others, members = int((~own_truth).sum()), int(own_truth.sum())
+    called = called_at(scores, truth, false_positive_rates, thresholds_of)
+    ranking = rank(own_scores, own_truth)
+    running = running_counts(ranking, np.ones((1, len(own_scores)), np.int64))
+    found = []
+    for limit, of_rate in zip(false_positive_rates, called, strict=True):
+        enough = limit * others >= LEAST_EXPECTED - 1e-9
+        hits, alarms = (of_rate & truth & judged).sum(axis=1), (of_rate & ~truth & judged).sum(axis=1)
+        own_members = (truth & judged).sum(axis=1)
+        shares = hits[own_members > 0] / own_members[own_members > 0]
+        none = Interval(np.nan, np.nan, np.nan)
+        found.append(
+            RateAt(
+                limit,
+                clopper_pearson(int(hits.sum()), members, level) if enough else none,
+                clopper_pearson(int(alarms.sum()), others, level) if enough else none,
+                float(power(*running, limit)[0, 0]) if enough else np.nan,
+                float(shares.std(ddof=1)) if enough and len(shares) > 1 else np.nan,
+                enough,
+            )
+        )
+    return AttackRates(
+        _mean_of_models(areas, level) if np.isfinite(areas).sum() > 1 else _delong(*_both(each, areas), level),
+        areas,
+        _mean_of_models(_balanced(scores, truth, thresholds_of), level),
+        tuple(found),
+        _curve(running[0][0], running[1][0], others, level),
+        members,
+        others,
+        float(1 - judged.mean()),
+        float(np.diff(ranking.ends, prepend=-1).max() / len(own_scores)),
+    )
+
+
+def called_at(
+    scores: Float[np.ndarray, "models n"],
+    truth: Bool[np.ndarray, "models n"],
+    false_positive_rates: Sequence[float],
+    thresholds_of: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Bool[np.ndarray, "rates models n"]:
+    """Which records are called members of each model, at each stated false positive rate; see `attack_rates`.
+
+    A record is called a member if its score is above that of the (a + 1)-th highest non-member of the other models, a
+    being as many false positives as the rate allows. Equal scores are not called, so ties never add false positives.
+    """
+    of_scores, of_truth = thresholds_of or (scores, truth)
+    outside = np.where(of_truth | np.isnan(of_scores), -np.inf, of_scores)
+    flat = outside.ravel()
+    order = np.argsort(-flat, kind="stable")[: int((flat > -np.inf).sum())]
+    falling, whose = flat[order], order // outside.shape[1]
+    found = np.zeros((len(false_positive_rates), *scores.shape), bool)
+    for model, own in enumerate(scores):
+        places = np.flatnonzero(whose == model) if thresholds_of is None else np.zeros(0, int)
+        total = len(falling) - len(places)
+        for called, limit in zip(found, false_positive_rates, strict=True):
+            allowed = int(np.floor(limit * total + 1e-9))
+            if allowed >= total:
+                continue
+            # The place, among all, of the (allowed + 1)-th that is not the model's own.
+            place = allowed + int(np.searchsorted(places - np.arange(len(places)), allowed, side="right"))
+            with np.errstate(invalid="ignore"):
+                called[model] = own > falling[place]
+    return found
+
+
+def clopper_pearson(count: int, total: int, level: float) -> Interval:
+    """The share `count / total` and its exact interval; NaN of nothing. Clopper & Pearson (1934).
+
+    >>> [round(each, 3) for each in clopper_pearson(0, 10, 0.95)]
+    [0.0, 0.0, 0.308]
+    """
+    if not total:
+        return Interval(np.nan, np.nan, np.nan)
+    (low,), (high,) = exact_shares(np.array([count]), total, level)
+    return Interval(count / total, float(low), float(high))
+
+
+def exact_shares(
+    count: Int[np.ndarray, "*shape"], total: Int[np.ndarray, "*shape"] | int, level: float
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+    """The ends of Clopper and Pearson's interval of each share `count / total`."""
+    tail = (1 - level) / 2
+    low = np.where(count > 0, stats.beta.ppf(tail, np.maximum(count, 1), total - count + 1), 0.0)
+    high = np.where(count < total, stats.beta.ppf(1 - tail, count + 1, np.maximum(total - count, 1)), 1.0)
+    return low, high
+
+
+def positive_predictive_value(true_positive: float, false_positive: float, share: float) -> float:
+    """The share of records called members that are members, where this share of all records are. NaN of nothing called.
+
+    >>> positive_predictive_value(0.2, 0.01, 0.01).__round__(3)
+    0.168
+    """
+    members, others = share * true_positive, (1 - share) * false_positive
+    return members / (members + others) if members + others > 0 else float("nan")
+
+
+def _both(each: list[tuple[np.ndarray, np.ndarray]], areas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return each[int(np.flatnonzero(np.isfinite(areas))[0])]
+
+
+def _mean_of_models(values: Float[np.ndarray, " models"], level: float) -> Interval:
+    """The mean over models and its t interval; without one for a single model."""
+    known = values[np.isfinite(values)]
+    mean = float(known.mean()) if len(known) else np.nan
+    if len(known) < 2:
+        return Interval(mean, np.nan, np.nan)
+    reach = stats.t.ppf((1 + level) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    return Interval(mean, max(0.0, float(mean - reach)), min(1.0, float(mean + reach)))
+
+
+def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Interval:
+    """The area under the ROC curve of one model, with the interval of DeLong, DeLong & Clarke-Pearson (1988)."""
+    members, others = scores[truth], scores[~truth]
+    of_members = (stats.rankdata(scores)[truth] - stats.rankdata(members)) / len(others)
+    of_others = 1 - (stats.rankdata(scores)[~truth] - stats.rankdata(others)) / len(members)
+    area = float(of_members.mean())
+    if min(len(members), len(others)) < 2:
+        return Interval(area, np.nan, np.nan)
+    error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(others))
+    reach = stats.norm.ppf((1 + level) / 2) * error
+    return Interval(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
+
+
+def _balanced(
+    scores: np.ndarray, truth: np.ndarray, thresholds_of: tuple[np.ndarray, np.ndarray] | None
+) -> Float[np.ndarray, " models"]:
+    """The balanced accuracy of each model with the threshold that is best on the others; NaN without both kinds."""
+    of_scores, of_truth = thresholds_of or (scores, truth)
+    known = of_scores[~np.isnan(of_scores)]
+    grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID), method="lower"))
+    own_hits, own_alarms = _above(scores, truth, grid)
+    hits, alarms = (own_hits, own_alarms) if thresholds_of is None else _above(of_scores, of_truth, grid)
+    found = np.full(len(scores), np.nan)
+    for model in range(len(scores)):
+        left = 0 if thresholds_of is not None else 1
+        others = [counts.sum(axis=0) - left * counts[model] for counts in (hits, alarms)]
+        of_others = [np.maximum(counts[0], 1) for counts in others]
+        best = int((others[0] / of_others[0] - others[1] / of_others[1]).argmax())
+        members, rest = own_hits[model, 0], own_alarms[model, 0]
+        if members and rest:
+            found[model] = (own_hits[model, best] / members + 1 - own_alarms[model, best] / rest) / 2
+    return found
+
+
+def _above(
+    scores: np.ndarray, truth: np.ndarray, grid: np.ndarray
+) -> tuple[Int[np.ndarray, "models grid"], Int[np.ndarray, "models grid"]]:
+    """How many members, and others, of each model score at or above each number; all at the lowest."""
+    found = []
+    for side in (truth, ~truth):
+        rows = [np.sort(own[row & ~np.isnan(own)]) for own, row in zip(scores, side, strict=True)]
+        at = [len(row) - np.searchsorted(row, grid, side="left") for row in rows]
+        for row, counted in zip(rows, at, strict=True):
+            counted[0] = len(row)  # A threshold below all: what others' scores do not reach.
+        found.append(np.stack(at))
+    return found[0], found[1]
+
+
+def _curve(group: np.ndarray, others: np.ndarray, count: int, level: float) -> Curve:
+    """At most `ROC_POINTS` points of the curve, spread along a logarithmic axis, and the band of each."""
+    at = np.geomspace(1e-5, 1, ROC_POINTS)
+    kept = np.unique(np.searchsorted(others, np.floor(at * count + 1e-9), side="right") - 1)
+    kept = kept[kept >= 0]
+    members = int(group[-1])
+    hits, alarms = np.append(0, group[kept]), np.append(0, others[kept])
+    low, high = exact_shares(hits, members, level)
+    return Curve(alarms / count, hits / members, low, high)

@@ -1,0 +1,83 @@
+"""Where a record's log-odds lie over models of known membership: the means and variances that scores rest on."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+PRIOR_MODELS = 4.0
+"""Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
+
+
+class Profile(NamedTuple):
+    """Log-odds of each record over models with and without it in training.
+
+    Attributes:
+        outside, inside: their means without and with the record. The gap is shrunk towards that of all records by its
+            uncertainty (empirical Bayes), so it is defined for a record that no model, or every model, was trained on.
+        outside_variance, inside_variance: their variances, shrunk alike; `variance`: that of both.
+    """
+
+    outside: Float[np.ndarray, " n"]
+    inside: Float[np.ndarray, " n"]
+    outside_variance: Float[np.ndarray, " n"]
+    inside_variance: Float[np.ndarray, " n"]
+    variance: Float[np.ndarray, " n"]
+
+
+def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
+    """The profile of each record over these models of known membership."""
+    centre = models.mean(axis=0)
+    return _profile(_sums(models, membership, centre), centre)
+
+
+def profiles_of_others(
+    models: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    places: Int[np.ndarray, " some"] | None = None,
+) -> Iterator[Profile]:
+    """For each model, or each of those at some places, the profile of all others: the sums of all minus its own."""
+    # Sums of squares less one of them keep their digits where the numbers are centred.
+    centre = models.mean(axis=0)
+    sums = _sums(models, membership, centre)
+    for place in range(len(models)) if places is None else places:
+        own = _sums(models[place][None], membership[place][None], centre)
+        yield _profile(tuple(whole - part for whole, part in zip(sums, own, strict=True)), centre)
+
+
+def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of log-odds minus `centre`: count, sum and sum of squares of each record, over models with and without it."""
+    found = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
+    for model, row in zip(models, membership, strict=True):
+        apart = model - centre
+        for (count, total, squares), side in zip((found[:3], found[3:]), (row, ~row), strict=True):
+            count += side
+            total += side * apart
+            squares += side * apart**2
+    return found
+
+
+def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
+    """The profile from `_sums` of log-odds minus `centre`."""
+    inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
+    inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
+    inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
+    outer_squares = np.maximum(outer_squares - outer * outside**2, 0)
+    freedom_in, freedom_out = np.maximum(inner - 1, 0), np.maximum(outer - 1, 0)
+    squares, freedom = inner_squares + outer_squares, freedom_in + freedom_out
+    mean_variance = squares.sum() / max(freedom.sum(), 1) + 1e-9
+
+    def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+        prior = squares.sum() / freedom.sum() + 1e-9 if freedom.any() else mean_variance
+        return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
+
+    variance = shrunk(squares, freedom)
+    known = (inner > 0) & (outer > 0)
+    error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
+    gap = inside - outside
+    typical = float(gap[known].mean()) if known.any() else 0.0
+    spread = max(float(gap[known].var() - error[known].mean()), 0.0) if known.any() else 0.0
+    gap = typical + np.where(known, (gap - typical) * spread / (spread + error), 0.0)
+    base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
+    return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)

@@ -1,0 +1,127 @@
+"""The charts of an `attack --shadows` run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxaudit.errors import visible
+from jaxaudit.plots import record_attack as plot
+from jaxaudit.plots.attack import Row, draw_estimates
+from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.report.numbers import number, percent
+from jaxaudit.report.page import Cells, Picture
+from jaxaudit.report.record import as_float
+from jaxaudit.report.record_attack.record import Attack, Curve, RecordAttackRecord
+from jaxaudit.report.run import Run, named
+
+SHOWN = 6
+"""Curves in one chart: the deciding attack, then those with the largest areas."""
+SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
+
+
+def record_attack_pictures(run: Run[RecordAttackRecord]) -> tuple[Picture, ...]:
+    """All charts of a run."""
+    result = run.result
+    areas = _areas("auc", "Area under the ROC curve of each attack", [_row(each) for each in result.attacks], result)
+    return (areas, _curves(result.attacks), _separations(result))
+
+
+def compared_picture(runs: Sequence[Run[RecordAttackRecord]]) -> Picture:
+    """The deciding attack of several runs."""
+    rows = [_row(run.result.attacks[0], f"{named(run)}: {run.result.decided_by}") for run in runs]
+    return _areas("compared-auc", "Area under the ROC curve of the deciding attack", rows, runs[0].result)
+
+
+def _row(attack: Attack, name: str = "") -> Row:
+    area = attack.auc
+    return Row(visible(name or attack.name), *(as_float(each) for each in (area.value, area.low, area.high)))
+
+
+def _areas(name: str, title: str, rows: list[Row], result: RecordAttackRecord) -> Picture:
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(rows)))
+        draw_estimates(axes, rows, "area under the ROC curve", 0.5)
+        return figure
+
+    return Picture(
+        name,
+        title,
+        "; ".join(f"{row.name}: {number(row.value)}" for row in rows) + ". A line marks 0.5.",
+        f"The diamond is the mean over models, the bar its {percent(result.level)} interval. The dotted line is "
+        "guessing.",
+        draw,
+        Cells(
+            "Areas",
+            ("attack", "AUC", "low", "high"),
+            tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
+            ("AUC", "low", "high"),
+            folded=True,
+        ),
+    )
+
+
+def _curves(attacks: Sequence[Attack]) -> Picture:
+    others = sorted(attacks[1:], key=lambda each: -as_float(each.auc.value))
+    shown = (attacks[0], *others[: SHOWN - 1])
+    bands = [_band(each) for each in shown]
+
+    def draw() -> Figure:
+        figure, axes = canvas()
+        plot.draw_bands(axes, bands)
+        return figure
+
+    names = tuple(band.name for band in bands)
+    rows = tuple((f"{limit:g}", *(_at(each.roc, limit) for each in shown)) for limit in SAMPLED)
+    seen = "; ".join(f"{visible(each.name)} {_at(each.roc, 0.01)}" for each in shown)
+    return Picture(
+        "roc-log",
+        "ROC curves, logarithmic",
+        f"True positive rate at 1% false positives: {seen}.",
+        "The left end shows members that are found at almost no false positives. The band is the first attack's "
+        "(Clopper-Pearson, all models together). Above the dotted line an attack finds some members with confidence.",
+        draw,
+        Cells(
+            "True positive rate at no more than this false positive rate",
+            ("false positive rate", *names),
+            rows,
+            ("false positive rate", *names),
+            folded=True,
+        ),
+    )
+
+
+def _band(attack: Attack) -> plot.Band:
+    return plot.Band(visible(attack.name), *(np.array(each) for each in _columns(attack.roc)))
+
+
+def _columns(roc: Curve) -> tuple[list[float], ...]:
+    return roc.fpr, roc.tpr, roc.low, roc.high
+
+
+def _at(roc: Curve, limit: float) -> str:
+    place = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
+    return f"{roc.tpr[max(place, 0)]:.4f}"
+
+
+def _separations(result: RecordAttackRecord) -> Picture:
+    edges, counts = np.array(result.exposure.separation_edges), np.array(result.exposure.separation_counts)
+
+    def draw() -> Figure:
+        figure, axes = canvas()
+        plot.draw_separations(axes, edges, counts)
+        return figure
+
+    above = int(counts[edges[:-1] >= 0.9 - 1e-9].sum())
+    rows = tuple(
+        (f"{low:.2f} to {high:.2f}", f"{count:,}") for low, high, count in zip(edges, edges[1:], counts, strict=False)
+    )
+    return Picture(
+        "separations",
+        "How far records are given away",
+        f"{above:,} of {int(counts.sum()):,} records have a separation of 0.9 or more.",
+        "Separation: the chance that a model trained on the record is surer of its class than one that was not. "
+        "Records at the dotted line give nothing away; some lie off it by chance.",
+        draw,
+        Cells("Records by separation", ("separation", "records"), rows, ("records",), folded=True),
+    )

@@ -1,6 +1,6 @@
 """Where a record's log-odds lie over models of known membership: the means and variances that scores rest on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,24 @@ def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, 
     return _profile(_sums(models, membership, centre), centre)
 
 
+def profiles_without(
+    models: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    left_out: Iterable[Int[np.ndarray, "some n"]],
+) -> Iterator[Profile]:
+    """The profile of all models but some, which may be others for each record: each named once, -1 for none."""
+    centre = models.mean(axis=0)
+    whole = _sums(models, membership, centre)
+    for some in left_out:
+        sums = whole
+        for numbers in some:
+            place = np.maximum(numbers, 0)[None]
+            row, own = (np.take_along_axis(each, place, axis=0)[0] for each in (membership, models))
+            parts = _of_one(own - centre, row & (numbers >= 0), ~row & (numbers >= 0))
+            sums = tuple(total - part for total, part in zip(sums, parts, strict=True))
+        yield _profile(sums, centre)
+
+
 def profiles_of_others(
     models: Float[np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
@@ -50,12 +68,14 @@ def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tup
     """Of log-odds minus `centre`: count, sum and sum of squares of each record, over models with and without it."""
     found = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
     for model, row in zip(models, membership, strict=True):
-        apart = model - centre
-        for (count, total, squares), side in zip((found[:3], found[3:]), (row, ~row), strict=True):
-            count += side
-            total += side * apart
-            squares += side * apart**2
+        for total, part in zip(found, _of_one(model - centre, row, ~row), strict=True):
+            total += part
     return found
+
+
+def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, ...]:
+    """What one model adds to the sums."""
+    return inside, inside * apart, inside * apart**2, outside, outside * apart, outside * apart**2
 
 
 def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:

@@ -132,10 +132,10 @@ def _scores_and_weights(
     The weights are a dozen numbers: as many whole models as have `PAIRS` records together determine them. They are
     evenly spaced, since designs may be numbered in blocks.
     """
-    some = _evenly_spaced(models, PAIRS)
+    some = evenly_spaced(models)
     others = np.setdiff1d(np.arange(len(models)), some)
     found = np.stack(list(_evidence_of_others(models, membership, some)))
-    weights = _logistic_regression(found.reshape(-1, found.shape[-1]), membership[some].ravel(), start)
+    weights = fit_weights(found, membership[some], start)
     scores = np.empty(models.shape)
     scores[some] = special.expit(found @ weights)
     for place, each in zip(others, _evidence_of_others(models, membership, others), strict=True):
@@ -144,31 +144,41 @@ def _scores_and_weights(
 
 
 def evidence_weights(
-    models: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
-    pairs: int = PAIRS,
-    start: Float[np.ndarray, " kinds"] | None = None,
+    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
 ) -> Float[np.ndarray, " kinds"]:
     """The weights of the kinds of evidence: the logarithm of membership odds is `membership_evidence @ weights`.
 
     Args:
         models: log-odds of shadow models; `membership`: which of the records each was trained on.
-        pairs: models times records that the weights are fitted to, at least, if there are as many.
-        start: initial weights, to save time.
 
     Raises:
         InputError: as `membership_scores`.
     """
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
-    some = _evenly_spaced(models, pairs)
+    some = evenly_spaced(models)
     found = np.stack(list(_evidence_of_others(models, membership, some)))
-    return _logistic_regression(found.reshape(-1, found.shape[-1]), membership[some].ravel(), start)
+    return fit_weights(found, membership[some])
 
 
-def _evenly_spaced(models: np.ndarray, pairs: int) -> np.ndarray:
-    """The places of as many models as have this many records together."""
-    count = min(len(models), max(1, pairs // models.shape[1]))
+def fit_weights(
+    evidence: Float[np.ndarray, "models n kinds"],
+    membership: Bool[np.ndarray, "models n"],
+    start: Float[np.ndarray, " kinds"] | None = None,
+) -> Float[np.ndarray, " kinds"]:
+    """The weights with which evidence tells membership best: a ridge-penalised logistic regression.
+
+    Args:
+        evidence: of models of known membership, each measured by others.
+        membership: which of the records each was trained on.
+        start: initial weights, to save time.
+    """
+    return _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
+
+
+def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " some"]:
+    """The places of as many models as have `PAIRS` records together, evenly spaced: weights need no more."""
+    count = min(len(models), max(1, PAIRS // models.shape[1]))
     return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
 
 
@@ -181,7 +191,7 @@ def evidence_among(
     models, membership = cut(models), np.asarray(membership)
     _check(models[0], models, membership)
     found = np.stack(list(_evidence_of_others(models, membership, np.arange(len(models)))))
-    return found, _logistic_regression(found.reshape(-1, found.shape[-1]), membership.ravel(), start)
+    return found, fit_weights(found, membership, start)
 
 
 def cut(log_odds: Float[Array | np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

@@ -28,7 +28,6 @@ OLD = {
         "--width": ("--models-per-batch", "3"),
         "--learner": ("--model", "nb"),
         "--candidates": ("--sample", "40"),
-        "--shadows": ("--shadow-pairs", "2"),
         "--untargeted-shadows": ("--pooled-shadow-models", "2"),
         "--measured": ("--measured-iterations", "1"),
     },

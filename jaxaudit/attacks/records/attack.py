@@ -18,12 +18,15 @@ class Shadowed(NamedTuple):
     Attributes:
         models: of the shadow models.
         membership: which records each shadow model was trained on.
-        targets: of the attacked models; None: each shadow model is attacked by all others.
+        targets: of the attacked models; None: each shadow model is attacked by the others.
+        paired: whether, where each model is attacked by the others, one model of the other kind is left out for each
+            record, too; see `dealt_evenly`.
     """
 
     models: Float[np.ndarray, "models views n"]
     membership: Bool[np.ndarray, "models n"]
     targets: Float[np.ndarray, "targets views n"] | None = None
+    paired: bool = False
 
     @property
     def attacked(self) -> Float[np.ndarray, "targets views n"]:
@@ -33,7 +36,7 @@ class Shadowed(NamedTuple):
     @property
     def references(self) -> int:
         """Shadow models that attack each target."""
-        return len(self.models) - (self.targets is None)
+        return len(self.models) - (1 + self.paired if self.targets is None else 0)
 
     def blocks(self) -> Iterator[tuple[slice, "Shadowed"]]:
         """The same of some records at a time, so that memory does not grow with their number."""
@@ -42,7 +45,7 @@ class Shadowed(NamedTuple):
         for start in range(0, records, size):
             part = slice(start, start + size)
             targets = None if self.targets is None else self.targets[:, :, part]
-            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets)
+            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets, self.paired)
 
 
 class Least(NamedTuple):
@@ -84,15 +87,48 @@ class RecordAttack(Protocol):
         ...
 
 
-def counts(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
-    """How many of the shadow models that attack a target were trained with a record, and without it.
+def dealt_evenly(membership: Bool[np.ndarray, "models n"]) -> bool:
+    """Whether each record was dealt to a fixed number of models, rather than to each by its own coin.
 
-    One row for all targets, where these are none of the models.
+    If it was, the number of other models with a record tells whether a model itself has it, and attacks on the model
+    would look better than they are: a model of the other kind has to be left out as well. If each had its own coin,
+    that would itself tell. Fixed numbers vary less over records than half of what coins do.
     """
-    inside, own = shadowed.membership.sum(axis=0), shadowed.membership
+    share = membership.mean(axis=0)
+    coins = len(membership) * float((share * (1 - share)).mean())
+    return float(membership.sum(axis=0).var()) < coins / 2
+
+
+def left_out(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
+    """Which model with a record, and which without it, is not among those that attack a target; -1 for none.
+
+    The target itself, and its partner: the next model, in a circle, of the other kind. One row for all targets where
+    these are none of the models.
+
+    >>> member = np.array([[True, True], [False, True], [True, True]])
+    >>> [each.T.tolist() for each in left_out(Shadowed(np.zeros((3, 1, 2)), member, paired=True))]
+    [[[0, 2, 2], [0, 1, 2]], [[1, 1, 1], [-1, -1, -1]]]
+    """
+    own = shadowed.membership
+    models, records = own.shape
     if shadowed.targets is not None:
-        return inside[None], len(own) - inside[None]
-    return inside - own, len(own) - inside - ~own
+        none = np.full((1, records), -1)
+        return none, none
+    alone, partner = np.arange(models)[:, None], np.full((models, records), -1)
+    last = np.full((2, records), -1)
+    for place in range(2 * models - 1, -1, -1) if shadowed.paired else ():
+        row = own[place % models]
+        if place < models:
+            partner[place] = np.where(row, last[0], last[1])
+        last[0][~row] = last[1][row] = place % models
+    return np.where(own, alone, partner), np.where(own, partner, alone)
+
+
+def counts(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
+    """How many of the shadow models that attack a target were trained with a record, and without it."""
+    inside = shadowed.membership.sum(axis=0)
+    of_in, of_out = (without >= 0 for without in left_out(shadowed))
+    return inside - of_in, len(shadowed.models) - inside - of_out
 
 
 def enough(shadowed: Shadowed, least: Least) -> Bool[np.ndarray, "targets n"]:
@@ -105,7 +141,7 @@ def check(shadowed: Shadowed) -> None:
     """Refuses arrays that do not fit one another.
 
     Raises:
-        InputError: shapes disagree, a number is NaN or infinite, or there are fewer than two shadow models.
+        InputError: shapes disagree, a number is NaN or infinite, or no shadow model is left to attack a target.
     """
     models, views, records = shadowed.models.shape
     fits = shadowed.membership.shape == (models, records) and shadowed.attacked.shape[1:] == (views, records)
@@ -115,7 +151,9 @@ def check(shadowed: Shadowed) -> None:
             f"{shadowed.membership.shape}, and the targets have {shadowed.attacked.shape}: models, views, records."
         )
     if shadowed.references < 1:
-        raise InputError("one shadow model has no other to be compared with; train at least 2, preferably 32.")
+        raise InputError(
+            f"{len(shadowed.models)} shadow models leave none to attack another; train at least 4, preferably 32."
+        )
     bad = int((~np.isfinite(shadowed.models)).sum() + (~np.isfinite(shadowed.attacked)).sum())
     if bad:
         raise InputError(f"{bad} log-odds are NaN or infinite; did a model diverge?")

@@ -6,28 +6,24 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, enough
-from jaxaudit.attacks.records.sides import others_sum
+from jaxaudit.attacks.records.attack import Least, Shadowed, counts, enough, left_out
+from jaxaudit.attacks.records.sides import sum_without
+
+DIGITS = 12
 
 
-def mean_probability(shadowed: Shadowed) -> Float[np.ndarray, "targets views n"]:
-    """The probability of each record's class, mean over the shadow models that attack a target; one row for all."""
-    probabilities = special.expit(shadowed.models)
-    if shadowed.targets is not None:
-        return probabilities.mean(axis=0, keepdims=True)
-    return others_sum(probabilities) / shadowed.references
+def log_means(shadowed: Shadowed) -> tuple[Float[np.ndarray, "targets views n"], ...]:
+    """The logarithm of the mean probability of a record's class over shadow models: over all, and those without it.
 
-
-def mean_probability_without(shadowed: Shadowed) -> Float[np.ndarray, "targets views n"]:
-    """The same over models that were not trained on the record; NaN where there is none."""
-    outside = ~shadowed.membership[:, None]
-    held = special.expit(shadowed.models) * outside
-    count = np.broadcast_to(outside, held.shape).astype(float)
-    if shadowed.targets is not None:
-        total, times = held.sum(axis=0, keepdims=True), count.sum(axis=0, keepdims=True)
-    else:
-        total, times = others_sum(held), others_sum(count)
-    return np.divide(total, times, out=np.full(total.shape, np.nan), where=times > 0)
+    One row for all targets, if these are none of the models; NaN where there is no model. What is equal but for rounding
+    is made equal: how sums round depends on which model was left out, and would tell whether it has the record.
+    """
+    said, own = special.expit(shadowed.models), shadowed.membership[:, None]
+    both = zip((said * own, said * ~own), left_out(shadowed), strict=True)
+    of_in, of_out = (sum_without(side, without) for side, without in both)
+    inside, outside = (count[:, None] for count in counts(shadowed))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.log((of_in + of_out) / (inside + outside)).round(DIGITS), np.log(of_out / outside).round(DIGITS)
 
 
 @dataclass(frozen=True)
@@ -55,13 +51,12 @@ class BASE:
 
     @property
     def least(self) -> Least:
-        return Least(outside=0 if self.online else 1)
+        return Least() if self.online else Least(outside=1)
 
     def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():
-            mean = mean_probability(block) if self.online else mean_probability_without(block)
-            ratio = special.log_expit(block.attacked) - np.log(mean)
+            ratio = special.log_expit(block.attacked) - log_means(block)[0 if self.online else 1]
             found[:, part] = np.where(enough(block, self.least), ratio.mean(axis=1), np.nan)
         return found

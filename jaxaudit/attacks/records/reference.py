@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.attacks.records.attack import Least, Shadowed, counts, enough
+from jaxaudit.attacks.records.attack import Least, Shadowed, counts, enough, left_out
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,17 @@ class AttackR:
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():
             outside, known = ~block.membership[:, None], enough(block, self.least)
-            _, times = counts(block)
+            (_, without), (_, times) = left_out(block), counts(block)
             for row, x in enumerate(block.attacked):
-                below, equal = ((side & outside).sum(axis=0) for side in (block.models < x, block.models == x))
-                if block.targets is None:
-                    equal = equal - outside[row]  # It equals itself.
                 of_row = min(row, len(times) - 1)
-                share = (below + equal / 2) / np.maximum(times[of_row], 1)
-                found[row, part] = np.where(known[of_row], share.mean(axis=0), np.nan)
+                lower = _surer(x, block.models, outside).sum(axis=0)
+                left = np.take_along_axis(block.models, np.maximum(without[of_row], 0)[None, None], axis=0)[0]
+                lower = lower - _surer(x, left, without[of_row] >= 0)
+                share = (lower / np.maximum(times[of_row], 1)).mean(axis=0)
+                found[row, part] = np.where(known[of_row], share, np.nan)
         return found
+
+
+def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """1 where the target is surer than a model that counts, one half where it is as sure."""
+    return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy import special
 
 from jaxaudit.attacks.records.attack import Least, Shadowed, enough
-from jaxaudit.attacks.records.base import mean_probability, mean_probability_without
+from jaxaudit.attacks.records.base import log_means
 from jaxaudit.errors import InputError
 
 
@@ -48,7 +48,7 @@ class RMIA:
 
     @property
     def least(self) -> Least:
-        return Least(outside=0 if self.online else 1)
+        return Least() if self.online else Least(outside=1)
 
     def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
@@ -56,10 +56,9 @@ class RMIA:
         found = np.zeros((len(targets), records))
         ratios, known = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
         for part, block in shadowed.blocks():
-            if self.online:
-                mean = mean_probability(block)
-            else:
-                mean = ((1 + self.scale) * mean_probability_without(block) + 1 - self.scale) / 2
+            mean, without = map(np.exp, log_means(block))
+            if not self.online:
+                mean = ((1 + self.scale) * without + 1 - self.scale) / 2
             ratios[:, :, part] = special.expit(block.attacked) / mean
             known[:, part] = enough(block, self.least)
         for own, row, seen in zip(ratios, found, known, strict=True):

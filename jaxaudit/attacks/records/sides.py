@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxaudit.attacks.records.attack import Shadowed, counts
+from jaxaudit.attacks.records.attack import Shadowed, left_out
 
 
 class Side(NamedTuple):
@@ -32,58 +32,60 @@ class Side(NamedTuple):
 
 def sides(shadowed: Shadowed) -> tuple[Side, Side]:
     """The models with each record, and those without it."""
-    inside, outside = counts(shadowed)
-    leave = shadowed.targets is None
-    return (
-        _side(shadowed.models, shadowed.membership, inside, leave),
-        _side(shadowed.models, ~shadowed.membership, outside, leave),
-    )
+    own, (inside, outside) = shadowed.membership, left_out(shadowed)
+    return _side(shadowed.models, own, inside), _side(shadowed.models, ~own, outside)
 
 
 def _side(
-    models: Float[np.ndarray, "models views n"], own: Bool[np.ndarray, "models n"], count: np.ndarray, leave: bool
+    models: Float[np.ndarray, "models views n"],
+    own: Bool[np.ndarray, "models n"],
+    without: Int[np.ndarray, "targets n"],
 ) -> Side:
+    """The models of a side, without one of them for each target."""
     held = np.broadcast_to(own[:, None], models.shape)
     ordered = np.sort(np.where(held, models, np.inf), axis=0)
-    whole = own.sum(axis=0)
-    middle = _median(ordered, np.broadcast_to(whole, models.shape[1:])[None], None)
-    median = middle
-    if leave:
-        without = _median(ordered, np.broadcast_to((whole - 1)[None, None], models.shape), models)
-        median = np.where(held, without, middle)
-    centre = np.where(np.isnan(middle), 0.0, middle)
-    apart = np.where(held, models - centre, 0.0)
-    times = np.maximum(count, 1)[:, None]
-    first, second = (_left_out(power, leave) / times for power in (apart, apart**2))
-    none = (count == 0)[:, None]
+    whole = own.sum(axis=0)[None]
+    count = whole - (without >= 0)
+    median = _median(ordered, count[:, None], _taken(models, without))
+    centre = _median(ordered, whole[:, None], np.full((1, *models.shape[1:]), np.inf))
+    apart = np.where(held, models - np.where(np.isnan(centre), 0.0, centre), 0.0)
+    times, none = np.maximum(count, 1)[:, None], (count == 0)[:, None]
+    first, second = (sum_without(power, without) / times for power in (apart, apart**2))
     return Side(
         count,
-        median,
+        np.where(none, np.nan, median),
         np.where(none, np.nan, centre + first),
         np.where(none, np.nan, np.maximum(second - first**2, 0.0)),
     )
 
 
-def _median(ordered: np.ndarray, count: np.ndarray, left_out: np.ndarray | None) -> np.ndarray:
-    """The median of the first `count` of sorted numbers, after one of them was taken out."""
+def _taken(models: np.ndarray, without: np.ndarray) -> np.ndarray:
+    """The numbers of the models that are left out; infinity where none is."""
+    place = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
+    return np.where((without >= 0)[:, None], np.take_along_axis(models, place, axis=0), np.inf)
+
+
+def _median(ordered: np.ndarray, count: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """The median of `count` sorted numbers that are left when one was taken out; infinity: none was."""
     found = []
     for place in ((count - 1) // 2, count // 2):
-        here = np.clip(place, 0, len(ordered) - 1)
+        here = np.broadcast_to(np.clip(place, 0, len(ordered) - 1), taken.shape)
         number = np.take_along_axis(ordered, here, axis=0)
-        if left_out is not None:
-            after = np.take_along_axis(ordered, np.minimum(here + 1, len(ordered) - 1), axis=0)
-            number = np.where(number < left_out, number, after)
-        found.append(number)
+        after = np.take_along_axis(ordered, np.minimum(here + 1, len(ordered) - 1), axis=0)
+        found.append(np.where(number < taken, number, after))
     with np.errstate(invalid="ignore"):  # infinity less infinity, where there is none
-        middle = (found[0] + found[1]) / 2
-    return np.where(count > 0, middle, np.nan)
+        return np.where(count > 0, (found[0] + found[1]) / 2, np.nan)
 
 
-def _left_out(numbers: np.ndarray, leave: bool) -> np.ndarray:
-    """Their sum, or the sum of all but each."""
-    if not leave:
-        return numbers.sum(axis=0, keepdims=True)
-    return others_sum(numbers)
+def sum_without(
+    numbers: Float[np.ndarray, "models views n"], without: Int[np.ndarray, "targets n"]
+) -> Float[np.ndarray, "targets views n"]:
+    """The sum over models, without one of them for each target; -1 for none."""
+    whole = numbers.sum(axis=0, keepdims=True)
+    if (without < 0).all():
+        return np.repeat(whole, len(without), axis=0)
+    place = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *numbers.shape[1:]))
+    return np.where((without >= 0)[:, None], np.take_along_axis(others_sum(numbers), place, axis=0), whole)
 
 
 def others_sum(numbers: Float[np.ndarray, "models *rest"]) -> Float[np.ndarray, "models *rest"]:

@@ -1,0 +1,438 @@
+"""Attacks on records against slow twins written from the formulas, analytic cases, and what they refuse."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from jaxaudit.attacks.records import (
+    BASE,
+    RECORD_ATTACKS,
+    RMIA,
+    AttackP,
+    AttackR,
+    BaVarIAt,
+    LiRA,
+    LiRACode,
+    RecordAttack,
+    Shadowed,
+    Stacked,
+)
+from jaxaudit.attacks.records.attack import check, counts, dealt_evenly, left_out
+from jaxaudit.attacks.records.rmia import share_exceeded
+from jaxaudit.attacks.records.sides import sides
+from jaxaudit.cli.attack.command import ON_RECORDS
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import auc
+from jaxaudit.metrics.profile import PRIOR_MODELS, Profile
+from jaxaudit.metrics.scores import fit_weights, membership_evidence, membership_scores
+
+MODELS, RECORDS = 13, 37
+Twin = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def world(seed: int = 0, models: int = MODELS, views: int = 1, records: int = RECORDS, memory: float = 2.0) -> Shadowed:
+    """Records that differ in difficulty, spread and memory; half of the models have each."""
+    random = np.random.default_rng(seed)
+    membership = np.stack([random.permutation(models) < models // 2 for _ in range(records)], axis=1)
+    centre, width = random.normal(2, 2, records), np.exp(random.normal(0, 0.4, records))
+    gap = np.abs(random.normal(0, memory, records))
+    log_odds = centre + width * random.normal(size=(models, views, records)) + gap * membership[:, None]
+    return Shadowed(log_odds, membership)
+
+
+def in_turn(shadowed: Shadowed, twin: Twin, paired: bool) -> np.ndarray:
+    """The twin's scores of each model from all others; if paired, without the next of the other kind, too."""
+    found = []
+    for model in range(len(shadowed.models)):
+        columns = []
+        for record, own in enumerate(shadowed.membership.T):
+            circle = [*range(model + 1, len(own)), *range(model)]
+            partner = next((other for other in circle if own[other] != own[model]), None) if paired else None
+            columns.append([other for other in range(len(own)) if other not in (model, partner)])
+            models = shadowed.models[columns[-1], :, record], own[columns[-1]]
+            columns[-1] = models
+        models, membership = (np.stack(each, axis=-1) for each in zip(*columns, strict=True))
+        found.append(twin(shadowed.models[model], models, membership))
+    return np.array(found)
+
+
+# Twins: one target, record by record, from the formulas
+
+
+def lira(online: bool, fixed: bool) -> Twin:
+    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+        views, records = x.shape
+        least = 1 if fixed else 3
+        squares, freedom = np.zeros(2), np.zeros(2)
+        for n in range(records):
+            for side, own in enumerate((membership[:, n], ~membership[:, n])):
+                for v in range(views):
+                    values = models[own, v, n]
+                    squares[side] += ((values - values.mean()) ** 2).sum()
+                    freedom[side] += len(values) - 1
+        pooled = np.sqrt(squares / freedom)
+        found = np.full(records, np.nan)
+        for n in range(records):
+            inner, outer = models[membership[:, n]], models[~membership[:, n]]
+            if len(outer) < least or (online and len(inner) < least):
+                continue
+            ratios = []
+            for v in range(views):
+                widths = pooled if fixed else (inner[:, v, n].std(), outer[:, v, n].std())
+                of_in, of_out = (
+                    stats.norm(np.median(side[:, v, n]), width + 1e-30)
+                    for side, width in zip((inner, outer), widths, strict=True)
+                )
+                value = x[v, n]
+                ratios.append(of_in.logpdf(value) - of_out.logpdf(value) if online else -of_out.logsf(value))
+            found[n] = np.mean(ratios)
+        return found
+
+    return scores
+
+
+def lira_code(online: bool, fixed: bool) -> Twin:
+    """As the authors' code does it: of each side the first k models, k the smallest number over records."""
+
+    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+        records = x.shape[1]
+        inner = [models[membership[:, n], :, n] for n in range(records)]
+        outer = [models[~membership[:, n], :, n] for n in range(records)]
+        inside = np.array([each[: min(map(len, inner))] for each in inner])
+        outside = np.array([each[: min(map(len, outer))] for each in outer])
+        if fixed:
+            of_in = of_out = inside.std() if online else outside.std()
+        else:
+            of_in, of_out = inside.std(axis=1), outside.std(axis=1)
+        out = stats.norm.logpdf(x.T, np.median(outside, axis=1), of_out + 1e-30)
+        if not online:
+            return -out.mean(axis=1)
+        return (stats.norm.logpdf(x.T, np.median(inside, axis=1), of_in + 1e-30) - out).mean(axis=1)
+
+    return scores
+
+
+def ratios(x: np.ndarray, models: np.ndarray, membership: np.ndarray, online: bool, scale: float) -> np.ndarray:
+    found = np.empty(x.shape)
+    for v, n in np.ndindex(*x.shape):
+        said = special.expit(models[:, v, n])
+        mean = said.mean() if online else ((1 + scale) * said[~membership[:, n]].mean() + 1 - scale) / 2
+        found[v, n] = special.expit(x[v, n]) / mean
+    return found
+
+
+def rmia(online: bool, gamma: float = 2.0, scale: float = 0.3) -> Twin:
+    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+        own = ratios(x, models, membership, online, scale)
+        return np.array(
+            [
+                np.mean(
+                    [np.mean([of_x / of_z > gamma for of_z in view]) for view, of_x in zip(own, column, strict=True)]
+                )
+                for column in own.T
+            ]
+        )
+
+    return scores
+
+
+def base(online: bool) -> Twin:
+    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+        found = np.empty(x.shape)
+        for v, n in np.ndindex(*x.shape):
+            said = models[:, v, n] if online else models[~membership[:, n], v, n]
+            found[v, n] = np.log(special.expit(x[v, n])) - np.log(np.mean(special.expit(said)))
+        return found.mean(axis=0)
+
+    return scores
+
+
+def attack_r(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    found = np.empty(x.shape)
+    for v, n in np.ndindex(*x.shape):
+        others = models[~membership[:, n], v, n]
+        found[v, n] = np.mean([(value < x[v, n]) + (value == x[v, n]) / 2 for value in others])
+    return found.mean(axis=0)
+
+
+def bavaria(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    """The posterior predictive by its definition, with SciPy's Student t; priors by their moments."""
+    densities = []
+    for rows in (membership, ~membership):
+        values = {(v, n): models[rows[:, n], v, n] for v, n in np.ndindex(*x.shape)}
+        means = np.array([each.mean() for each in values.values()])
+        sizes = np.array([len(each) for each in values.values()])
+        logs, halves = [], []
+        for each in values.values():
+            if len(each) > 1:
+                half = (len(each) - 1) / 2
+                logs.append(np.log(each.var(ddof=1)) - special.digamma(half) + np.log(half))
+                halves.append(half)
+        excess = np.var(logs) - np.mean(special.polygamma(1, np.array(halves)))
+        assert excess > 0
+        # trigamma(d0 / 2) = excess, by bisection
+        low, high = 1e-8, 1e8
+        for _ in range(300):
+            middle = np.sqrt(low * high)
+            low, high = (middle, high) if special.polygamma(1, middle) > excess else (low, middle)
+        a0 = np.sqrt(low * high)
+        typical = np.exp(np.mean(logs) + special.digamma(a0) - np.log(a0))
+        b0, mu0 = a0 * typical, means.mean()
+        k0 = np.clip(typical / (means.var() - np.mean(typical / sizes)), 1e-6, 1e6)
+        found = np.empty(x.shape)
+        for (v, n), each in values.items():
+            k, mean = len(each), each.mean()
+            kappa, alpha = k0 + k, a0 + k / 2
+            beta = b0 + ((each - mean) ** 2).sum() / 2 + k0 * k * (mean - mu0) ** 2 / (2 * kappa)
+            centre = (k0 * mu0 + k * mean) / kappa
+            scale = np.sqrt(beta * (kappa + 1) / (alpha * kappa))
+            found[v, n] = stats.t.logpdf(x[v, n], 2 * alpha, centre, scale)
+        densities.append(found)
+    return (densities[0] - densities[1]).mean(axis=0)
+
+
+TWINS: dict[str, tuple[RecordAttack, Twin]] = {
+    **{LiRA(o, f).name: (LiRA(o, f), lira(o, f)) for o in (True, False) for f in (True, False)},
+    **{LiRACode(o, f).name: (LiRACode(o, f), lira_code(o, f)) for o in (True, False) for f in (True, False)},
+    "rmia": (RMIA(), rmia(True)),
+    "rmia, gamma 1": (RMIA(gamma=1.0), rmia(True, 1.0)),
+    "rmia-offline": (RMIA(False), rmia(False)),
+    "rmia-offline, scale 1": (RMIA(False, scale=1.0), rmia(False, scale=1.0)),
+    "base": (BASE(), base(True)),
+    "base-offline": (BASE(False), base(False)),
+    "attack-r": (AttackR(), attack_r),
+    "attack-p": (AttackP(), lambda x, models, membership: x.mean(axis=0)),
+    "bavaria-t": (BaVarIAt(), bavaria),
+}
+
+
+@pytest.mark.parametrize("views", [1, 3])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("name", TWINS)
+def test_an_attack_is_its_formula(name: str, paired: bool, views: int):
+    """Each model attacked by the others, and targets that are none of them."""
+    attack, twin = TWINS[name]
+    shadowed = world(views=views)._replace(paired=paired)
+    # The authors' code leaves out the model alone.
+    slow = in_turn(shadowed, twin, paired and not isinstance(attack, LiRACode))
+    np.testing.assert_allclose(attack.scores(shadowed), slow, rtol=1e-11, atol=1e-12)
+    targets = world(1, models=2, views=views).models
+    whole = shadowed._replace(targets=targets)
+    slow = np.stack([twin(x, shadowed.models, shadowed.membership) for x in targets])
+    np.testing.assert_allclose(attack.scores(whole), slow, rtol=1e-11, atol=1e-12)
+
+
+def test_our_own_score_is_that_of_the_tests():
+    """Of a target, the log-odds of `membership_scores`; of each model, as if the others were the whole bank."""
+    shadowed = world(views=2)
+    models, targets = shadowed.models.mean(axis=1), world(1, models=2, views=2).models
+    found = Stacked().scores(shadowed._replace(targets=targets))
+    slow = [membership_scores(x.mean(axis=0), models, shadowed.membership).target for x in targets]
+    np.testing.assert_allclose(special.expit(found), slow, rtol=1e-12)
+
+
+def test_our_own_score_of_a_model_rests_on_no_evidence_of_it():
+    """Evidence from all but the model and its partners; weights from the evidence of the other models alone."""
+    for paired in (False, True):
+        shadowed = world()._replace(paired=paired)
+        models, membership, out = shadowed.models[:, 0], shadowed.membership, left_out(shadowed)
+        evidence = []
+        for model in range(MODELS):
+            kinds = []
+            for record in range(RECORDS):
+                rest = [each for each in range(MODELS) if each not in (out[0][model, record], out[1][model, record])]
+                kept = np.where(np.isin(np.arange(MODELS), rest)[:, None], 1, 0)[:, 0] == 1
+                kinds.append(kept)
+            # A profile shares spreads among records: only a whole one is the same, so records are masked, not dropped.
+            evidence.append(slow_evidence(models, membership, np.stack(kinds, axis=1), model))
+        evidence = np.stack(evidence)
+        found = Stacked().scores(shadowed)
+        for model in range(MODELS):
+            rest = np.arange(MODELS) != model
+            weights = fit_weights(evidence[rest], membership[rest])
+            np.testing.assert_allclose(found[model], evidence[model] @ weights, rtol=1e-3, atol=1e-3)
+
+
+def slow_evidence(models: np.ndarray, membership: np.ndarray, kept: np.ndarray, model: int) -> np.ndarray:
+    """The evidence of a model from those that are kept for each record."""
+    sides = [membership & kept, ~membership & kept]
+    count = [side.sum(axis=0) for side in sides]
+    mean = [np.where(side, models, 0).sum(axis=0) / np.maximum(side.sum(axis=0), 1) for side in sides]
+    squares = [
+        np.where(side, (models - of_side) ** 2, 0).sum(axis=0) for side, of_side in zip(sides, mean, strict=True)
+    ]
+    freedom = [np.maximum(each - 1, 0) for each in count]
+
+    def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+        return (squares + PRIOR_MODELS * (squares.sum() / freedom.sum())) / (freedom + PRIOR_MODELS)
+
+    variance = shrunk(squares[0] + squares[1], freedom[0] + freedom[1])
+    error = variance * (1 / np.maximum(count[0], 1) + 1 / np.maximum(count[1], 1))
+    gap, known = mean[0] - mean[1], (count[0] > 0) & (count[1] > 0)
+    typical = gap[known].mean()
+    spread = max(gap[known].var() - error[known].mean(), 0)
+    gap = typical + np.where(known, (gap - typical) * spread / (spread + error), 0)
+    base = (count[1] * mean[1] + count[0] * (mean[0] - gap)) / (count[0] + count[1])
+    known_of = Profile(base, base + gap, shrunk(squares[1], freedom[1]), shrunk(squares[0], freedom[0]), variance)
+    return membership_evidence(models[model], known_of)
+
+
+def test_blocks_of_records_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    shadowed = world(views=2)
+    before = {attack.name: attack.scores(shadowed) for attack in RECORD_ATTACKS}
+    monkeypatch.setattr("jaxaudit.attacks.records.attack.BLOCK", 5 * MODELS * 2)
+    assert len(list(shadowed.blocks())) == 8
+    for attack in RECORD_ATTACKS:
+        np.testing.assert_allclose(attack.scores(shadowed), before[attack.name], rtol=1e-12, err_msg=attack.name)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_sides_are_those_of_the_other_models(seed: int, paired: bool):
+    """Medians, means and variances, with ties, one model or none on a side."""
+    random = np.random.default_rng(seed)
+    models = random.integers(-3, 4, (6, 2, 20)).astype(float)
+    membership = random.random((6, 20)) < 0.3
+    shadowed = Shadowed(models, membership, paired=paired)
+    for place, (side, without) in enumerate(zip(sides(shadowed), left_out(shadowed), strict=True)):
+        own = membership if place == 0 else ~membership
+        for model, view, record in np.ndindex(*models.shape):
+            rows = own[:, record].copy()
+            assert rows[model] == (without[model, record] == model)
+            rows[model] = False
+            if paired and not own[model, record] and rows.any():
+                partner = int(without[model, record])
+                assert rows[partner]
+                rows[partner] = False
+            values = models[rows, view, record]
+            at = model, view, record
+            assert side.count[model, record] == len(values)
+            for found, slow in ((side.median[at], np.median), (side.mean[at], np.mean), (side.variance[at], np.var)):
+                if len(values):
+                    assert found == pytest.approx(slow(values), abs=1e-12)
+                else:
+                    assert np.isnan(found)
+
+
+def test_a_model_left_out_leaves_no_trace():
+    """A huge number of one model does not blur the others' spread."""
+    shadowed = world()
+    shadowed.models[3] = 1e9
+    found = LiRA().scores(shadowed)
+    np.testing.assert_allclose(found[3], in_turn(shadowed, lira(True, False), False)[3], rtol=1e-9)
+
+
+def test_lira_of_two_known_normals():
+    """With many models, the log-ratio of the densities that they are drawn from, and never better than its accuracy."""
+    random = np.random.default_rng(4)
+    membership = np.arange(4000)[:, None] % 2 == 0
+    models = random.normal(size=(4000, 1, 1)) * np.where(membership, 2.0, 1.0)[:, None] + 3.0 * membership[:, None]
+    targets = np.array([-1.0, 0.5, 3.0, 6.0])[:, None, None]
+    shadowed = Shadowed(models, membership, targets)
+    exact = stats.norm.logpdf(targets, 3, 2) - stats.norm.logpdf(targets, 0, 1)
+    for attack in (LiRA(), BaVarIAt()):
+        np.testing.assert_allclose(attack.scores(shadowed), exact[:, :, 0], rtol=0.1, atol=0.1)
+    upper = -stats.norm.logsf(targets, 0, 1)
+    np.testing.assert_allclose(LiRA(online=False).scores(shadowed), upper[:, :, 0], rtol=0.1)
+
+
+def test_base_orders_records_as_rmia_with_gamma_1_does():
+    shadowed = world(records=200)
+    for first, second in zip(BASE().scores(shadowed), RMIA(gamma=1.0).scores(shadowed), strict=True):
+        # RMIA's share of others below is the rank.
+        np.testing.assert_array_equal(np.argsort(first), np.argsort(second, kind="stable"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shares_are_counted_as_quotients_round(seed: int):
+    random = np.random.default_rng(seed)
+    values = random.integers(1, 9, 300) / random.integers(1, 9, 300)
+    for gamma in (1.0, 1.5, 2.0, 1 / 3):
+        slow = [np.mean([x / z > gamma for z in values]) for x in values]
+        np.testing.assert_array_equal(share_exceeded(values, values, gamma), slow)
+
+
+@pytest.mark.parametrize("saturated", [False, True])
+@pytest.mark.parametrize("coins", [False, True])
+@pytest.mark.parametrize("models", [6, 12])
+def test_a_model_without_memory_gives_nothing_away(models: int, coins: bool, saturated: bool):
+    """The area under the ROC curve is one half within 5 standard errors, however records were dealt to models.
+
+    Numbers of models with a record tell nothing, not even where half of the outputs are cut at the same number.
+    """
+    shadowed = world(7, models=models, records=4000, memory=0.0)
+    if coins:
+        shadowed = shadowed._replace(membership=np.random.default_rng(8).random((models, 4000)) < 0.5)
+    if saturated:
+        shadowed.models[:, :, ::2] = 20.0
+    assert dealt_evenly(shadowed.membership) == (not coins)
+    shadowed = shadowed._replace(paired=not coins)
+    for attack in RECORD_ATTACKS:
+        if shadowed.references < attack.least.together:
+            continue
+        found = attack.scores(shadowed)
+        kept = np.isfinite(found)
+        if not kept.any():
+            continue
+        areas = [
+            auc(own[seen], row[seen])
+            for own, row, seen in zip(found, shadowed.membership, kept, strict=True)
+            if 0 < row[seen].sum() < seen.sum()
+        ]
+        error = 1 / np.sqrt(3 * kept.sum())
+        assert abs(np.mean(areas) - 0.5) < 5 * error, attack.name
+
+
+def test_too_few_models_give_no_score():
+    shadowed = Shadowed(np.random.default_rng(0).normal(size=(5, 1, 4)), np.zeros((5, 4), bool))
+    shadowed.membership[:, 0] = True
+    shadowed.membership[0, 1] = True
+    shadowed.membership[:3, 2] = True
+    inside, outside = counts(shadowed)
+    assert inside[0].tolist() == [4, 0, 2, 0]
+    assert outside[0].tolist() == [0, 4, 2, 4]
+    inside, outside = counts(shadowed._replace(paired=True))
+    assert inside[0].tolist() == [4, 0, 2, 0]
+    assert outside[0].tolist() == [0, 3, 1, 4]
+    assert np.isnan(LiRA().scores(shadowed)).all()
+    assert np.isnan(LiRACode().scores(shadowed)).all()
+    known = np.isfinite(BaVarIAt().scores(shadowed))
+    assert known.tolist() == [[False, row > 0, True, False] for row in range(5)]
+    assert np.isfinite(LiRA(False).scores(shadowed))[0].tolist() == [False, True, False, True]
+    assert np.isfinite(BASE().scores(shadowed)).all()
+    with pytest.raises(InputError, match="there are 3"):
+        Stacked().scores(Shadowed(shadowed.models[:4], world().membership[:4, :4]))
+
+
+@pytest.mark.parametrize(
+    ("change", "numbers"),
+    [
+        ({"membership": np.ones((MODELS, 3), bool)}, ["13, 1, 37", "13, 3"]),
+        ({"targets": np.ones((2, 2, RECORDS))}, ["2, 2, 37"]),
+        ({"targets": np.full((1, 1, RECORDS), np.nan)}, ["37 log-odds"]),
+        ({"models": np.full((MODELS, 1, RECORDS), np.inf)}, ["962 log-odds"]),
+    ],
+)
+def test_arrays_that_disagree_are_refused(change: dict, numbers: list[str]):
+    with pytest.raises(InputError) as refused:
+        check(world()._replace(**change))
+    assert all(each in str(refused.value) for each in numbers)
+
+
+def test_one_model_is_refused():
+    with pytest.raises(InputError, match="1 shadow models"):
+        check(Shadowed(np.ones((1, 1, 3)), np.ones((1, 3), bool)))
+
+
+@pytest.mark.parametrize("change", [{"gamma": 0.0}, {"gamma": float("nan")}, {"scale": 1.5}])
+def test_rmia_refuses_numbers_out_of_range(change: dict):
+    with pytest.raises(InputError):
+        RMIA(**change)
+
+
+def test_every_attack_is_named_on_the_command_line():
+    assert tuple(attack.name for attack in RECORD_ATTACKS) == ON_RECORDS
+    assert len(set(ON_RECORDS)) == len(ON_RECORDS)
+    assert all(isinstance(attack, RecordAttack) for attack in RECORD_ATTACKS)

@@ -143,24 +143,6 @@ def _scores_and_weights(
     return scores, weights
 
 
-def evidence_weights(
-    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
-) -> Float[np.ndarray, " kinds"]:
-    """The weights of the kinds of evidence: the logarithm of membership odds is `membership_evidence @ weights`.
-
-    Args:
-        models: log-odds of shadow models; `membership`: which of the records each was trained on.
-
-    Raises:
-        InputError: as `membership_scores`.
-    """
-    models, membership = cut(models), np.asarray(membership)
-    _check(models[0], models, membership)
-    some = evenly_spaced(models)
-    found = np.stack(list(_evidence_of_others(models, membership, some)))
-    return fit_weights(found, membership[some])
-
-
 def fit_weights(
     evidence: Float[np.ndarray, "models n kinds"],
     membership: Bool[np.ndarray, "models n"],

@@ -15,8 +15,9 @@ DIGITS = 12
 def log_means(shadowed: Shadowed) -> tuple[Float[np.ndarray, "targets views n"], ...]:
     """The logarithm of the mean probability of a record's class over shadow models: over all, and those without it.
 
-    One row for all targets, if these are none of the models; NaN where there is no model. What is equal but for rounding
-    is made equal: how sums round depends on which model was left out, and would tell whether it has the record.
+    One row for all targets, if these are none of the models; NaN where there is no model. What is equal but for
+    rounding is made equal: how sums round depends on which model was left out, and would tell whether it has the
+    record.
     """
     said, own = special.expit(shadowed.models), shadowed.membership[:, None]
     both = zip((said * own, said * ~own), left_out(shadowed), strict=True)

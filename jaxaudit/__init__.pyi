@@ -31,6 +31,9 @@ from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.pdtp.result import PDTPAudit as PDTPAudit
 from .audits.pool import Part as Part
 from .audits.power.audit import audit_power as audit_power
+from .audits.record_attack.audit import RecordTarget as RecordTarget
+from .audits.record_attack.audit import audit_records as audit_records
+from .audits.record_attack.result import RecordAudit as RecordAudit
 from .audits.unlearn.audit import audit_unlearn as audit_unlearn
 from .audits.unlearn.result import UnlearnAudit as UnlearnAudit
 from .data import Examples as Examples

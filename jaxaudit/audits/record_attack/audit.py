@@ -72,7 +72,7 @@ def audit_records(
         progress: told of each attack made.
 
     Raises:
-        InputError: the bank has fewer than two finished models or cannot be used, an attack that was named has too few
+        InputError: the bank has fewer than 4 finished models or cannot be used, an attack that was named has too few
             models, or a target's outputs do not fit.
     """
     known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)

@@ -15,6 +15,7 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
+LEAST_MODELS = 4
 READERS = 4
 """Files of outputs that are read at the same time."""
 
@@ -43,14 +44,14 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
         records: only the first so many of the bank; by default all.
 
     Raises:
-        InputError: fewer than two models are finished, no record has models with and without it, all models say the
+        InputError: fewer than `LEAST_MODELS` models are finished, no record has models with and without it, all models say the
             same, there is too little memory, or as `Bank.outputs`.
     """
     models, columns = bank.finished(), np.flatnonzero(~bank.dropped[:records])
-    if len(models) < 2:
+    if len(models) < LEAST_MODELS:
         raise InputError(
             f"the bank has {len(models)} finished shadow model{'' if len(models) == 1 else 's'}, and an attack "
-            "compares each with others: finish at least 2, preferably 32."
+            f"compares each with others: finish at least {LEAST_MODELS}, preferably 32."
         )
     views = bank.description.queries
     needed = 8 * len(models) * len(columns) * (views + attacks + 2)

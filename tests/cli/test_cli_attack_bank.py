@@ -1,0 +1,328 @@
+"""`jaxaudit attack --shadows BANK`: every record attacked by models that are there, targets, and what is refused."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.banks import CLASSES, HOLDOUT, QUERY, RECORDS, logits, planned, save, softmax, target, train
+from support.cli_runs import content, jaxaudit, process
+from support.other_tools import write_lira
+
+from jaxaudit import audit_records
+from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, AttackP, LiRA, LiRACode, Shadowed
+from jaxaudit.audits.bank_odds import bank_log_odds
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.runs.saved import read_run
+
+MODELS, MEMORY = 20, 4.0
+USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
+CONTRACT = ("--attacks", "lira,lira-fixed,lira-offline,rmia,base")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`bank`, and outputs of a target that used its query set, and of one that used nothing."""
+    folder = tmp_path_factory.mktemp("made")
+    train(load_bank(planned(folder / "bank", MODELS, 0, holdout=True)), range(MODELS), MEMORY)
+    for name, members in (("used", USED), ("unused", ~USED & False)):
+        np.save(folder / f"{name}.npy", target(folder / "bank", name, members, MEMORY))
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of these as working folder."""
+    copy = shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def attacked(*words: str, bank: str = "bank") -> dict[str, Any]:
+    """The result of the attacks in this process."""
+    done = jaxaudit("attack", "--shadows", bank, *words, "--json")
+    assert done.code == 0, done.err
+    return done.result
+
+
+def refused(*words: str, bank: str = "bank") -> str:
+    """What the attacks are refused with; they write nothing."""
+    before = content(Path())
+    done = jaxaudit("attack", "--shadows", bank, *words, "--out", "run")
+    assert (done.code, done.out) == (2, "")
+    assert content(Path()) == before
+    return done.err
+
+
+def test_without_a_target_every_model_is_one(folder: Path):
+    """The directory that others build on: scores of every model and record by attack, rates with intervals."""
+    done = process("attack", "--shadows", "bank", *CONTRACT, "--json", "--out", "run", cwd=folder)
+    assert "training" not in done.err
+    names = CONTRACT[1].split(",")
+    with np.load("run/scores.npz", allow_pickle=False) as scores:
+        assert scores.files == names
+        found = {name: scores[name] for name in names}
+    bank = load_bank("bank")
+    shadowed = Shadowed(bank_log_odds(bank)[:, None].astype(np.float64), np.array(bank.membership))
+    for attack in RECORD_ATTACKS:
+        if attack.name in names:
+            assert found[attack.name].shape == (MODELS, RECORDS)
+            np.testing.assert_allclose(found[attack.name], attack.scores(shadowed), rtol=1e-4, atol=1e-4)
+    result = json.loads(Path("run/result.json").read_text())
+    assert result == done.result
+    assert (result["schema"], result["decided_by"]) == ("jaxaudit.record-attack/2", "lira")
+    assert [attack["name"] for attack in result["attacks"]] == names
+    for attack in result["attacks"]:
+        assert attack["auc"]["low"] < attack["auc"]["value"] < attack["auc"]["high"]
+        tenth, percent, *rest = attack["tpr_at_fpr"]
+        assert (tenth["fpr"], percent["fpr"], [each["value"] for each in rest]) == (0.1, 0.01, [None, None])
+        assert tenth["low"] <= tenth["value"] <= tenth["high"]
+        assert [each["fpr"] for each in attack["realised_fpr"]] == [0.1, 0.01, 0.001, 0.0001]
+        assert attack["realised_fpr"][0]["low"] < 0.1 < attack["realised_fpr"][0]["high"]
+    assert result["finding"]["verdict"] == "attack succeeds"
+    # The same in Python, and from the command that the result names.
+    python = audit_records(bank, attacks=[LiRA()])
+    assert python.attacks[0].rates.auc.value == result["attacks"][0]["auc"]["value"]
+    again = jaxaudit(*result["provenance"]["command"][1:], "--json").result
+    assert again["attacks"] == result["attacks"]
+
+
+def test_every_record_has_a_row(folder: Path):
+    jaxaudit("attack", "--shadows", "bank", "--out", "run", "--target", "used.npy")
+    with open("run/records.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["set"], int(row["place"])) for row in rows] == [
+        *(("query", place) for place in range(QUERY)),
+        *(("holdout", place) for place in range(HOLDOUT)),
+        *(("calibration", place) for place in range(RECORDS - QUERY - HOLDOUT)),
+    ]
+    members = load_bank("bank").membership.sum(axis=0)
+    assert [int(row["models_with"]) for row in rows] == members.tolist()
+    known = [row for row in rows if 2 <= int(row["models_with"]) <= MODELS - 2]
+    assert len(known) > RECORDS - 10
+    assert all(float(row["gap_low"]) <= float(row["gap"]) <= float(row["gap_high"]) for row in known)
+    # Each model remembers its records by their own class.
+    assert np.mean([row["revealing_class"] == row["label"] for row in rows]) > 0.8
+    called = np.array([int(row["called_0"]) for row in rows], bool)
+    assert called[USED].mean() > 0.2 > called[~USED].mean()
+
+
+def test_targets_of_unknown_membership(folder: Path):
+    """One that used the query set gives more records away than chance explains, the other does not."""
+    result = attacked("--target", "used.npy", "--target", "unused.npy")
+    used, unused = result["targets"]
+    assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("attack succeeds", "inconclusive")
+    for each in (used, unused):
+        tenth = each["named"][0]
+        assert tenth["fpr"] == 0.1
+        assert tenth["by_chance"] == pytest.approx(9, abs=3)
+        assert tenth["by_chance"] < tenth["at_most"]
+    assert used["named"][0]["count"] > used["named"][0]["at_most"]
+    assert result["attacks"][0]["of_targets"] is None
+
+
+def test_targets_of_known_membership_have_rates_of_their_own(folder: Path):
+    np.save("members.npy", USED)
+    result = attacked("--target", "used.npy", "--members", "members.npy", "--attacks", "stacked,attack-p")
+    ours, plain = (attack["of_targets"] for attack in result["attacks"])
+    assert (ours["members"], ours["non_members"]) == (QUERY, RECORDS - QUERY)
+    assert ours["auc"]["value"] > plain["auc"]["value"]
+    assert ours["auc"]["low"] < ours["auc"]["value"] < ours["auc"]["high"]
+
+
+@pytest.mark.parametrize(("records", "words"), [(QUERY, "query set"), (QUERY + HOLDOUT, "query set and holdout")])
+def test_a_target_may_be_on_the_first_sets_alone(records: int, words: str, folder: Path):
+    """Then these alone are attacked; in any format, as logits or probabilities."""
+    values = np.load("used.npy")[:records]
+    np.save("first.npy", values)
+    np.savetxt("first.csv", softmax(values), delimiter=",", fmt="%.17g")
+    done = jaxaudit("attack", "--shadows", "bank", "--target", "first.npy", "--out", "run", "--json")
+    assert words in done.err
+    assert done.result["records"] == records
+    with np.load("run/scores.npz") as scores:
+        assert scores["base"].shape == (1, records)
+    table = attacked("--target", "first.csv")["targets"][0]
+    assert table["named"] == done.result["targets"][0]["named"]
+    assert table["strangeness"] == pytest.approx(done.result["targets"][0]["strangeness"], rel=1e-6)
+
+
+def test_a_target_of_another_recipe_is_doubted_first(folder: Path):
+    np.save("other.npy", 4.0 * np.load("used.npy"))
+    (other,) = attacked("--target", "other.npy")["targets"]
+    assert other["finding"]["verdict"] == "inconclusive"
+    assert other["finding"]["checks"][0]["name"] == "trained as the shadow models"
+    assert other["finding"]["checks"][0]["state"] == "failed"
+
+
+def test_a_bank_of_the_authors_code_gives_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Their directory, imported: scores of every variant by their formulas, on the same saved matrix."""
+    monkeypatch.chdir(tmp_path)
+    write_lira(tmp_path / "theirs")
+    assert jaxaudit("shadows", "import", "theirs", "--out", "bank").code == 0
+    names = [attack.name for attack in RECORD_ATTACKS if isinstance(attack, LiRACode)]
+    done = jaxaudit("attack", "--shadows", "bank", "--attacks", ",".join(names), "--out", "run")
+    assert done.code == 0, done.err
+    bank = load_bank("bank")
+    odds = np.stack([_their_scores(bank.outputs(model), bank.labels) for model in range(len(bank))])
+    with np.load("run/scores.npz") as found:
+        for attack in RECORD_ATTACKS:
+            if isinstance(attack, LiRACode):
+                slow = attack.scores(Shadowed(odds, np.array(bank.membership)))
+                np.testing.assert_allclose(found[attack.name], slow, rtol=1e-12, atol=1e-12)
+
+
+def _their_scores(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Log-odds as `score.py` has them: a float64 softmax, and 1e-45 in both logarithms."""
+    shares = softmax(values.astype(np.float64))
+    own = np.take_along_axis(shares, labels[:, None, None], axis=2)[:, :, 0]
+    shares[np.arange(len(labels)), :, labels] = 0
+    return (np.log(own + 1e-45) - np.log(shares.sum(axis=2) + 1e-45)).T
+
+
+def test_a_model_without_outputs_is_left_out_and_said(folder: Path):
+    Path("bank/outputs/00003.npy").unlink()
+    done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--out", "run", "--json")
+    assert "1 of 20" in done.err
+    assert done.result["models"] == MODELS - 1
+    with np.load("run/scores.npz") as scores:
+        assert scores["base"].shape == (MODELS - 1, RECORDS)
+
+
+def test_records_that_were_dropped_have_no_score(folder: Path):
+    dropped = np.zeros(RECORDS, bool)
+    dropped[[4, 70]] = True
+    np.save("bank/dropped.npy", dropped)
+    rows = np.load("bank/membership.npy")
+    np.save("bank/membership.npy", rows & ~dropped)
+    assert jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--out", "run").code == 0
+    with np.load("run/scores.npz") as scores:
+        assert np.isnan(scores["base"]).all(axis=0).nonzero()[0].tolist() == [4, 70]
+
+
+def test_a_bank_of_log_odds_has_no_revealing_class(folder: Path):
+    """Of the same models, the same areas."""
+    whole = attacked("--attacks", "base")
+    bank = load_bank("bank")
+    odds = bank_log_odds(bank)
+    shutil.copytree("bank", "odds")
+    said = json.loads(Path("odds/bank.json").read_text())
+    Path("odds/bank.json").write_text(json.dumps({**said, "outputs": "log_odds"}))
+    for model, values in enumerate(odds):
+        save(Path("odds"), model, values)
+    found = attacked("--attacks", "base", bank="odds")
+    assert found["attacks"][0]["auc"]["value"] == pytest.approx(whole["attacks"][0]["auc"]["value"], abs=1e-6)
+    assert {each["revealing"] for each in found["exposure"]["riskiest"]} == {None}
+
+
+def test_several_views_are_averaged(folder: Path):
+    shutil.copytree("bank", "views")
+    said = json.loads(Path("views/bank.json").read_text())
+    Path("views/bank.json").write_text(json.dumps({**said, "queries": 2}))
+    bank = load_bank("bank")
+    for model in range(MODELS):
+        first = np.array(bank.outputs(model)[:, 0])
+        second = first + np.random.default_rng(model).normal(size=first.shape)
+        save(Path("views"), model, np.stack([first, second], axis=1))
+    assert attacked("--attacks", "lira", bank="views")["views"] == 2
+    np.save("two.npy", np.stack([np.load("used.npy")] * 2, axis=1))
+    assert attacked("--target", "two.npy", bank="views")["targets"][0]["finding"]["verdict"] == "attack succeeds"
+    assert "2 views" in refused("--target", "used.npy", bank="views")
+
+
+def test_the_page_and_the_table_say_the_same(folder: Path):
+    done = jaxaudit("attack", "--shadows", "bank", "--out", "run", "--report", "page.html", "--top", "3")
+    assert "stacked" in done.out
+    page = Path("page.html").read_text()
+    sentence = read_run(Path("run")).result.finding.sentence  # type: ignore[attr-defined]
+    assert sentence.split(" (")[0] in page
+    assert jaxaudit("report", "run", "--out", "again.html").code == 0
+    assert Path("again.html").read_text().count("<svg") == page.count("<svg") >= 3
+
+
+def test_a_verdict_can_fail_a_pipeline(folder: Path):
+    assert jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--fail-on", "attack-succeeds").code == 3
+
+
+# What is refused
+
+
+def test_options_that_train_have_no_effect(folder: Path):
+    err = refused("--epochs", "3", "--iterations", "4", "--model", "nb")
+    assert all(flag in err for flag in ("--epochs", "--iterations", "--model"))
+
+
+def test_attacks_that_train_take_no_bank_and_the_reverse(folder: Path):
+    assert "distance" in refused("--attacks", "distance,lira")
+    done = jaxaudit("attack", "--attacks", "lira")
+    assert (done.code, done.out) == (2, "")
+    assert "--shadows" in done.err
+    assert "--target" in jaxaudit("attack", "--target", "used.npy").err
+
+
+def test_files_of_other_records_are_refused(folder: Path):
+    np.save("short.npy", np.load("used.npy")[:50])
+    np.save("first.npy", np.load("used.npy")[:QUERY])
+    np.save("classes.npy", np.load("used.npy")[:, :2])
+    np.save("members.npy", USED[:50])
+    np.save("numbers.npy", USED.astype(int))
+    assert "50" in refused("--target", "short.npy")
+    assert "30" in refused("--target", "used.npy", "--target", "first.npy")
+    assert "2" in refused("--target", "classes.npy")
+    assert "50" in refused("--target", "used.npy", "--members", "members.npy")
+    assert "int64" in refused("--target", "used.npy", "--members", "numbers.npy")
+    assert "--members" in refused("--target", "used.npy", "--target", "unused.npy", "--members", "members.npy")
+
+
+def test_labels_alone_are_refused(folder: Path):
+    np.save("hard.npy", np.eye(CLASSES)[np.load("used.npy").argmax(axis=1)])
+    assert "labels" in refused("--target", "hard.npy")
+
+
+@pytest.mark.parametrize("finished", [0, 1, 3])
+def test_too_few_models_are_refused(finished: int, folder: Path):
+    for model in range(finished, MODELS):
+        Path(f"bank/outputs/{model:05}.npy").unlink()
+    assert str(finished) in refused()
+
+
+def test_an_attack_that_was_named_and_says_nothing_is_refused(folder: Path):
+    """Where it was not named it is left out, and said."""
+    for model in range(4, MODELS):
+        Path(f"bank/outputs/{model:05}.npy").unlink()
+    err = refused("--attacks", "lira")
+    assert "lira needs" in err
+    assert "3 of them" in err
+    assert "lira" in attacked()["left_out"]
+
+
+def test_models_that_all_say_the_same_are_refused(folder: Path):
+    for model in range(MODELS):
+        save(Path("bank"), model, logits(0, USED))
+    assert "all finished models say the same" in refused()
+
+
+def test_records_that_all_models_have_or_none_are_refused(folder: Path):
+    rows = np.load("bank/membership.npy")
+    rows[:] = False
+    rows[:, 0] = True
+    np.save("bank/membership.npy", rows)
+    assert "no record" in refused()
+
+
+def test_a_damaged_model_is_named(folder: Path):
+    values = np.load("bank/outputs/00005.npy")
+    values[3] = np.nan
+    np.save("bank/outputs/00005.npy", values)
+    assert "model 5" in refused()
+
+
+def test_python_takes_attacks_of_ones_own(folder: Path):
+    class Least(AttackP):
+        name = "least-sure"
+
+    found = audit_records(load_bank("bank"), attacks=[Least(), BASE()])
+    assert [each.name for each in found.attacks] == ["least-sure", "base"]
+    assert str(found.finding).startswith("attack succeeds")

@@ -1,0 +1,184 @@
+"""Rates of attacks against slow twins and known values, and how often thresholds keep what they state."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import auc
+from jaxaudit.metrics.attack_rates import (
+    FALSE_POSITIVE_RATES,
+    attack_rates,
+    called_at,
+    clopper_pearson,
+    positive_predictive_value,
+)
+
+MODELS, RECORDS = 7, 60
+
+
+def world(seed: int, ties: bool = False, unjudged: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    truth = random.random((MODELS, RECORDS)) < 0.4
+    scores = random.normal(size=truth.shape) + truth
+    scores = scores.round(1 if ties else 9)
+    scores[random.random(truth.shape) < unjudged] = np.nan
+    return scores, truth
+
+
+def slow_calls(scores: np.ndarray, truth: np.ndarray, limit: float, model: int) -> np.ndarray:
+    """A record is called if at most the allowed number of the others' non-members score as high."""
+    others = np.concatenate(
+        [own[~row & ~np.isnan(own)] for each, (own, row) in enumerate(zip(scores, truth, strict=True)) if each != model]
+    )
+    allowed = int(np.floor(limit * len(others) + 1e-9))
+    threshold = np.sort(others)[::-1][allowed]
+    return np.array([not np.isnan(score) and score > threshold for score in scores[model]])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_are_by_thresholds_of_the_other_models(seed: int, ties: bool):
+    scores, truth = world(seed, ties)
+    limits = (0.5, 0.1, 0.05, 0.01)
+    found = called_at(scores, truth, limits)
+    for place, limit in enumerate(limits):
+        for model in range(MODELS):
+            np.testing.assert_array_equal(found[place, model], slow_calls(scores, truth, limit, model))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_no_threshold_admits_more_false_positives_among_the_others_than_stated(ties: bool):
+    scores, truth = world(5, ties, unjudged=0.0)
+    thresholds_of = scores[1:], truth[1:]
+    for limit in (0.2, 0.1, 0.02):
+        own = called_at(scores[1:], truth[1:], [limit], thresholds_of)[0]
+        assert (own & ~truth[1:]).sum() <= limit * (~truth[1:]).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rates_are_counts_over_all_models(seed: int):
+    scores, truth = world(seed)
+    found = attack_rates(scores, truth, false_positive_rates=(0.2, 0.1))
+    judged = ~np.isnan(scores)
+    assert found.members, found.others == ((truth & judged).sum(), (~truth & judged).sum())
+    assert found.unjudged == pytest.approx((~judged).mean())
+    areas = [auc(own[seen], row[seen]) for own, row, seen in zip(scores, truth, judged, strict=True)]
+    np.testing.assert_allclose(found.auc_of, areas)
+    reach = stats.t.ppf(0.975, MODELS - 1) * np.std(areas, ddof=1) / np.sqrt(MODELS)
+    assert found.auc == pytest.approx((np.mean(areas), np.mean(areas) - reach, np.mean(areas) + reach))
+    for rate, limit in zip(found.rates, (0.2, 0.1), strict=True):
+        called = np.stack([slow_calls(scores, truth, limit, model) for model in range(MODELS)])
+        hits, alarms = (called & truth).sum(), (called & ~truth).sum()
+        exact = stats.binomtest(int(hits), found.members).proportion_ci(method="exact")
+        assert rate.true_positive == pytest.approx((hits / found.members, exact.low, exact.high))
+        assert rate.realised.value == pytest.approx(alarms / found.others)
+        each = [(called & truth)[model].sum() / (truth & judged)[model].sum() for model in range(MODELS)]
+        assert rate.spread == pytest.approx(np.std(each, ddof=1))
+        all_scores, all_truth = scores[judged], truth[judged]
+        best = max(
+            (all_scores[all_truth] >= threshold).mean()
+            for threshold in [*np.unique(all_scores), np.inf]
+            if (all_scores[~all_truth] >= threshold).sum() <= limit * found.others
+        )
+        assert rate.on_curve == pytest.approx(best)
+
+
+def test_the_balanced_accuracy_has_the_others_threshold():
+    scores, truth = world(1, unjudged=0.0)
+    slow = []
+    for model in range(MODELS):
+        rest = np.arange(MODELS) != model
+
+        def balanced(threshold: float, rows: np.ndarray = rest) -> float:
+            own, row = scores[rows].ravel(), truth[rows].ravel()
+            return ((own[row] >= threshold).mean() + (own[~row] < threshold).mean()) / 2
+
+        best = max(np.unique(scores), key=balanced)
+        slow.append(balanced(best, np.arange(MODELS) == model))
+    assert attack_rates(scores, truth).balanced_accuracy.value == pytest.approx(np.mean(slow), abs=0.02)
+
+
+def test_a_rate_that_too_few_records_tell_is_not_given():
+    """Ten false positives must be expected."""
+    truth = np.arange(2 * 1000).reshape(2, 1000) % 2 == 0
+    scores = np.random.default_rng(0).normal(size=truth.shape)
+    found = attack_rates(scores, truth)
+    assert [rate.resolvable for rate in found.rates] == [True, True, False, False]
+    assert [rate.stated for rate in found.rates] == list(FALSE_POSITIVE_RATES)
+    for rate in found.rates[2:]:
+        assert np.isnan([*rate.true_positive, *rate.realised, rate.on_curve, rate.spread]).all()
+
+
+def test_one_model_of_known_membership_has_delongs_interval():
+    """Against the variance from all pairs of one member and one other (DeLong et al. 1988, equation 3)."""
+    random = np.random.default_rng(3)
+    truth = random.random((1, RECORDS)) < 0.5
+    scores = (random.normal(size=(1, RECORDS)) + truth).round(1)
+    found = attack_rates(scores, truth, thresholds_of=world(0))
+    members, others = scores[truth], scores[~truth]
+    wins = (np.sign(members[:, None] - others) + 1) / 2
+    error = np.sqrt(wins.mean(axis=1).var(ddof=1) / len(members) + wins.mean(axis=0).var(ddof=1) / len(others))
+    assert found.auc.value == pytest.approx(wins.mean())
+    assert found.auc.high - found.auc.value == pytest.approx(stats.norm.ppf(0.975) * error)
+    assert np.isnan(found.balanced_accuracy.low)
+
+
+def test_stated_false_positive_rates_are_realised_on_average():
+    """On models alike: within 4 standard errors of what is stated, over 200 x 500 non-members."""
+    random = np.random.default_rng(11)
+    truth = random.random((200, 1000)) < 0.5
+    scores = random.normal(size=truth.shape)
+    for rate in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).rates:
+        error = np.sqrt(rate.stated / (~truth).sum())
+        assert abs(rate.realised.value - rate.stated) < 4 * error
+        assert rate.realised.low < rate.stated < rate.realised.high
+
+
+def test_the_interval_of_the_area_covers_it():
+    """Of 400 draws of ten models, the 95% interval misses the true area no more often than 1 binomial in 1,000."""
+    random, true, missed = np.random.default_rng(12), stats.norm.cdf(1 / np.sqrt(2)), 0
+    truth = np.arange(10 * 60).reshape(10, 60) % 2 == 0
+    for _ in range(400):
+        area = attack_rates(random.normal(size=truth.shape) + truth, truth, false_positive_rates=(0.1,)).auc
+        missed += not area.low <= true <= area.high
+    assert missed <= stats.binom.ppf(0.999, 400, 0.05)
+
+
+def test_the_curve_is_the_pooled_one():
+    scores, truth = world(2, unjudged=0.0)
+    curve = attack_rates(scores, truth).curve
+    assert (curve.false_positive[0], curve.true_positive[0], curve.true_positive[-1]) == (0, 0, 1)
+    for across, up, low, high in list(zip(*curve, strict=True))[1:]:
+        exact = stats.binomtest(round(up * truth.sum()), int(truth.sum())).proportion_ci(method="exact")
+        assert (low, high) == pytest.approx((exact.low, exact.high))
+        reachable = [
+            (scores[truth] >= threshold).mean()
+            for threshold in [*np.unique(scores), np.inf]
+            if (scores[~truth] >= threshold).mean() <= across + 1e-12
+        ]
+        assert up == pytest.approx(max(reachable))
+
+
+def test_few_calls_are_right_where_members_are_rare():
+    assert positive_predictive_value(1.0, 0.0, 0.01) == 1.0
+    assert positive_predictive_value(0.1, 0.1, 0.3) == pytest.approx(0.3)
+    assert np.isnan(positive_predictive_value(0.0, 0.0, 0.5))
+    assert clopper_pearson(10, 10, 0.95).high == 1.0
+    assert np.isnan(clopper_pearson(0, 0, 0.95).value)
+
+
+@pytest.mark.parametrize(
+    ("scores", "truth", "how"),
+    [
+        (np.ones((2, 3)), np.ones((2, 3), bool), {}),
+        (np.full((2, 3), np.nan), np.eye(2, 3, dtype=bool), {}),
+        (np.ones((1, 3)), np.eye(1, 3, dtype=bool), {}),
+        (np.ones((2, 3)), np.eye(2, 3, dtype=bool), {"level": 1.0}),
+        (np.ones((2, 3)), np.eye(2, 3, dtype=bool), {"false_positive_rates": (0.0,)}),
+    ],
+    ids=["no non-member", "nothing judged", "its own threshold", "level", "rate"],
+)
+def test_what_cannot_be_judged_is_refused(scores: np.ndarray, truth: np.ndarray, how: dict):
+    with pytest.raises(InputError):
+        attack_rates(scores, truth, **how)

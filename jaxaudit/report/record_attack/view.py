@@ -86,23 +86,26 @@ def _of_target(target: Target) -> Answer:
 
 def _grid(result: RecordAttackRecord, on: Where) -> Cells:
     """A row an attack."""
-    limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
+    limits, gap = (
+        [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable],
+        "\n" if on == "terminal" else " ",
+    )
     heads = tuple(f"TPR at\n{percent(limit)} FPR" for limit in limits)
 
     def row(attack: Attack) -> tuple[str, ...]:
         rates = [rate for rate in attack.tpr_at_fpr if rate.fpr in limits]
         real = {rate.fpr: rate.value for rate in attack.realised_fpr}
-        shown = (_rate(rate.value, real[rate.fpr]) for rate in rates)
-        area = f"{number(attack.auc.value)}\n{span(attack.auc, 3).replace(' to ', '-')}"
+        shown = (_rate(rate.value, real[rate.fpr], gap) for rate in rates)
+        area = f"{number(attack.auc.value)}{gap}{span(attack.auc, 3).replace(' to ', '-')}"
         return (visible(attack.name), area, number(attack.balanced_accuracy.value), *shown)
 
     columns = ("attack", "AUC", "balanced\naccuracy", *heads)
-    title = "" if on == "terminal" else "All attacks; below each true positive rate the realised false positive rate"
+    title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
     return Cells(title, columns, tuple(map(row, result.attacks)), columns[1:], on=on)
 
 
-def _rate(value: float | None, realised: float | None) -> str:
-    return NONE if value is None or realised is None else f"{value:.2%}\n({100 * realised:.2g}%)"
+def _rate(value: float | None, realised: float | None, gap: str) -> str:
+    return NONE if value is None or realised is None else f"{value:.2%}{gap}({100 * realised:.2g}%)"
 
 
 def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
@@ -120,7 +123,7 @@ def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
                 *right,
             )
         )
-    shares = [f"right at {percent(float(share))} members" for share in rates.tpr_at_fpr[0].predictive_value]
+    shares = [f"right if {percent(float(share))} are members" for share in rates.tpr_at_fpr[0].predictive_value]
     columns = ("stated FPR", "true positive rate", "realised FPR", "TPR on the curve", *shares)
     return Cells(f"What {visible(name)} reaches", columns, tuple(rows), columns, on=on)
 

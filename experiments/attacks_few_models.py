@@ -125,7 +125,8 @@ def compare(shadowed: Shadowed) -> list[dict[str, Any]]:
             unjudged = float(np.isnan(scores).mean())
             if unjudged > MOST_UNJUDGED:
                 continue
-            scores = np.where(np.isnan(scores), np.nanmedian(scores, axis=1, keepdims=True), scores)
+            known = np.where(np.isfinite(scores).any(axis=1, keepdims=True), scores, 0.0)
+            scores = np.where(np.isnan(known), np.nanmedian(known, axis=1, keepdims=True), known)
             rates = attack_rates(scores, truth, false_positive_rates=RATES)
             found.append(
                 {
@@ -193,10 +194,10 @@ def of(rows: list[dict[str, Any]], shadows: int, key: str = "auc") -> list[dict[
 
 
 def sentences(rows: list[dict[str, Any]]) -> list[str]:
-    """Which attack is best at each number of shadow models, and where ours stands."""
+    """Which attack is best at each number of shadow models, and where ours stands; rates on the ROC curve."""
     found = []
     for shadows in SHADOWS:
-        for key, words in (("auc", "area"), ("tpr_0.01", "true positive rate at 1%")):
+        for key, words in (("auc", "area"), ("curve_0.01", "true positive rate at 1%"), ("curve_0.001", "at 0.1%")):
             kept = [row for row in of(rows, shadows, key) if not row["attack"].endswith("-code")]
             if not kept:
                 continue

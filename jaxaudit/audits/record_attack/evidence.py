@@ -44,8 +44,8 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
         records: only the first so many of the bank; by default all.
 
     Raises:
-        InputError: fewer than `LEAST_MODELS` models are finished, no record has models with and without it, all models say the
-            same, there is too little memory, or as `Bank.outputs`.
+        InputError: fewer than `LEAST_MODELS` models are finished, no record has models with and without it, all models
+            say the same, there is too little memory, or as `Bank.outputs`.
     """
     models, columns = bank.finished(), np.flatnonzero(~bank.dropped[:records])
     if len(models) < LEAST_MODELS:

@@ -6,6 +6,12 @@ from typing import NamedTuple
 LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017", "Shokri et al. 2017"
 CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
 GOLATKAR, GRAVES = "Golatkar, Achille & Soatto 2020", "Graves, Nagisetty & Ganesh 2021"
+YE, ZARIFZADEH, LASSILA, BRANNVALL = (
+    "Ye et al. 2022",
+    "Zarifzadeh, Liu & Shokri 2024",
+    "Lassila et al. 2025",
+    "Brännvall 2026",
+)
 KOLMOGOROV, EFRON, PEARSON, PROGRAM = "Smirnov 1939", "Efron 1979", "Pearson 1895", "this program"
 
 PAPERS = {
@@ -17,6 +23,10 @@ PAPERS = {
     BECKER: "Evaluating machine unlearning via epistemic uncertainty",
     GOLATKAR: "Eternal sunshine of the spotless net: selective forgetting in deep networks. CVPR",
     GRAVES: "Amnesiac machine learning. AAAI",
+    YE: "Enhanced membership inference attacks against machine learning models. CCS",
+    ZARIFZADEH: "Low-cost high-power membership inference attacks. ICML",
+    LASSILA: "Practical Bayes-optimal membership inference attacks. NeurIPS",
+    BRANNVALL: "Exponential-family membership inference: from LiRA and RMIA to BaVarIA. arXiv:2603.11799",
     KOLMOGOROV: "On the estimation of the discrepancy between empirical curves for two independent samples",
     EFRON: "Bootstrap methods: another look at the jackknife. Annals of Statistics",
     PEARSON: "Note on regression and inheritance in the case of two parents. Proceedings of the Royal Society",

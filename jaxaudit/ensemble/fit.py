@@ -36,8 +36,8 @@ def fit_many(
     key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it has the same bits whatever
     the other rows are, and up to the rounding of differently shaped products it equals training with `learner.fit`.
     Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they differ
-    only by the left-out records; see `jaxaudit.learners.batch_order`. A learner that validates (`stop_early`) holds back
-    some of each model's records, drawn by its key, and draws its minibatches from the others.
+    only by the left-out records; see `jaxaudit.learners.batch_order`. A learner that validates (`stop_early`) holds
+    back some of each model's records, drawn by its key, and draws its minibatches from the others.
 
     Models are trained in chunks of `models_per_batch`, the last padded with copies, vmapped and jitted, split over all
     local devices. A CPU, which is one device, trains as many chunks at the same time as it has cores (at most 8):

@@ -9,7 +9,7 @@ Two batch orders, chosen by the row alone:
   row's members. The last minibatch is padded with records from the start of the epoch, at weight 0, so that only
   members are used.
 
-A learner that validates (`ValidatedLearner`) is trained on the row without the members that are held back, in own order.
+A learner that validates (`ValidatedLearner`) takes minibatches of the members that are not held back, in own order.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def step_key(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[A
 
 
 def held_back_bits(key: Key[Array, ""], count: int) -> UInt32[Array, " count"]:
-    """Random words of a row's members: those with the smallest are held back; a shorter draw is a prefix of a longer."""
+    """Random words of a row's members: the smallest are held back; a shorter draw is a prefix of a longer one."""
     return jax.random.bits(jax.random.fold_in(key, 3), (count,))
 
 

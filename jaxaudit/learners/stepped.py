@@ -1,5 +1,7 @@
 """Training one model by a learner's own steps, as one function of its key and its records."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -42,14 +44,14 @@ def train_by_steps(
 ) -> TrainState:
     """The training state after all epochs, in the batch order that key and members alone decide; can be traced."""
 
-    validates, member, held = isinstance(learner, ValidatedLearner), weights > 0, None
-    if validates:
+    member, judge = weights > 0, None
+    if isinstance(learner, ValidatedLearner):
         held = traced_held_back(held_back_bits(key, len(labels)), member, learner.validation)
-        member = member & ~held
+        member, judge = member & ~held, partial(_judged, learner, inputs, labels, held)
 
     def epoch(index: Array, state: TrainState) -> TrainState:
         bits = epoch_bits(key, index, len(labels))
-        batches = traced_batches(bits, member, learner.batch_size, learner.batch_coupled or validates)
+        batches = traced_batches(bits, member, learner.batch_size, learner.batch_coupled or judge is not None)
 
         def take(state: TrainState, batch: tuple[Array, Array, Array]) -> tuple[TrainState, None]:
             chosen, weight, step = batch
@@ -58,17 +60,17 @@ def train_by_steps(
             return jax.tree.map(lambda old, now: jnp.where(jnp.any(weight > 0), now, old), state, new), None
 
         state = jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
-        return state if held is None else _judged(learner, state, inputs, labels, held)
+        return state if judge is None else judge(state)
 
     return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(init_key(key)))
 
 
 def _judged(
     learner: ValidatedLearner,
-    state: TrainState,
     inputs: Float[Array, "n ..."],
     labels: Int[Array, " n"],
     held: Bool[Array, " n"],
+    state: TrainState,
 ) -> TrainState:
     """The state after an epoch, judged on the records held back, a batch at a time."""
     most = int(held_back_counts(len(labels), learner.validation)[-1])

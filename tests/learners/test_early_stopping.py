@@ -96,7 +96,7 @@ def by_loop(name: str, model: int, patience: int = PATIENCE) -> tuple[np.ndarray
                 # What fills a short minibatch up is seen by batch normalisation.
                 chosen = [*batch, *batches[epoch * steps]][:BATCH] if len(batch) < BATCH else batch
             weights = (np.arange(len(chosen)) < len(batch)).astype(np.float32)
-            moment = Moment(np.int32(epoch), step_key(key, epoch, number))
+            moment = Moment(jnp.int32(epoch), step_key(key, epoch, number))
             state = step(state._replace(moment=moment), inputs[chosen], labels[chosen], weights)
         log_probs = np.asarray(log_probs_of(inner.finish(state), jnp.asarray(inputs[held])), np.float64)
         losses.append(float(-log_probs[np.arange(len(held)), labels[held]].mean()))
@@ -212,7 +212,9 @@ def test_leave_one_out_is_refused():
         leave_out(KEY, examples, learner(), np.arange(3))
 
 
-@pytest.mark.parametrize(("patience", "share", "said"), [(0, 0.1, "0"), (1, 0.0, "0"), (1, 1.0, "1"), (1, np.nan, "nan")])
+@pytest.mark.parametrize(
+    ("patience", "share", "said"), [(0, 0.1, "0"), (1, 0.0, "0"), (1, 1.0, "1"), (1, np.nan, "nan")]
+)
 def test_what_cannot_be(patience: int, share: float, said: str):
     with pytest.raises(InputError, match=said):
         stop_early(learner().learner, patience, share)

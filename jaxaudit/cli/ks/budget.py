@@ -211,7 +211,7 @@ def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
         tests=tests,
         epochs=options.recipe.epochs or 0,
         batch_size=options.recipe.batch_size,
-        design_cost=mean_cost(options.audit.designs, options.model, options.recipe),
+        design_cost=mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:]),
         reference=0 if sets.reference is None else len(sets.reference),
     )
 

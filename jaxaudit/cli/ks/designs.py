@@ -18,8 +18,8 @@ RATE = 30.0
 COSTS = dict.fromkeys(DESIGNS, 1.0) | {"shorter": 0.5, "longer": 2.0, "wider": 2.0, "narrower": 0.5}
 """The time of each design, in that of the guess; a network of twice the width takes about twice the time a step."""
 WIDER = 2.0
-IMAGES, TABLES = ("flip", "crop"), ("noise",)
-"""The augmentations of `augmented`."""
+AUGMENTED = ("flip", "crop")
+"""As for CIFAR (He et al. 2016, section 4.2)."""
 Make = Callable[[Network, ShadowRecipe], SteppedLearner]
 
 
@@ -35,10 +35,9 @@ def make_designs(
         make: the learner of a network and a recipe.
 
     Raises:
-        InputError: one that is named is the guess itself, or the network has no width.
+        InputError: one that is named would be the guess itself, or is not for this network or these records.
     """
     epochs = recipe.epochs or 1
-    augment = IMAGES if len(record) == 3 else TABLES
     known: dict[str, Callable[[], SteppedLearner]] = {
         "shorter": lambda: make(model, replace(recipe, epochs=max(1, epochs // 2))),
         "longer": lambda: make(model, replace(recipe, epochs=2 * epochs)),
@@ -46,36 +45,42 @@ def make_designs(
         "wider": lambda: make(replace(model, hidden=_times(WIDER, model.hidden or "")), recipe),
         "narrower": lambda: make(replace(model, hidden=_times(1 / WIDER, model.hidden or "")), recipe),
         "adam": lambda: make(model, _with_adam(recipe)),
-        "augmented": lambda: make(model, replace(recipe, augment=augment)),
+        "augmented": lambda: make(model, replace(recipe, augment=AUGMENTED)),
         "plain": lambda: make(model, replace(recipe, augment=())),
     }
-    return tuple(Design(name, known[name]()) for name in _possible(names, model, recipe) if name != GUESS)
+    return tuple(Design(name, known[name]()) for name in _possible(names, model, recipe, record) if name != GUESS)
 
 
-def mean_cost(names: str, model: Network, recipe: ShadowRecipe) -> float:
+def mean_cost(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> float:
     """The mean time of a model over these designs, in that of the guess.
 
-    >>> mean_cost("guess,longer", Network(model="mlp"), ShadowRecipe())
+    >>> mean_cost("guess,longer", Network(model="mlp"), ShadowRecipe(), (8, 8, 1))
     1.5
     """
-    return float(np.mean([COSTS[name] for name in _possible(names, model, recipe)]))
+    return float(np.mean([COSTS[name] for name in _possible(names, model, recipe, record)]))
 
 
-def _possible(names: str, model: Network, recipe: ShadowRecipe) -> tuple[str, ...]:
+def _possible(names: str, model: Network, recipe: ShadowRecipe, record: tuple[int, ...]) -> tuple[str, ...]:
     """The designs that these names mean; `wider` is among the usual ones only where the network has a width.
 
     Raises:
         InputError: one that was named cannot be.
     """
-    nothing = {
-        **{name: "only mlp has a width (--hidden)" for name in ("wider", "narrower") if model.model != "mlp"},
-        **({"adam": "the guess has it (--optimizer adam)"} if recipe.optimizer == "adam" else {}),
-        **({"augmented": "the guess is (--augment)"} if recipe.augment else {"plain": "the guess is (no --augment)"}),
-    }
+    nothing = dict[str, str]()
+    if model.model != "mlp":
+        nothing |= dict.fromkeys(("wider", "narrower"), "only mlp has a width (--hidden)")
+    if recipe.optimizer == "adam":
+        nothing["adam"] = "the guess has it (--optimizer adam)"
+    if len(record) != 3:
+        nothing["augmented"] = f"{' and '.join(AUGMENTED)} are for images"
+    if recipe.augment:
+        nothing["augmented"] = "the guess is (--augment)"
+    else:
+        nothing["plain"] = "the guess is (no --augment)"
     meant, named = parse_designs(names), [name.strip() for name in names.split(",")]
     for name in meant:
         if name in nothing and name in named:
-            raise InputError(f"the design {name} is none of its own here: {nothing[name]}; leave it out.")
+            raise InputError(f"there is no design {name} beside the guess here: {nothing[name]}; leave it out.")
     return tuple(name for name in meant if name not in nothing)
 
 

@@ -201,7 +201,8 @@ def _in_words(options: TrainOptions) -> str:
     """The recipe of the guess: every option of the network and its training, and the sources of one's own code."""
     own = options.model.learner
     if own is not None:
-        return f"learner {own}, source of learner {source_hash(parse_learner(own))}"
+        digest = source_hash(parse_learner(own))
+        return ", ".join([f"learner {own}", *([f"source of learner {digest}"] if digest else [])])
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)

@@ -41,7 +41,7 @@ def unfinished_models(
         folder.mkdir(mode=0o700, exist_ok=True)
         begun = _kept(folder / MODELS, models)
         if begun is not None and not _same(folder / VERSIONS, versions):
-            say("models that are in training were begun with other versions of the libraries, and begin again")
+            say("models in training were begun with other versions of the libraries, and start again")
             begun = None
         if begun is None or not np.isin(missing, begun).any():
             shutil.rmtree(folder)

@@ -100,6 +100,11 @@ class ShadowRecipe(Recipe):
         check=share_check("validation"),
     )
 
+    @property
+    def duration(self) -> str:
+        """How long a model is trained, in words."""
+        return f"{'' if self.patience is None else 'at most '}{self.epochs} epochs each"
+
     def check(self) -> None:
         super().check()
         if self.validation is not None and self.patience is None:

@@ -85,9 +85,7 @@ def test_recipes_are_repeatable_and_the_guess_keeps_its_numbers(folder: Path):
     for out, words in ways.items():
         done = jaxaudit("shadows", "train", *short, *words, "--models", "6", "--out", out)
         assert (done.code, "--designs" in done.err) == (0, False), done.err
-    done = jaxaudit(
-        "shadows", "train", *short, "--designs", "narrower,shorter", "--models", "6", "--out", "old"
-    )
+    done = jaxaudit("shadows", "train", *short, "--designs", "narrower,shorter", "--models", "6", "--out", "old")
     assert (done.code, "--recipe" in done.err) == (0, True)
     assert said("one")["designs"] == ["guess", "shorter", "narrower"]
     for other in ("list", "old"):

@@ -101,7 +101,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         audit=audit,
         outcome=outcome,
         models=lambda _: models,
-        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
+        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
         after=f"comparing the outputs of {models} models",
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),

@@ -67,7 +67,7 @@ def prepare(options: PowerOptions) -> Job[Power]:
         audit=audit,
         outcome=outcome,
         models=lambda _: models,
-        line=f"training {model.model} models on {jax.default_backend()}, {recipe.epochs} epochs each",
+        line=f"training {model.model} models on {jax.default_backend()}, {recipe.duration}",
         record_shape=query.inputs.shape[1:],
         classes=len(query.class_names),
     )

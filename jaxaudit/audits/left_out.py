@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
-from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
+from jaxaudit.errors import InputError
+from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ValidatedLearner
 from jaxaudit.membership import everyone, leave_one_out
 
 MEMBERSHIP_BYTES = 1 << 26
@@ -29,7 +30,15 @@ def leave_out(
 
     A(T) is trained in the same compiled program as the models it is compared with, because another program would round
     differently, and training amplifies rounding. Memory is bounded by a slab of models, not by the number of records.
+
+    Raises:
+        InputError: the learner validates, and would hold back other records where one is left out.
     """
+    if isinstance(learner, ValidatedLearner):
+        raise InputError(
+            "a learner that stops early holds back other records where one is left out, so its models would differ by "
+            "more than that record; train without early stopping."
+        )
     if isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)

@@ -17,6 +17,7 @@ from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.shadows.command import shadows
+from jaxaudit.cli.shadows.options import TrainOptions
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
@@ -97,8 +98,9 @@ def main() -> None:
 
 def _present(words: list[str]) -> list[str]:
     """The words of a command line, with flags of the previous version replaced."""
-    command = next((each for each in COMMANDS if words and each.name == words[0]), None)
-    return words if command is None else renamed(command.options, words, say)
+    options = {(each.name,): each.options for each in COMMANDS} | {("shadows", "train"): TrainOptions}
+    kind = next((kind for name, kind in options.items() if tuple(words[: len(name)]) == name), None)
+    return words if kind is None else renamed(kind, words, say)
 
 
 def _stop(status: int, *messages: str) -> None:

@@ -7,11 +7,12 @@ from jaxaudit.cli.groups import Network, Recipe
 from jaxaudit.cli.own_model import UNSEEDED, parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory, make_learner
-from jaxaudit.cli.sets import Sets
+from jaxaudit.cli.sets import Sets, ShadowRecipe
 from jaxaudit.cli.words import other_split, parse_hidden
 from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkLearner
+from jaxaudit.learners import SteppedLearner, stop_early
+from jaxaudit.learners.early_stopping import VALIDATION
 
 HIDDEN, EPOCHS, IMAGE_SIZE = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
@@ -53,7 +54,7 @@ def with_defaults(data: Data, model: Design, recipe: Trained) -> tuple[Data, Des
     )
 
 
-def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records: int) -> NetworkLearner:
+def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
     name = model.model or "mlp"
     if name != "mlp" and parse_model(name) is None and query.inputs.ndim != 4:
@@ -66,4 +67,6 @@ def make_shadow_learner(model: Network, recipe: Recipe, query: Examples, records
     learner = make_learner(factory, recipe, query.inputs.shape[1:], len(query.class_names), records)
     if not learner.net.seeded:
         say(UNSEEDED)
-    return learner
+    if recipe.patience is None:
+        return learner
+    return stop_early(learner, recipe.patience, VALIDATION if recipe.validation is None else recipe.validation)

@@ -30,6 +30,8 @@ from jaxaudit.places import without_folders
 
 Options = TypeVar("Options")
 Check = Callable[[Any], object]
+OWN_CODE = ("model", "learner")
+"""Options that may name a file with code of one's own."""
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 """What stands for a value in the help, by its type."""
 
@@ -117,7 +119,7 @@ def plain(options: Any, used: Set[str] | None = None) -> dict[str, Any]:
 
     # Words that are no place stay as they are: a class or a column may look like a path.
     fields = [field for field in fields_of(options) if field.declared.decides and (used is None or field.name in used)]
-    return {_key(each): one(each.value, bool(each.declared.names) or each.name == "model") for each in fields}
+    return {_key(each): one(each.value, bool(each.declared.names) or each.name in OWN_CODE) for each in fields}
 
 
 def identity_of(options: Any) -> dict[str, Any]:

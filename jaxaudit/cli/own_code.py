@@ -18,7 +18,7 @@ from jaxaudit.errors import InputError
 
 
 class OwnCode(NamedTuple):
-    """Where a function or a class is.
+    """Where a function, a class or another value is.
 
     Attributes:
         file: the Python file; None for a module.
@@ -52,9 +52,8 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
     if not colon:
         if text.endswith(".py"):
             raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
-        raise InputError(
-            f"{flag} {text} is not one of {', '.join(known)}; {own} is named package.module:{noun} or file.py:{noun}."
-        )
+        other = f" is not one of {', '.join(known)};" if known else ":"
+        raise InputError(f"{flag} {text}{other} {own} is named package.module:{noun} or file.py:{noun}.")
     words = [name] if place.endswith(".py") else [*place.split("."), name]
     if not all(word.isidentifier() for word in words):
         raise InputError(
@@ -69,7 +68,21 @@ def parse_own(flag: str, text: str, known: tuple[str, ...], own: str, noun: str)
 
 
 def load_own(flag: str, text: str, own: OwnCode) -> Any:
-    """The function or class itself: its module is imported, its file is run.
+    """The function or class itself; see `load_value`.
+
+    Raises:
+        InputError: as `load_value`, or it is something else.
+    """
+    found = load_value(flag, text, own)
+    if not callable(found):
+        raise InputError(
+            f"{flag} {text} is of type {type(found).__name__}, which cannot be called; name a class or a function."
+        )
+    return found
+
+
+def load_value(flag: str, text: str, own: OwnCode) -> Any:
+    """What has this name: its module is imported, its file is run.
 
     Raises:
         InputError: that fails, or there is none of this name; `flag` and `text` name it in messages.
@@ -86,15 +99,10 @@ def load_own(flag: str, text: str, own: OwnCode) -> Any:
     except (Exception, SystemExit) as error:
         raise InputError(f"{flag} {text}: importing {source} failed: {type(error).__name__}: {error}") from error
     try:
-        found = getattr(module, own.name)
+        return getattr(module, own.name)
     except AttributeError as error:
         kind = "module" if own.file is None else "file"
         raise InputError(f"{flag} {text}: {kind} {source} has no {own.name!r}.") from error
-    if not callable(found):
-        raise InputError(
-            f"{flag} {text} is of type {type(found).__name__}, which cannot be called; name a class or a function."
-        )
-    return found
 
 
 def source_hash(own: OwnCode | None) -> str | None:

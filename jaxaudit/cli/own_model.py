@@ -63,6 +63,13 @@ def parse_augmentation(name: str) -> OwnCode | None:
     return parse_own("--augment", name, AUGMENTATIONS, "your own function of key and inputs", "function")
 
 
+def parse_learner(name: str) -> OwnCode:
+    """The location of the value that `--learner` names; raises as `parse_model`."""
+    own = parse_own("--learner", name, (), "your own learner", "learner")
+    assert own is not None, "no learner is built in"
+    return own
+
+
 def source_hashes(model: str | None, optimizer: str | None, augment: tuple[str, ...] | list[str]) -> dict[str, str]:
     """Hashes of the source files of your own code among these, loaded before, by option."""
     own = {

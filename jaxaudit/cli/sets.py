@@ -8,12 +8,20 @@ from typing import Any
 from jaxaudit.cli.groups import MOST, Images, Network, Recipe, dealt_groups
 from jaxaudit.cli.options import option, without_effect
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names
+from jaxaudit.cli.words import parse_hidden, parse_image_size, parse_names, share_check
 from jaxaudit.errors import InputError
 
 GUESS = "guess"
-DESIGNS = (GUESS, "shorter", "longer", "momentum", "wider")
-ALL = "all"
+FIVE = (GUESS, "shorter", "longer", "momentum", "wider")
+"""The smallest set of designs that kept the holdout test's promises: see experiments/."""
+DESIGNS = (*FIVE, "narrower", "adam", "augmented", "plain")
+"""In this order models take turns in them."""
+USUAL, ALL = "usual", "all"
+MEANING = (
+    f"{', '.join(FIVE)} (together: {USUAL}, the default), {', '.join(DESIGNS[len(FIVE) :])} (without --augment). The "
+    "guess, which the other options describe, is always among them"
+)
+"""For the help of every command with designs."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,28 @@ class ShadowRecipe(Recipe):
     """How the shadow models are trained."""
 
     epochs: int | None = option(None, "Training epochs. [default: 15]", minimum=1, maximum=MOST)
+    patience: int | None = option(
+        None,
+        "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
+        "this many epochs without a better one.",
+        minimum=1,
+        maximum=MOST,
+    )
+    validation: float | None = option(
+        None,
+        "Share of a model's training records that is held back. They count as used. [default: 0.1, with --patience]",
+        check=share_check("validation"),
+    )
+
+    @property
+    def duration(self) -> str:
+        """How long a model is trained, in words."""
+        return f"{'' if self.patience is None else 'at most '}{self.epochs} epochs each"
+
+    def check(self) -> None:
+        super().check()
+        if self.validation is not None and self.patience is None:
+            raise InputError("--validation is of early stopping; add --patience, such as 5, or leave it out.")
 
 
 def shadow_count(default: int, help: str, *formerly: str) -> Any:
@@ -88,17 +118,21 @@ def shadow_count(default: int, help: str, *formerly: str) -> Any:
 
 def designs_of_shadows(help: str) -> Any:
     """`--designs`, as a field."""
-    return option(ALL, help, metavar="NAME,...", check=parse_designs)
+    return option(USUAL, help, metavar="NAME,...", check=parse_designs)
 
 
-def parse_designs(text: str) -> tuple[str, ...]:
-    """The designs of `--designs`, the guess first.
+def parse_designs(text: str, flag: str = "--designs") -> tuple[str, ...]:
+    """The designs of a list of names, the guess first; `all` is what the usual ones were called before.
 
     Raises:
         InputError: one is unknown.
+
+    >>> parse_designs("narrower,longer")
+    ('guess', 'longer', 'narrower')
     """
-    names = parse_names(text, (*DESIGNS, ALL), "--designs")
-    return DESIGNS if ALL in names else tuple(each for each in DESIGNS if each == GUESS or each in names)
+    named = parse_names(USUAL if text == ALL else text, (*DESIGNS, USUAL), flag)
+    names = {GUESS, *named, *(FIVE if USUAL in named else ())}
+    return tuple(each for each in DESIGNS if each in names)
 
 
 def bank_of_shadows(help: str) -> Any:
@@ -106,15 +140,15 @@ def bank_of_shadows(help: str) -> Any:
     return option(None, help, metavar="BANK", names="file")
 
 
-def refuse_without_effect(options: Any, used: Set[str]) -> None:
-    """Refuses options that mean nothing where `--shadows` gives a bank; those used by their names.
+def refuse_without_effect(options: Any, used: Set[str], why: str = "--shadows, which trains nothing") -> None:
+    """Refuses options that mean nothing with another one, such as `--shadows`; those used by their names.
 
     Raises:
         InputError: there are any.
     """
     useless = without_effect(options, used)
     if useless:
-        raise InputError(f"{', '.join(useless)}: no effect with --shadows, which trains nothing; leave it out.")
+        raise InputError(f"{', '.join(useless)}: no effect with {why}; leave it out.")
 
 
 def check_groups(data: Any) -> None:

@@ -22,6 +22,7 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "stated_share": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.25"),
     "holdout_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.5"),
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
+    "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
     "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
 }
 """The numbers that these options accept; NaN is never accepted."""

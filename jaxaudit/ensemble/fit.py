@@ -14,6 +14,7 @@ from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_ba
 from jaxaudit.ensemble.plan import plan
 from jaxaudit.ensemble.results import Results, Summarize
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, train_stepped, train_whole
+from jaxaudit.ensemble.validation import held_back_rows
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner, SteppedLearner
 
@@ -35,7 +36,8 @@ def fit_many(
     key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it has the same bits whatever
     the other rows are, and up to the rounding of differently shaped products it equals training with `learner.fit`.
     Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they differ
-    only by the left-out records; see `jaxaudit.learners.batch_order`.
+    only by the left-out records; see `jaxaudit.learners.batch_order`. A learner that validates (`stop_early`) holds
+    back some of each model's records, drawn by its key, and draws its minibatches from the others.
 
     Models are trained in chunks of `models_per_batch`, the last padded with copies, vmapped and jitted, split over all
     local devices. A CPU, which is one device, trains as many chunks at the same time as it has cores (at most 8):
@@ -87,8 +89,11 @@ def fit_many(
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
     size, progress = results.models_per_batch or asked, execution.progress or _silent
     if isinstance(learner, SteppedLearner):
+        held = held_back_rows(learner, keys, membership)
+        if held is not None:
+            membership, members_only = membership & ~held, True
         groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
-        train_stepped(keys, membership, pool, learner, groups, size, progress, results)
+        train_stepped(keys, membership, held, pool, learner, groups, size, progress, results)
     else:
         train_whole(keys, membership, pool, learner, size, progress, results)
     return results.in_order()

@@ -19,6 +19,7 @@ from jaxaudit.ensemble.concurrency import Interrupted
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
+from jaxaudit.ensemble.validation import EpochEnd
 from jaxaudit.learners.learner import SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
 
@@ -39,10 +40,12 @@ def train_from_host(
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
     keeper: StateKeeper,
+    end: EpochEnd | None = None,
 ) -> TrainState:
     """The trained state of one model, with a leading axis of one; calls `advance(1)` after every step."""
+    add_axis, drop_axis = partial(jax.tree.map, lambda leaf: leaf[None]), partial(jax.tree.map, lambda leaf: leaf[0])
     with DISPATCH:
-        now = keeper.begin(jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys)))
+        now = keeper.begin(drop_axis(init_chunk(learner, keys)))
     if now.taken:
         advance(now.taken)
     key, gradient = keys[0], jax.tree.map(jnp.zeros_like, now.states.params)
@@ -59,13 +62,20 @@ def train_from_host(
                         gradient, module_state = _gradient(learner, state, gradient, *pool, *batch, when)
                         state = update(learner, state, gradient, module_state, when)
                     jax.block_until_ready(state)
+                over = False
+                if end is not None and block.before + step + 1 == group.steps:
+                    states, over = end(add_axis(state))
+                    state = drop_axis(states)
                 now = UnderWay(state, now.taken + 1)
                 advance(1)
+                if over:
+                    advance(learner.epochs * group.steps - now.taken)
+                    return add_axis(now.states)
                 keeper.passing(now)
     except (KeyboardInterrupt, Interrupted):
         keeper.stopping(now)
         raise
-    return jax.tree.map(lambda leaf: leaf[None], now.states)
+    return add_axis(now.states)
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="last", keep_unused=True)

@@ -20,6 +20,7 @@ from jaxaudit.ensemble.plan import Group, chunk_places
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.results import Results
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
+from jaxaudit.ensemble.validation import EpochEnd, epoch_end
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 
 WHOLE_FITS_PER_BATCH = 16
@@ -32,6 +33,7 @@ CALL_SECONDS = 5.0
 def train_stepped(
     keys: Array,
     membership: np.ndarray,
+    held: np.ndarray | None,
     pool: tuple[Array, Array],
     learner: SteppedLearner,
     groups: list[Group],
@@ -39,7 +41,10 @@ def train_stepped(
     progress: Progress,
     results: Results,
 ) -> None:
-    """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`."""
+    """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`.
+
+    `held`: the records beside those of `membership` that each model holds back, for a learner that validates.
+    """
     from_host = steps_from_host(learner)
     if from_host:
         size = 1
@@ -64,8 +69,9 @@ def train_stepped(
 
         rows = chunk.rows
         keeper = results.under_way(size, rows, chunk.steps, learner.epochs)
+        end = epoch_end(learner, None if held is None else held[rows], pool)
         # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-        return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance, keeper))
+        return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance, keeper, end))
 
     run_at_once(missing, train_one, lambda chunk, params: results.add(size, chunk.rows, params), concurrent_chunks())
 
@@ -90,6 +96,7 @@ def _train_chunk(
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
     keeper: StateKeeper,
+    end: EpochEnd | None = None,
 ) -> TrainState:
     keys = place_models(keys)
     with DISPATCH:
@@ -114,10 +121,15 @@ def _train_chunk(
                     part = {"start": start, "steps": steps, "epoch": block.epoch, "before": block.before}
                     kind = {"shared": group.shared, "uneven": group.uneven}
                     states = run_block(learner, now.states, keys, *pool, *arrays, **part, **kind)
+                start, over = start + steps, False
+                if end is not None and block.before + start == group.steps:
+                    states, over = end(states)
                 now = UnderWay(states, now.taken + steps)
                 advance(steps * len(rows))
+                if over:
+                    advance((learner.epochs * group.steps - now.taken) * len(rows))
+                    return now.states
                 keeper.passing(now)
-                start += steps
     except (KeyboardInterrupt, Interrupted):
         keeper.stopping(now)
         raise

@@ -1,7 +1,8 @@
 """Learners: ways to train one model, each as two pure functions."""
 
 from jaxaudit.learners.augmentations import AUGMENTATIONS, Augmentation
-from jaxaudit.learners.learner import BoundsDTP, Learner, LeavesOneOut, LeftOut, SteppedLearner
+from jaxaudit.learners.early_stopping import EarlyStopping, stop_early
+from jaxaudit.learners.learner import BoundsDTP, Learner, LeavesOneOut, LeftOut, SteppedLearner, ValidatedLearner
 from jaxaudit.learners.logistic_regression import (
     LogisticRegression,
     LogisticRegressionParams,
@@ -23,6 +24,7 @@ __all__ = [
     "AUGMENTATIONS",
     "Augmentation",
     "BoundsDTP",
+    "EarlyStopping",
     "Learner",
     "LeavesOneOut",
     "LeftOut",
@@ -36,6 +38,7 @@ __all__ = [
     "RandomTrees",
     "Schedule",
     "SteppedLearner",
+    "ValidatedLearner",
     "arithmetic_mean",
     "by_epoch",
     "geometric_mean",
@@ -45,5 +48,6 @@ __all__ = [
     "network",
     "random_trees",
     "schedule",
+    "stop_early",
     "unnormalised_geometric_mean",
 ]

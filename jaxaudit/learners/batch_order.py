@@ -8,6 +8,8 @@ Two batch orders, chosen by the row alone:
 - *own order*, for every other row, and for every row of a batch-coupled learner: every epoch is a permutation of the
   row's members. The last minibatch is padded with records from the start of the epoch, at weight 0, so that only
   members are used.
+
+A learner that validates (`ValidatedLearner`) takes minibatches of the members that are not held back, in own order.
 """
 
 from typing import Any
@@ -40,6 +42,38 @@ def step_key(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[A
     return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, 2), epoch), step)
 
 
+def held_back_bits(key: Key[Array, ""], count: int) -> UInt32[Array, " count"]:
+    """Random words of a row's members: the smallest are held back; a shorter draw is a prefix of a longer one."""
+    return jax.random.bits(jax.random.fold_in(key, 3), (count,))
+
+
+def held_back_counts(examples: int, share: float) -> Int[np.ndarray, " counts"]:
+    """How many members a row of 0, 1, ..., `examples` members holds back: at least one, and not all.
+
+    >>> held_back_counts(12, 0.25).tolist()
+    [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3]
+    """
+    members = np.arange(examples + 1)
+    return np.maximum(np.minimum(np.maximum(np.rint(share * members), 1), members - 1), 0).astype(np.int32)
+
+
+def held_back(
+    bits: UInt32[np.ndarray, " members"], members: Int[np.ndarray, " members"], share: float
+) -> Int[np.ndarray, " held"]:
+    """The members of a row that are held back, in order."""
+    count = held_back_counts(len(members), share)[-1]
+    return np.sort(members[np.argsort(bits, kind="stable")[:count]])
+
+
+def traced_held_back(
+    bits: UInt32[Array, " examples"], member: Bool[Array, " examples"], share: float
+) -> Bool[Array, " examples"]:
+    """The same for a row known only at run time."""
+    count = jnp.asarray(held_back_counts(member.shape[0], share))[jnp.sum(member)]
+    own_order = _own_order(bits, member)
+    return jnp.zeros_like(member).at[own_order].set(jnp.arange(member.shape[0]) < count)
+
+
 def pool_batches(
     bits: UInt32[np.ndarray, " examples"], batch_size: int
 ) -> tuple[Int[np.ndarray, "steps batch"], Float[np.ndarray, "steps batch"]]:
@@ -68,9 +102,7 @@ def traced_batches(
     """The same batches, and their weights, for a row known only at run time; steps past the row's last weigh 0."""
     examples = member.shape[0]
     members = jnp.sum(member)
-    rank = jnp.maximum(jnp.cumsum(member) - 1, 0)
-    # Members first, in the order of their own words; the words of non-members never matter.
-    own_order = jnp.lexsort((bits[rank], ~member))
+    own_order = _own_order(bits, member)
     pool = takes_pool_order(members, examples, batch_coupled)
     order = jnp.where(pool, jnp.argsort(bits, stable=True), own_order)
     count = jnp.where(pool, examples, members)
@@ -78,3 +110,9 @@ def traced_batches(
     indices = order[places % jnp.maximum(count, 1)]
     weights = jnp.where((places < count) & member[indices], 1.0, 0.0)
     return indices.reshape(-1, batch_size), weights.reshape(-1, batch_size)
+
+
+def _own_order(bits: UInt32[Array, " examples"], member: Bool[Array, " examples"]) -> Int[Array, " examples"]:
+    """Members first, in the order of their own words; the words of non-members never matter."""
+    rank = jnp.maximum(jnp.cumsum(member) - 1, 0)
+    return jnp.lexsort((bits[rank], ~member))

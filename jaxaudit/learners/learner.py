@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: pieces of work done, and in total."""
@@ -176,4 +176,34 @@ class SteppedLearner(Learner, Protocol):
 
     def finish(self, state: TrainState) -> Any:
         """The parameters for `log_probs`."""
+        ...
+
+
+@runtime_checkable
+class ValidatedLearner(SteppedLearner, Protocol):
+    """A learner that holds back some of a model's own records, and is told after every epoch how it does on them.
+
+    Which ones is a function of the model's key and its row (`batch_order.held_back`). Minibatches are drawn from the
+    others alone, always in the row's own order. After each epoch training calls `state = judged(state, loss)`, with the
+    mean of `losses` over the records held back (NaN if there are none), and may end once `finished(state)`.
+
+    Attributes:
+        validation: the share of a model's records that is held back.
+    """
+
+    @property
+    def validation(self) -> float: ...
+
+    def losses(
+        self, state: TrainState, inputs: Float[Array, "batch ..."], labels: Int[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """The loss of each record, in evaluation."""
+        ...
+
+    def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
+        """The training state after an epoch with this loss."""
+        ...
+
+    def finished(self, state: TrainState) -> Bool[Array, ""]:
+        """Whether no later epoch changes what `finish` gives."""
         ...

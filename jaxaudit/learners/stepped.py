@@ -1,11 +1,21 @@
 """Training one model by a learner's own steps, as one function of its key and its records."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.learners.batch_order import epoch_bits, init_key, step_key, traced_batches
-from jaxaudit.learners.learner import Moment, SteppedLearner, TrainState
+from jaxaudit.learners.batch_order import (
+    epoch_bits,
+    held_back_bits,
+    held_back_counts,
+    init_key,
+    step_key,
+    traced_batches,
+    traced_held_back,
+)
+from jaxaudit.learners.learner import Moment, SteppedLearner, TrainState, ValidatedLearner
 
 
 def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
@@ -34,9 +44,14 @@ def train_by_steps(
 ) -> TrainState:
     """The training state after all epochs, in the batch order that key and members alone decide; can be traced."""
 
+    member, judge = weights > 0, None
+    if isinstance(learner, ValidatedLearner):
+        held = traced_held_back(held_back_bits(key, len(labels)), member, learner.validation)
+        member, judge = member & ~held, partial(_judged, learner, inputs, labels, held)
+
     def epoch(index: Array, state: TrainState) -> TrainState:
         bits = epoch_bits(key, index, len(labels))
-        batches = traced_batches(bits, weights > 0, learner.batch_size, learner.batch_coupled)
+        batches = traced_batches(bits, member, learner.batch_size, learner.batch_coupled or judge is not None)
 
         def take(state: TrainState, batch: tuple[Array, Array, Array]) -> tuple[TrainState, None]:
             chosen, weight, step = batch
@@ -44,6 +59,27 @@ def train_by_steps(
             new = take_step(learner, state, inputs[chosen], labels[chosen], weight, moment)
             return jax.tree.map(lambda old, now: jnp.where(jnp.any(weight > 0), now, old), state, new), None
 
-        return jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
+        state = jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
+        return state if judge is None else judge(state)
 
     return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(init_key(key)))
+
+
+def _judged(
+    learner: ValidatedLearner,
+    inputs: Float[Array, "n ..."],
+    labels: Int[Array, " n"],
+    held: Bool[Array, " n"],
+    state: TrainState,
+) -> TrainState:
+    """The state after an epoch, judged on the records held back, a batch at a time."""
+    most = int(held_back_counts(len(labels), learner.validation)[-1])
+    places = jnp.arange(-(-most // learner.batch_size) * learner.batch_size)
+    order = jnp.argsort(~held, stable=True)[places % max(len(labels), 1)].reshape(-1, learner.batch_size)
+    real = (places < jnp.sum(held)).reshape(-1, learner.batch_size)
+
+    def add(total: Array, batch: tuple[Array, Array]) -> tuple[Array, None]:
+        chosen, counts = batch
+        return total + jnp.sum(jnp.where(counts, learner.losses(state, inputs[chosen], labels[chosen]), 0)), None
+
+    return learner.judged(state, jax.lax.scan(add, jnp.zeros(()), (order, real))[0] / jnp.sum(held))

@@ -1,6 +1,7 @@
 """Banks that are not all of one piece: files of several resolutions, sets of several sizes, a stranger's leftovers."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -81,20 +82,36 @@ def test_kinds_of_models_where_there_is_a_holdout(tmp_path: Path):
     assert kinds_of(bank) == [WITHOUT, HALF, HALF, WITH, MIXED, OTHER]
 
 
+HERE, OTHERS = {"jax": "0.10.2", "numpy": "2.4.0"}, {"jax": "0.10.3", "numpy": "2.4.0"}
+
+
 @pytest.mark.parametrize("there", [[0, 99_999], [-1, 0], [0, 0], [3, 1], [], [[0]]])
 def test_what_a_stranger_left_in_a_bank_is_no_work_of_ours(tmp_path: Path, there: list):
     folder = tmp_path / "unfinished"
     folder.mkdir()
     np.save(folder / MODELS, np.array(there, int))
     missing = np.array([0, 2, 3])
-    with unfinished_models(tmp_path, missing, 4) as (models, _):
+    with unfinished_models(tmp_path, missing, 4, HERE) as (models, _):
         assert models.tolist() == [0, 2, 3]
     assert not folder.exists()
 
 
-def test_a_stopped_call_is_taken_up(tmp_path: Path):
-    missing = np.array([0, 2, 3])
-    with pytest.raises(KeyboardInterrupt), unfinished_models(tmp_path, missing, 5) as _:
+def left_by(bank: Path, missing: list[int], versions: dict[str, str]) -> tuple[list[int], bool]:
+    """The models of a call that is stopped, and whether it found what one before it left."""
+    found = [], False
+    with suppress(KeyboardInterrupt), unfinished_models(bank, np.array(missing), 5, versions) as (models, folder):
+        found = models.tolist(), (folder / "left").exists()
+        (folder / "left").touch()
         raise KeyboardInterrupt
-    with unfinished_models(tmp_path, np.array([3, 4]), 5) as (models, _):
-        assert models.tolist() == [0, 2, 3]
+    return found
+
+
+def test_a_stopped_call_is_taken_up(tmp_path: Path):
+    assert left_by(tmp_path, [0, 2, 3], HERE) == ([0, 2, 3], False)
+    assert left_by(tmp_path, [3, 4], HERE) == ([0, 2, 3], True)
+
+
+def test_but_not_by_other_versions_nor_by_the_first_after_these(tmp_path: Path):
+    missing = [0, 2, 3]
+    found = [left_by(tmp_path, missing, versions)[1] for versions in (HERE, OTHERS, OTHERS, HERE, HERE)]
+    assert found == [False, False, True, False, True]

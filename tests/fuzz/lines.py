@@ -129,7 +129,7 @@ def fields_called(words: list[str]) -> list[Field]:
     """The options of the command that these words begin with, as they are declared."""
     from jaxaudit.cli.app import COMMANDS
     from jaxaudit.cli.deal.command import DealOptions
-    from jaxaudit.cli.shadows.command import PlanOptions
+    from jaxaudit.cli.shadows.options import PlanOptions
 
     known = {each.name: each.options for each in COMMANDS} | {"deal": DealOptions, "shadows": PlanOptions}
     return list(fields_of(known[words[0]]())) if words[0] in known else []

@@ -27,7 +27,7 @@ from jaxaudit.data import Examples
 from jaxaudit.ensemble import Speed, measure_speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkLearner
+from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
 from jaxaudit.randomness import generator_of, stream
 
@@ -60,7 +60,7 @@ def plan_within(
     options: KSOptions,
     sets: Given,
     tests: tuple[KSTest, ...],
-    learner_of: Callable[[str, str], NetworkLearner],
+    learner_of: Callable[[str, str], SteppedLearner],
 ) -> tuple[KSOptions, Planned]:
     """The options for an audit of at most `budget` seconds, and the plan; given options are not changed.
 
@@ -136,7 +136,7 @@ def _by_hand(given: KSOptions) -> list[str]:
     return sorted(field.flag for field in fields_of(given) if field.name in reduced and field.value is not None)
 
 
-def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: NetworkLearner) -> Speed:
+def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: SteppedLearner) -> Speed:
     """The training speed of this model here: measured once per machine, then cached.
 
     Args:
@@ -211,7 +211,7 @@ def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
         tests=tests,
         epochs=options.recipe.epochs or 0,
         batch_size=options.recipe.batch_size,
-        design_cost=mean_cost(options.audit.designs, options.model),
+        design_cost=mean_cost(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:]),
         reference=0 if sets.reference is None else len(sets.reference),
     )
 

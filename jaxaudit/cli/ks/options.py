@@ -8,7 +8,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Leve
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.sets import (
     ALL,
-    DESIGNS,
+    MEANING,
     Held,
     Sets,
     ShadowNetwork,
@@ -129,8 +129,7 @@ class KSAudit(Level):
         "--holdout-shadows",
     )
     designs: str = designs_of_shadows(
-        f"Designs of the shadow models of a test, mixed: {', '.join(DESIGNS)}, or all. The guess is always among them: "
-        "nobody knows exactly how a target was trained.",
+        f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained.",
     )
     stated_share: float = option(
         0.25,

@@ -11,7 +11,7 @@ from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.groups import Network
 from jaxaudit.cli.harness import Job, Outcome, Planned
 from jaxaudit.cli.ks.bank_files import files_of_bank
 from jaxaudit.cli.ks.budget import parse_budget, plan_within, take_records
@@ -20,12 +20,12 @@ from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.sets import GUESS
+from jaxaudit.cli.sets import GUESS, ShadowRecipe
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import Groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
-from jaxaudit.learners import NetworkLearner
+from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.ks.record import ks_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
@@ -46,7 +46,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     options = replace(options, model=replace(options.model, model=design))
     key = jax.random.key(options.audit.seed)
 
-    def learner_of(sets: Given, model: str, hidden: str) -> NetworkLearner:
+    def learner_of(sets: Given, model: str, hidden: str) -> SteppedLearner:
         network = replace(options.model, model=model, hidden=hidden)
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
@@ -64,10 +64,10 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     sizes = len(sets.query), len(sets.calibration), len(sets.reference or ())
     models = len(sets.simulated) + sum(count for _, each in sizes_of(tests, *sizes) for count, _ in each)
 
-    def make(network: Network, recipe: Recipe) -> NetworkLearner:
+    def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
         return make_shadow_learner(network, recipe, sets.query, sets.records)
 
-    designs = make_designs(options.audit.designs, options.model, options.recipe, make)
+    designs = make_designs(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:], make)
 
     def audit(execution: Execution) -> KSAudit:
         return audit_ks(
@@ -101,7 +101,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         audit=audit,
         outcome=outcome,
         models=lambda _: models,
-        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
+        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
         after=f"comparing the outputs of {models} models",
         record_shape=sets.query.inputs.shape[1:],
         classes=len(sets.query.class_names),

@@ -8,7 +8,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Outp
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.sets import (
-    DESIGNS,
+    MEANING,
     Sets,
     ShadowNetwork,
     ShadowRecipe,
@@ -52,7 +52,7 @@ class PowerAudit(Seeded):
     holdout_shadow_models: int | None = shadow_count(
         SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
     )
-    designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {', '.join(DESIGNS)}, or all, as for ks.")
+    designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,17 @@ import jax
 
 from jaxaudit.audits.power.audit import audit_power
 from jaxaudit.audits.power.result import Power
-from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.groups import Network
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.read_sets import read_sets, reader
+from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
 from jaxaudit.ensemble import Execution
-from jaxaudit.learners import NetworkLearner
+from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.power.record import power_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_examples
@@ -33,7 +34,7 @@ def prepare(options: PowerOptions) -> Job[Power]:
     if data.groups is not None:
         groups = load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
 
-    def make(network: Network, recipe: Recipe) -> NetworkLearner:
+    def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
         return make_shadow_learner(network, recipe, query, len(query) + len(calibration))
 
     models, sets = audited.holdout_shadow_models or SHADOW_MODELS, {"query": query, "calibration": calibration}
@@ -44,7 +45,7 @@ def prepare(options: PowerOptions) -> Job[Power]:
             query,
             calibration,
             make(model, recipe),
-            designs=make_designs(audited.designs, model, recipe, make),
+            designs=make_designs(audited.designs, model, recipe, query.inputs.shape[1:], make),
             groups=groups,
             holdout_size=data.holdout_size,
             fraction=audited.fraction,
@@ -66,7 +67,7 @@ def prepare(options: PowerOptions) -> Job[Power]:
         audit=audit,
         outcome=outcome,
         models=lambda _: models,
-        line=f"training {model.model} models on {jax.default_backend()}, {recipe.epochs} epochs each",
+        line=f"training {model.model} models on {jax.default_backend()}, {recipe.duration}",
         record_shape=query.inputs.shape[1:],
         classes=len(query.class_names),
     )

@@ -1,141 +1,23 @@
-"""`jaxaudit shadows`: its commands and their options. Imports nothing heavy, so that `--help` is instant."""
+"""`jaxaudit shadows`: its commands. Imports nothing heavy, so that `--help` is instant."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from jaxaudit.cli import preflight
-from jaxaudit.cli.groups import DATA, MODEL, MOST, TRAINING, Seeded
-from jaxaudit.cli.options import as_parameters, at_home, group, option
-from jaxaudit.cli.sets import DESIGNS, Held, Sets, ShadowNetwork, ShadowRecipe, check_groups, designs_of_shadows
-from jaxaudit.cli.words import parse_image_size
+from jaxaudit.cli.groups import MOST
+from jaxaudit.cli.options import as_parameters, at_home
+from jaxaudit.cli.sets import check_groups, refuse_without_effect
+from jaxaudit.cli.shadows.options import PlanOptions, TrainOptions, check_recipe, used_options
 from jaxaudit.errors import InputError
 
-BANK = "Bank"
-LONGEST_RECIPE = 10_000
 BankPath = Annotated[Path, typer.Argument(metavar="BANK", help="Directory of the bank.")]
 
 shadows = typer.Typer(
     no_args_is_help=True,
     help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
 )
-
-
-@dataclass(frozen=True)
-class BankData(Held, Sets):
-    """The sets whose records shadow models are trained on."""
-
-    query: str | None = option(None, "The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
-    calibration: str | None = option(
-        None,
-        "The calibration set: data of the same domain without any query record. Every model is trained on two thirds.",
-        names="data",
-    )
-    image_size: str | None = option(
-        "none",
-        "Resize images to HEIGHTxWIDTH before records are compared; none keeps their size.",
-        check=parse_image_size,
-    )
-    drop_overlap: bool = option(
-        False, "Use no record that occurs twice; its columns stay, and no model is trained on it."
-    )
-    drop_unshared: bool = option(False, "Do not use calibration records of classes without a query record.")
-
-
-@dataclass(frozen=True)
-class BankModels(Seeded):
-    """The models, and what their files of outputs contain."""
-
-    models: int | None = option(
-        None,
-        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
-        minimum=1,
-        maximum=MOST,
-    )
-    outputs: Literal["logits", "probabilities"] = option(
-        "logits", "What your script saves.", choices=("logits", "probabilities")
-    )
-    views: int = option(
-        1, "Views of each record, such as augmentations, in every file of outputs.", minimum=1, maximum=10_000
-    )
-    designs: str | None = option(
-        None,
-        "Designs (network and training recipe) that models take turns in, by names of your own; see designs.npy.",
-        metavar="NAME,...",
-        check=lambda text: parse_designs(text),
-    )
-    recipe: str | None = option(
-        None, "How the models are trained, in your words.", check=lambda text: check_recipe(text)
-    )
-
-
-@dataclass(frozen=True)
-class BankPlace:
-    """Where the bank is."""
-
-    bank: Path | None = option(
-        None, "Write the bank into this new directory, or add models to it.", "--out", metavar="BANK", decides=False
-    )
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """All options of `jaxaudit shadows plan`."""
-
-    data: BankData = group(DATA, BankData())
-    models: BankModels = group(BANK, BankModels())
-    place: BankPlace = group(BANK, BankPlace())
-
-
-@dataclass(frozen=True)
-class TrainedModels(Seeded):
-    """The models that are trained here."""
-
-    models: int | None = option(
-        None,
-        "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
-        minimum=1,
-        maximum=MOST,
-    )
-    designs: str = designs_of_shadows(
-        f"Designs (network and training recipe) that models take turns in: {', '.join(DESIGNS)}, or all. The guess, "
-        "which the other options describe, is always among them.",
-    )
-    dry_run: bool = option(False, "Print what training takes (time, memory, disk), and stop.", decides=False)
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """All options of `jaxaudit shadows train`."""
-
-    data: BankData = group(DATA, BankData())
-    models: TrainedModels = group(BANK, TrainedModels())
-    model: ShadowNetwork = group(MODEL, ShadowNetwork())
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
-    place: BankPlace = group(BANK, BankPlace())
-
-
-def parse_designs(text: str) -> tuple[str, ...]:
-    """Names between commas.
-
-    Raises:
-        InputError: one is empty or given twice.
-
-    >>> parse_designs("resnet, wide resnet")
-    ('resnet', 'wide resnet')
-    """
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise InputError("--designs must be different names, separated by commas, such as resnet,wide.")
-    return names
-
-
-def check_recipe(text: str) -> None:
-    """Refuses a text that is no description."""
-    if len(text) > LONGEST_RECIPE:
-        raise InputError(f"--recipe has {len(text)} characters; give at most {LONGEST_RECIPE}.")
 
 
 def _check_sets(options: PlanOptions | TrainOptions) -> None:
@@ -179,8 +61,15 @@ shadows.command("plan")(
 )
 
 
+def _check_learner(options: TrainOptions) -> None:
+    """Refuses what says how a network is trained beside a learner, which says it itself."""
+    used = used_options(options)
+    if used is not None:
+        refuse_without_effect(options, used, "--learner, which is how its models are trained")
+
+
 def _train(options: Any) -> None:
-    preflight.check(options, (_check_sets, lambda each: check_groups(each.data)))
+    preflight.check(options, (_check_sets, lambda each: check_groups(each.data), _check_learner))
     from jaxaudit.cli.shadows.train import train
 
     train(options)
@@ -200,6 +89,10 @@ shadows.command("train")(
     `jaxaudit shadows train --query q.npz --holdout h.npz --calibration c.npz --model mlp --epochs 40 --out bank`
 
     `jaxaudit shadows train --query q.npz --holdout h.npz --model net.py:Net --models 128 --dry-run --out bank`
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --patience 5 --recipe guess --recipe narrower --out bank`
+
+    `jaxaudit shadows train --query q.npz --holdout h.npz --learner mine.py:learner --out bank`
     """,
     )
 )

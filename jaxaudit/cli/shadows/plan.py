@@ -15,7 +15,7 @@ import numpy as np
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.cli.options import command_line
 from jaxaudit.cli.read_sets import group_columns
-from jaxaudit.cli.shadows.command import PlanOptions, parse_designs
+from jaxaudit.cli.shadows.options import PlanOptions, parse_designs
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS

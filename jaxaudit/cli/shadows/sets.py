@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, reader
-from jaxaudit.cli.shadows.command import BankData
+from jaxaudit.cli.shadows.options import BankData
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import Counts, Hashes, SampledAlike
 from jaxaudit.data.groups import Groups, as_groups, load_groups

@@ -1,7 +1,6 @@
 """Runs `jaxaudit shadows train`: deals a bank and trains its models here, or those that are missing."""
 
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,17 +11,20 @@ import numpy as np
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.ks.bank.train import train_bank
+from jaxaudit.cli.groups import Network
 from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.ks.designs import COSTS, make_designs
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
 from jaxaudit.cli.options import command_line, fields_of
-from jaxaudit.cli.own_model import source_hashes
+from jaxaudit.cli.own_code import source_hash
+from jaxaudit.cli.own_learner import load_learner
+from jaxaudit.cli.own_model import parse_learner, source_hashes
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
-from jaxaudit.cli.sets import GUESS
-from jaxaudit.cli.shadows.command import BankModels, PlanOptions, TrainOptions
+from jaxaudit.cli.sets import GUESS, ShadowRecipe
+from jaxaudit.cli.shadows.options import BankModels, PlanOptions, TrainOptions, used_options
 from jaxaudit.cli.shadows.plan import bank_there, describe, lay
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
-from jaxaudit.cli.shadows.unfinished import FOLDER, unfinished_models
+from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.cli.show import show_text
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.data import Examples, is_image
@@ -30,11 +32,13 @@ from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.ensemble import Execution, Speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
+from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkLearner
+from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
 from jaxaudit.runs.lock import working_in
 
 COMMAND = "shadows train"
+PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
 PROGRAM_BYTES = 600 << 20
 """Memory of Python, JAX and compiled programs."""
 COMPILE_SECONDS = 3.0
@@ -51,7 +55,7 @@ class Recipes(NamedTuple):
     """
 
     names: tuple[str, ...]
-    learners: tuple[NetworkLearner, ...]
+    learners: tuple[Learner, ...]
     costs: tuple[float, ...]
 
 
@@ -71,16 +75,16 @@ def train(options: TrainOptions) -> None:
     out, there = bank_there(planned)
     options = replace(options, models=replace(options.models, models=_models(options, there, sets)))
     planned = _as_plan(options, recipes)
-    speed = speed_of((options.model.model or "", options.model.hidden or ""), options, query, recipes.learners[0])
-    number = _number(out, there, options.recipe.models_per_batch) or speed.models_per_batch
+    speed = _speed(options, query, recipes.learners[0])
+    usual = WHOLE_FITS_PER_BATCH if speed is None else speed.models_per_batch
+    number = _number(out, there, options.recipe.models_per_batch) or usual
     options = replace(options, recipe=replace(options.recipe, models_per_batch=number))
     device = jax.local_devices()[0]
-    packages = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
     description = describe(
-        *(planned, sets, command_line(COMMAND, options)),
+        *(planned, sets, command_line(COMMAND, options, used_options(options))),
         models_per_batch=number,
         device=_devices(f"{device.platform}: {device.device_kind}", "" if there is None else there.device),
-        versions=_versions(packages, {} if there is None else there.versions),
+        versions=_versions({} if there is None else there.versions),
     )
     if options.models.dry_run:
         show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number)) + "\n")
@@ -90,10 +94,6 @@ def train(options: TrainOptions) -> None:
     for line in _estimate(out, there, sets, description, recipes, speed, number):
         say(line)
     with working_in(out):
-        if there is not None and there.versions != description.versions:
-            # What was begun by other versions would be neither theirs nor ours.
-            say("the bank was begun with other versions of the libraries; models that were in training begin again")
-            shutil.rmtree(out / FOLDER, ignore_errors=True)
         _train(out, bank, key, sets, recipes, number)
     show_text(f"{out}: {len(bank)} shadow models trained.\nWhat it can answer: jaxaudit shadows show {out}\n")
 
@@ -115,10 +115,14 @@ def _number(out: Path, there: Description | None, wanted: int | None) -> int | N
     return known
 
 
-def _versions(packages: Sequence[str], there: Mapping[str, str]) -> dict[str, str]:
+def _here() -> dict[str, str]:
+    """The versions that models are trained with now."""
+    return {name: version(name) for name in PACKAGES}
+
+
+def _versions(there: Mapping[str, str]) -> dict[str, str]:
     """The versions that models of a bank are trained with; several where they differ."""
-    here = {name: version(name) for name in packages}
-    return {name: _devices(each, there.get(name, "")) for name, each in here.items()}
+    return {name: _devices(each, there.get(name, "")) for name, each in _here().items()}
 
 
 def _devices(here: str, there: str) -> str:
@@ -132,7 +136,7 @@ def _train(out: Path, bank: Bank, key: jax.Array, sets: BankSets, recipes: Recip
     try:
         with progress_on_stderr("training") as progress:
             while len(missing := bank.missing()):
-                with unfinished_models(out, missing, len(bank)) as (models, checkpoints):
+                with unfinished_models(out, missing, len(bank), _here()) as (models, checkpoints):
                     execution = Execution(models_per_batch=number, progress=progress, checkpoints=checkpoints)
                     train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)
     except KeyboardInterrupt as error:
@@ -146,8 +150,18 @@ def _query(sets: BankSets) -> Examples:
     return Examples(sets.parts[0], np.asarray(sets.labels[:count]), sets.class_names, "query set")
 
 
+def _speed(options: TrainOptions, query: Examples, learner: Learner) -> Speed | None:
+    """How fast models of the guess are trained here; None for a learner without steps."""
+    if not isinstance(learner, SteppedLearner):
+        return None
+    name = (options.model.learner or options.model.model or "", options.model.hidden or "")
+    return speed_of(name, options, query, learner)
+
+
 def _filled(options: TrainOptions, sets: BankSets) -> TrainOptions:
     """The options with what was not given."""
+    if options.model.learner is not None:
+        return options
     image = is_image(_query(sets))
     model = replace(
         options.model,
@@ -163,13 +177,17 @@ def _models(options: TrainOptions, there: Description | None, sets: BankSets) ->
 
 
 def _recipes(options: TrainOptions, query: Examples, records: int) -> Recipes:
-    def make(network: object, recipe: object) -> NetworkLearner:
-        return make_shadow_learner(network, recipe, query, records)  # pyright: ignore[reportArgumentType]
+    record, own = query.inputs.shape[1:], options.model.learner
+    if own is not None:
+        return Recipes((GUESS,), (load_learner(own, record, len(query.class_names)),), (1.0,))
 
-    designs = make_designs(options.models.designs, options.model, options.recipe, make)
+    def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
+        return make_shadow_learner(network, recipe, query, records)
+
+    designs = make_designs(options.models.designs, options.model, options.recipe, record, make)
     names = (GUESS, *(design.name for design in designs))
     learners = (make(options.model, options.recipe), *(design.learner for design in designs))
-    return Recipes(names, learners, tuple(COSTS[name] for name in names))  # pyright: ignore[reportArgumentType]
+    return Recipes(names, learners, tuple(COSTS[name] for name in names))
 
 
 def _as_plan(options: TrainOptions, recipes: Recipes) -> PlanOptions:
@@ -180,7 +198,11 @@ def _as_plan(options: TrainOptions, recipes: Recipes) -> PlanOptions:
 
 
 def _in_words(options: TrainOptions) -> str:
-    """The recipe of the guess: every option of the network and its training, and the source of an own network."""
+    """The recipe of the guess: every option of the network and its training, and the sources of one's own code."""
+    own = options.model.learner
+    if own is not None:
+        digest = source_hash(parse_learner(own))
+        return ", ".join([f"learner {own}", *([f"source of learner {digest}"] if digest else [])])
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)
@@ -201,25 +223,28 @@ def _estimate(
     sets: BankSets,
     description: Description,
     recipes: Recipes,
-    speed: Speed,
+    speed: Speed | None,
     number: int,
 ) -> list[str]:
     """What training takes, before it begins."""
     done = len(load_bank(out).finished()) if there is not None else 0
     models, members = description.models - done, _members(sets)
-    learner = recipes.learners[0]
-    steps = learner.epochs * -(-members // learner.batch_size)
-    seconds = models * float(np.mean(recipes.costs)) * (steps * speed.step + description.records * speed.record)
-    seconds += COMPILE_SECONDS * len(recipes.names) if models else 0
     inputs = sum(part.nbytes for part in sets.parts)
-    state = speed.state_bytes * 2 * number * concurrent_chunks()
     outputs = 4 * description.records * description.classes
-    memory = PROGRAM_BYTES + 3 * inputs + state + number * outputs
+    memory = PROGRAM_BYTES + 3 * inputs + number * outputs
+    learner, steps, time = recipes.learners[0], "", "as long as its learner takes"
+    if speed is not None and isinstance(learner, SteppedLearner):
+        count = learner.epochs * -(-members // learner.batch_size)
+        seconds = models * float(np.mean(recipes.costs)) * (count * speed.step + description.records * speed.record)
+        seconds += COMPILE_SECONDS * len(recipes.names) if models else 0
+        memory += speed.state_bytes * 2 * number * concurrent_chunks()
+        most = "at most " if isinstance(learner, EarlyStopping) else ""
+        steps, time = f": {most}{count:,} steps of {learner.batch_size} records", f"{most}about {duration(seconds)}"
     have = f", {done} of them trained" if done else ""
     return [
-        f"{description.models} shadow models{have}; {models} to train on {members:,} records each: {steps:,} steps of "
-        f"{learner.batch_size} records ({', '.join(recipes.names)})",
-        f"about {duration(seconds)} on {description.device}, {memory / 2**30:.1f} GiB of memory, "
+        f"{description.models} shadow models{have}; {models} to train on {members:,} records each{steps} "
+        f"({', '.join(recipes.names)})",
+        f"{time} on {description.device}, {memory / 2**30:.1f} GiB of memory, "
         f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
     ]
 

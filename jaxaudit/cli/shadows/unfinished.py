@@ -1,23 +1,25 @@
 """The models of a bank that one call of training is about, and where its unfinished work is kept."""
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
+from jaxaudit.cli.progress import say
 from jaxaudit.data.formats.arrays import map_npy
-from jaxaudit.data.regular_files import whole_file
+from jaxaudit.data.regular_files import open_regular, whole_file
 from jaxaudit.errors import InputError
 
-FOLDER, MODELS = "unfinished", "models.npy"
+FOLDER, MODELS, VERSIONS = "unfinished", "models.npy", "versions.json"
 
 
 @contextmanager
 def unfinished_models(
-    directory: Path, missing: Int[np.ndarray, " missing"], models: int
+    directory: Path, missing: Int[np.ndarray, " missing"], models: int, versions: Mapping[str, str]
 ) -> Iterator[tuple[Int[np.ndarray, " models"], Path]]:
     """The models that a stopped call was about, so that its unfinished batches are taken up; else those missing.
 
@@ -25,6 +27,7 @@ def unfinished_models(
         directory: the bank.
         missing: models without outputs.
         models: their number, finished or not.
+        versions: of the libraries here. What others began would be neither theirs nor ours: it begins again.
 
     Work is in the bank's folder `unfinished` until the block ends without an error.
 
@@ -37,16 +40,35 @@ def unfinished_models(
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         begun = _kept(folder / MODELS, models)
+        if begun is not None and not _same(folder / VERSIONS, versions):
+            say("models in training were begun with other versions of the libraries, and start again")
+            begun = None
         if begun is None or not np.isin(missing, begun).any():
             shutil.rmtree(folder)
             folder.mkdir(mode=0o700)
             begun = missing
             with whole_file(folder / MODELS) as file:
                 np.lib.format.write_array(file, begun, allow_pickle=False)
+            with whole_file(folder / VERSIONS) as file:
+                file.write(_text(versions))
     except OSError as error:
         raise InputError(f"{folder} cannot be written ({error.strerror or error}).") from error
     yield begun, folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _text(versions: Mapping[str, str]) -> bytes:
+    return json.dumps(versions, sort_keys=True).encode()
+
+
+def _same(path: Path, versions: Mapping[str, str]) -> bool:
+    """Whether a file is of these versions."""
+    ours = _text(versions)
+    try:
+        with open_regular(path, links=False) as file:
+            return file.read(len(ours) + 1) == ours
+    except (InputError, OSError):
+        return False
 
 
 def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:

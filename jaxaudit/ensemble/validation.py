@@ -1,0 +1,102 @@
+"""What follows an epoch of a learner that validates: its models' losses on the records that each holds back."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.ensemble.devices import place_models
+from jaxaudit.ensemble.program import DISPATCH
+from jaxaudit.learners.batch_order import held_back, held_back_bits
+from jaxaudit.learners.learner import SteppedLearner, ValidatedLearner
+
+EpochEnd = Callable[[Any], tuple[Any, bool]]
+"""`epoch_end(states)`: a chunk's training states after an epoch, and whether nothing later changes its models."""
+
+
+def held_back_rows(
+    learner: SteppedLearner, keys: Key[Array, " models"], membership: Bool[np.ndarray, "models examples"]
+) -> Bool[np.ndarray, "models examples"] | None:
+    """The records that each model holds back; None for a learner that does not validate."""
+    if not isinstance(learner, ValidatedLearner):
+        return None
+    found = np.zeros_like(membership)
+    most = int(membership.sum(axis=1).max())
+    for key, row, held in zip(keys, membership, found, strict=True):
+        members = np.flatnonzero(row)
+        held[held_back(np.asarray(_bits(key, most))[: len(members)], members, learner.validation)] = True
+    return found
+
+
+def epoch_end(
+    learner: SteppedLearner, held: Bool[np.ndarray, "models examples"] | None, pool: tuple[Array, Array]
+) -> EpochEnd | None:
+    """What judges a chunk's models after each epoch; None for a learner that does not validate.
+
+    The losses of a minibatch are added at a time, each by a program whose shapes are those of the chunk, so a model's
+    loss has the same bits whatever the number of records that its neighbours hold back.
+
+    Args:
+        learner: what is trained.
+        held: the records that each model of the chunk holds back.
+        pool: inputs and labels.
+    """
+    if held is None or not isinstance(learner, ValidatedLearner):
+        return None
+    batches = [(place_models(chosen), place_models(real)) for chosen, real in _batches(held, learner.batch_size)]
+    counts = place_models(held.sum(axis=1).astype(np.float32))
+
+    def end(states: Any) -> tuple[Any, bool]:
+        sums = place_models(np.zeros(len(held), np.float32))
+        for chosen, real in batches:
+            with DISPATCH:
+                sums = _added(learner, sums, states, *pool, chosen, real)
+        with DISPATCH:
+            states, finished = _judged(learner, states, sums / counts)
+        return states, bool(np.asarray(finished).all())
+
+    return end
+
+
+def _batches(held: np.ndarray, batch_size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Record indices `[models, batch]` of each minibatch, and which of them are real."""
+    steps = -(-int(held.sum(axis=1).max()) // batch_size)
+    places = np.arange(steps * batch_size)
+    indices = np.zeros((len(held), len(places)), np.int32)
+    for row, own in zip(indices, map(np.flatnonzero, held), strict=True):
+        if len(own):
+            row[:] = own[places % len(own)]
+    real = places < held.sum(axis=1)[:, None]
+    return [
+        (indices[:, start : start + batch_size], real[:, start : start + batch_size])
+        for start in range(0, len(places), batch_size)
+    ]
+
+
+@partial(jax.jit, static_argnames="count")
+def _bits(key: Key[Array, ""], count: int) -> Array:
+    return held_back_bits(key, count)
+
+
+@partial(jax.jit, static_argnames="learner", donate_argnames="sums")
+def _added(
+    learner: ValidatedLearner,
+    sums: Float[Array, " models"],
+    states: Any,
+    inputs: Array,
+    labels: Array,
+    chosen: Int[Array, "models batch"],
+    real: Bool[Array, "models batch"],
+) -> Float[Array, " models"]:
+    losses = jax.vmap(lambda state, own: learner.losses(state, inputs[own], labels[own]))(states, chosen)
+    return sums + jnp.sum(jnp.where(real, losses, 0), axis=1)
+
+
+@partial(jax.jit, static_argnames="learner", donate_argnames="states")
+def _judged(learner: ValidatedLearner, states: Any, losses: Float[Array, " models"]) -> tuple[Any, Any]:
+    judged = jax.vmap(learner.judged)(states, losses)
+    return judged, jax.vmap(learner.finished)(judged)

@@ -1,0 +1,179 @@
+"""Early stopping: the parameters of the epoch with the least loss on records of a model's own that were held back."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.errors import InputError
+from jaxaudit.learners.learner import SteppedLearner, TrainState
+from jaxaudit.learners.stepped import train_by_steps
+
+VALIDATION = 0.1
+"""The share of a model's records that is held back, unless another is given."""
+
+
+class Stopping(NamedTuple):
+    """What early stopping remembers, in place of the optimiser's state.
+
+    Attributes:
+        optimizer: the optimiser's state.
+        best: the parameters of the best epoch so far.
+        loss: its validation loss, nats; infinite before the first epoch.
+        chosen: the best epoch, from 1; 0 before the first.
+        epochs: those that have passed.
+    """
+
+    optimizer: Any
+    best: Any
+    loss: Float[Array, ""]
+    chosen: Int[Array, ""]
+    epochs: Int[Array, ""]
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """A learner that trains as `learner` does, and keeps the best epoch; made by `stop_early`.
+
+    Guarantee: what comes after a model stopped does not change it, so it may be trained on in the company of others.
+    """
+
+    learner: SteppedLearner
+    patience: int
+    validation: float
+
+    @property
+    def epochs(self) -> int:
+        return self.learner.epochs
+
+    @property
+    def batch_size(self) -> int:
+        return self.learner.batch_size
+
+    @property
+    def batch_coupled(self) -> bool:
+        return self.learner.batch_coupled
+
+    @property
+    def convolves(self) -> bool:
+        return self.learner.convolves
+
+    def init(self, key: Key[Array, ""]) -> TrainState:
+        start = self.learner.init(key)
+        none = jnp.zeros((), jnp.int32)
+        best = jax.tree.map(jnp.zeros_like, self.learner.finish(start))
+        return start._replace(optimizer=Stopping(start.optimizer, best, jnp.full((), jnp.inf, jnp.float32), none, none))
+
+    def gradient(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> tuple[Any, Any]:
+        return self.learner.gradient(_inner(state), inputs, labels, weights)
+
+    def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
+        new = self.learner.update(_inner(state), gradient, module_state)
+        return new._replace(optimizer=state.optimizer._replace(optimizer=new.optimizer))
+
+    def step(
+        self,
+        state: TrainState,
+        inputs: Float[Array, "batch ..."],
+        labels: Int[Array, " batch"],
+        weights: Float[Array, " batch"],
+    ) -> TrainState:
+        new = self.learner.step(_inner(state), inputs, labels, weights)
+        return new._replace(optimizer=state.optimizer._replace(optimizer=new.optimizer))
+
+    def losses(
+        self, state: TrainState, inputs: Float[Array, "batch ..."], labels: Int[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        """The cross-entropy of each record in evaluation, nats; without label smoothing or augmentation."""
+        log_probs = self.learner.log_probs(self.learner.finish(_inner(state)), inputs)
+        return -jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
+
+    def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
+        """The state after an epoch, with its parameters as the best if no loss was as small and it has not stopped."""
+        kept: Stopping = state.optimizer
+        epochs = kept.epochs + 1
+        # Not where the loss is NaN.
+        better = (loss < kept.loss) & ~self.finished(state)
+        now = self.learner.finish(_inner(state))
+        new = Stopping(
+            kept.optimizer,
+            jax.tree.map(lambda old, here: jnp.where(better, here, old), kept.best, now),
+            jnp.where(better, loss, kept.loss),
+            jnp.where(better, epochs, kept.chosen),
+            epochs,
+        )
+        return state._replace(optimizer=new)
+
+    def finished(self, state: TrainState) -> Bool[Array, ""]:
+        """Whether `patience` epochs have passed without a smaller loss; never where there was none at all."""
+        kept: Stopping = state.optimizer
+        return (kept.chosen > 0) & (kept.epochs - kept.chosen >= self.patience)
+
+    def finish(self, state: TrainState) -> Any:
+        """The best epoch's parameters; the last ones where no epoch had a loss."""
+        kept: Stopping = state.optimizer
+        last = self.learner.finish(_inner(state))
+        return jax.tree.map(lambda best, now: jnp.where(kept.chosen > 0, best, now), kept.best, last)
+
+    def log_probs(self, params: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+        return self.learner.log_probs(params, inputs)
+
+    def fit(
+        self,
+        key: Key[Array, ""],
+        inputs: Float[Array, "n ..."],
+        labels: Int[Array, " n"],
+        weights: Float[Array, " n"],
+    ) -> Any:
+        return self.finish(train_by_steps(self, key, inputs, labels, weights))
+
+
+def stop_early(learner: SteppedLearner, patience: int, validation: float = VALIDATION) -> EarlyStopping:
+    """The learner that trains as `learner` does, with early stopping (Prechelt 1998, "Early stopping - but when?").
+
+    Each model holds back a share of its own records, which its key draws, and is trained on the others. After every
+    epoch it computes their mean cross-entropy in evaluation. Its parameters are those of the epoch with the least, the
+    first of several; after `patience` epochs without a smaller one no later epoch counts. A learning rate's schedule
+    is that of all epochs, wherever a model stops.
+
+    The records held back are among those that a model used: no gradient knows them, but they choose its parameters. So
+    membership says of them what it says of all others. Models that differ in one record would also hold back others,
+    so leave-one-out audits refuse such a learner.
+
+    Args:
+        learner: trained minibatch by minibatch, such as one of `network`; its `epochs` are the most that are taken.
+        patience: epochs without a smaller loss after which a model stops.
+        validation: the share of a model's records that is held back, rounded to at least one record and less than all.
+
+    Raises:
+        InputError: the patience is below 1, the share is not between 0 and 1, or the learner stops early already.
+
+    >>> import optax
+    >>> from jaxaudit.learners import network
+    >>> from jaxaudit.models import MLP
+    >>> mlp = network(MLP, (4,), 3, optimizer=optax.adam(1e-3), epochs=100, batch_size=32)
+    >>> stop_early(mlp, patience=5).validation
+    0.1
+    """
+    if patience < 1:
+        raise InputError(f"patience must be at least 1 epoch, got {patience}.")
+    if not 0 < validation < 1:
+        raise InputError(
+            f"the share of records held back for validation must be between 0 and 1, got {validation:g}; 0.1 is usual."
+        )
+    if isinstance(learner, EarlyStopping):
+        raise InputError("this learner stops early already; give the learner that it was made of.")
+    return EarlyStopping(learner, patience, validation)
+
+
+def _inner(state: TrainState) -> TrainState:
+    """The state as the inner learner has it."""
+    return state._replace(optimizer=state.optimizer.optimizer)

@@ -263,7 +263,7 @@ def summary(result: dict[str, Any]) -> list[Row]:
     winners = ", ".join(f"{row['shadows']}: {row['attack']} {row['auc']:.3f}" for row in best)
     return [
         Row(
-            "attacks",
+            "carlini2022",
             f"Attacks by few shadow models, {result['set']}",
             "largest area under the ROC curve, by number of shadow models",
             "none is printed for all of them",

@@ -26,7 +26,7 @@ from jaxaudit.cli.attack.command import ON_RECORDS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
 from jaxaudit.metrics.profile import PRIOR_MODELS, Profile
-from jaxaudit.metrics.scores import fit_weights, membership_evidence
+from jaxaudit.metrics.scores import EVIDENCE_LIMIT, fit_weights, membership_evidence
 
 MODELS, RECORDS = 13, 37
 Twin = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -232,11 +232,11 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
     """
     shadowed = world(views=2)._replace(paired=paired)
     models, membership = shadowed.models.mean(axis=1), shadowed.membership
-    surer, evidence = BASE().scores(shadowed), []
+    further, evidence = slow_further(in_turn(shadowed, base(True), paired), in_turn(shadowed, bavaria, paired)), []
     for model in range(MODELS):
         left = [side[model] for side in left_out(shadowed)]
         kept = np.array([[row not in (left[0][n], left[1][n]) for n in range(RECORDS)] for row in range(MODELS)])
-        evidence.append(slow_evidence(models, models[model], membership, kept, surer[model]))
+        evidence.append(slow_evidence(models, models[model], membership, kept, further[model]))
     evidence, found = np.stack(evidence), Stacked().scores(shadowed)
     for model in range(MODELS):
         rest = np.arange(MODELS) != model
@@ -245,14 +245,17 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
         np.testing.assert_allclose(found[model], evidence[model] @ weights, rtol=1e-3, atol=1e-3)
     outside = shadowed._replace(targets=world(1, models=1, views=2).models)
     target, every = outside.attacked[0].mean(axis=0), np.ones_like(membership)
-    slow = slow_evidence(models, target, membership, every, BASE().scores(outside)[0]) @ fit_weights(
-        evidence, membership
-    )
+    both = [twin(outside.attacked[0], shadowed.models, membership) for twin in (base(True), bavaria)]
+    slow = slow_evidence(models, target, membership, every, slow_further(*both)) @ fit_weights(evidence, membership)
     np.testing.assert_allclose(Stacked().scores(outside)[0], slow, rtol=1e-3, atol=1e-3)
 
 
+def slow_further(surer: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    return np.clip(np.stack([surer, ratio], axis=-1), -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
+
+
 def slow_evidence(
-    models: np.ndarray, x: np.ndarray, membership: np.ndarray, kept: np.ndarray, surer: np.ndarray
+    models: np.ndarray, x: np.ndarray, membership: np.ndarray, kept: np.ndarray, further: np.ndarray
 ) -> np.ndarray:
     """The evidence of log-odds from the models that are kept for each record."""
     sides = [membership & kept, ~membership & kept]
@@ -274,7 +277,7 @@ def slow_evidence(
     gap = typical + np.where(known, (gap - typical) * spread / (spread + error), 0)
     base = (count[1] * mean[1] + count[0] * (mean[0] - gap)) / (count[0] + count[1])
     known_of = Profile(base, base + gap, shrunk(squares[1], freedom[1]), shrunk(squares[0], freedom[0]), variance)
-    return np.concatenate([membership_evidence(x, known_of), surer[:, None]], axis=1)
+    return np.concatenate([membership_evidence(x, known_of), further], axis=1)
 
 
 def test_blocks_of_records_change_nothing(monkeypatch: pytest.MonkeyPatch):

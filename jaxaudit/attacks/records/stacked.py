@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records.attack import Least, Shadowed, left_out
 from jaxaudit.attacks.records.base import BASE
+from jaxaudit.attacks.records.bavaria import BaVarIAt
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.profile import profile, profiles_without
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weights, membership_evidence
@@ -19,10 +20,10 @@ LEAST = 2
 class Stacked:
     """The logarithm of membership odds, by a logistic regression over the shadow models of known membership.
 
-    Its evidence is that of the tests of `ks` (`metrics.membership_scores`: likelihood ratios with normal and with
-    heavy tails, and context), and `BASE`. Variances and gaps of a record are shrunk towards those of all records, so
-    few shadow models are enough, and a record that every model was trained on, or none, still has a score. Where each
-    model is attacked by the others, the weights are fitted without its own evidence. Log-odds are averaged over
+    Its evidence is that of the tests of `ks` (`metrics.membership_scores`: likelihood ratios with normal and with heavy
+    tails, and context), `BASE` and `BaVarIAt`. Variances and gaps of a record are shrunk towards those of all records,
+    so few shadow models are enough, and a record that every model was trained on, or none, still has a score. Where
+    each model is attacked by the others, the weights are fitted without its own evidence. Log-odds are averaged over
     views, and cut at 20 nats.
     """
 
@@ -43,12 +44,12 @@ class Stacked:
             )
         models, membership = cut(shadowed.models.mean(axis=1)), shadowed.membership
         among = shadowed._replace(targets=None)
-        some, surer = evenly_spaced(models), _surer(among)
-        evidence = _evidence(models, membership, left_out(among), surer, some.tolist())
+        some, further = evenly_spaced(models), _further(among)
+        evidence = _evidence(models, membership, left_out(among), further, some.tolist())
         together = fit_weights(evidence, membership[some])
         if shadowed.targets is not None:
             known = profile(models, membership)
-            targets = zip(cut(shadowed.targets.mean(axis=1)), _surer(shadowed), strict=True)
+            targets = zip(cut(shadowed.targets.mean(axis=1)), _further(shadowed), strict=True)
             return np.stack([_joined(membership_evidence(own, known), more) @ together for own, more in targets])
         found = np.empty(models.shape)
         for place, model in enumerate(some.tolist()):
@@ -56,28 +57,31 @@ class Stacked:
             weights = fit_weights(evidence[rest], membership[some[rest]], together) if rest.any() else together
             found[model] = evidence[place] @ weights
         for model in np.setdiff1d(np.arange(len(models)), some).tolist():
-            (own,) = _evidence(models, membership, left_out(among), surer, [model])
+            (own,) = _evidence(models, membership, left_out(among), further, [model])
             found[model] = own @ together
         return found
 
 
-def _surer(shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
-    """BASE, cut as all evidence is."""
-    return np.clip(BASE().scores(shadowed), -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
+def _further(shadowed: Shadowed) -> Float[np.ndarray, "targets n further"]:
+    """BASE and BaVarIA-t, cut as all evidence is; 0 where they say nothing."""
+    found = np.stack([np.nan_to_num(attack.scores(shadowed)) for attack in (BASE(), BaVarIAt())], axis=-1)
+    return np.clip(found, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
 
 
-def _joined(evidence: Float[np.ndarray, "n kinds"], more: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n more"]:
-    return np.concatenate([evidence, more[:, None]], axis=1)
+def _joined(
+    evidence: Float[np.ndarray, "n kinds"], further: Float[np.ndarray, "n further"]
+) -> Float[np.ndarray, "n all"]:
+    return np.concatenate([evidence, further], axis=1)
 
 
 def _evidence(
     models: Float[np.ndarray, "models n"],
     membership: Bool[np.ndarray, "models n"],
     without: tuple[Int[np.ndarray, "models n"], ...],
-    surer: Float[np.ndarray, "models n"],
+    further: Float[np.ndarray, "models n further"],
     places: Sequence[int],
 ) -> Float[np.ndarray, "some n kinds"]:
     """The evidence of the models at these places, each from all but those that are left out for it."""
     profiles = profiles_without(models, membership, (np.stack([side[place] for side in without]) for place in places))
     each = zip(places, profiles, strict=True)
-    return np.stack([_joined(membership_evidence(models[place], known), surer[place]) for place, known in each])
+    return np.stack([_joined(membership_evidence(models[place], known), further[place]) for place, known in each])

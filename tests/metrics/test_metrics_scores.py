@@ -107,3 +107,19 @@ def test_what_cannot_be_scored_is_refused(target, shadows, membership, message, 
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
     with pytest.raises(InputError, match=message):
         membership_scores(target, shadows, membership)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_log_odds_are_those_of_scipys_logsumexp_to_the_bit(kind: type):
+    """Ties, infinities and one class among them."""
+    random = np.random.default_rng(4)
+    values = (5 * random.normal(size=(3, 500, 6))).round(1).astype(kind)
+    values[random.random(values.shape) < 0.2] = -np.inf
+    values[0, :20] = -np.inf
+    values[1, :5, 2] = np.inf
+    labels = random.integers(0, 6, 500)
+    own = np.arange(6) == labels[:, None]
+    inside = np.take_along_axis(values, np.broadcast_to(labels[:, None], (3, 500, 1)), axis=-1)[..., 0]
+    with np.errstate(invalid="ignore"):
+        slow = inside - special.logsumexp(np.where(own, -np.inf, values), axis=-1)
+        np.testing.assert_array_equal(log_odds(values, labels), slow)

@@ -9,22 +9,21 @@ from scipy import special
 from jaxaudit.attacks.records.attack import Least, Shadowed, counts, enough, left_out
 from jaxaudit.attacks.records.sides import sum_without
 
-DIGITS = 12
 
+def mean_probabilities(shadowed: Shadowed) -> tuple[Float[np.ndarray, "targets views n"], ...]:
+    """The probability of a record's class, mean over shadow models: over all, and over those without the record.
 
-def log_means(shadowed: Shadowed) -> tuple[Float[np.ndarray, "targets views n"], ...]:
-    """The logarithm of the mean probability of a record's class over shadow models: over all, and those without it.
-
-    One row for all targets, if these are none of the models; NaN where there is no model. What is equal but for
-    rounding is made equal: how sums round depends on which model was left out, and would tell whether it has the
-    record.
+    One row for all targets, if these are none of the models; NaN where there is no model. Distances from the smallest
+    are added, so that equal probabilities have themselves as mean: how a sum rounds depends on which model was left
+    out, and would tell whether it has the record.
     """
     said, own = special.expit(shadowed.models), shadowed.membership[:, None]
-    both = zip((said * own, said * ~own), left_out(shadowed), strict=True)
+    least = said.min(axis=0)
+    both = zip(((said - least) * own, (said - least) * ~own), left_out(shadowed), strict=True)
     of_in, of_out = (sum_without(side, without) for side, without in both)
     inside, outside = (count[:, None] for count in counts(shadowed))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.log((of_in + of_out) / (inside + outside)).round(DIGITS), np.log(of_out / outside).round(DIGITS)
+        return least + (of_in + of_out) / (inside + outside), least + of_out / outside
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,6 @@ class BASE:
         """The score of each record under each target; NaN where there are too few models."""
         found = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
         for part, block in shadowed.blocks():
-            ratio = special.log_expit(block.attacked) - log_means(block)[0 if self.online else 1]
+            ratio = special.log_expit(block.attacked) - np.log(mean_probabilities(block)[0 if self.online else 1])
             found[:, part] = np.where(enough(block, self.least), ratio.mean(axis=1), np.nan)
         return found

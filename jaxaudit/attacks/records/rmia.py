@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy import special
 
 from jaxaudit.attacks.records.attack import Least, Shadowed, enough
-from jaxaudit.attacks.records.base import log_means
+from jaxaudit.attacks.records.base import mean_probabilities
 from jaxaudit.errors import InputError
 
 
@@ -56,7 +56,7 @@ class RMIA:
         found = np.zeros((len(targets), records))
         ratios, known = np.empty((len(targets), views, records)), np.empty((len(targets), records), bool)
         for part, block in shadowed.blocks():
-            mean, without = map(np.exp, log_means(block))
+            mean, without = mean_probabilities(block)
             if not self.online:
                 mean = ((1 + self.scale) * without + 1 - self.scale) / 2
             ratios[:, :, part] = special.expit(block.attacked) / mean

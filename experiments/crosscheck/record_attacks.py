@@ -74,7 +74,8 @@ def compared(attack: RecordAttack, shadowed: Shadowed, theirs: np.ndarray, name:
     width = ", one width for all" if fixed else ""
     what = f"scores of {TARGETS} targets on {RECORDS} records by {MODELS} models, {VIEWS} views{width}"
     difference = np.abs(ours - theirs).max() / np.abs(theirs).max()
-    return Check(f"attacks.records: {attack.name}", f"tensorflow/privacy {name}", what, difference, ROUNDING, BECAUSE)
+    of = f"{type(attack).__module__.removeprefix('jaxaudit.')}.{type(attack).__name__}"
+    return Check(f"{of}, {attack.name}", f"tensorflow/privacy {name}", what, difference, ROUNDING, BECAUSE)
 
 
 def rmia(theirs: Callable[..., np.ndarray], shadowed: Shadowed) -> Check:
@@ -95,7 +96,9 @@ def rmia(theirs: Callable[..., np.ndarray], shadowed: Shadowed) -> Check:
     )
     because = "two ratios that are equal but for rounding may be counted either way: one record"
     most = 1 / RECORDS + 1e-12
-    return Check("attacks.records: rmia-offline", "Privacy Meter run_rmia", what, max(differences), most, because)
+    return Check(
+        "attacks.records.rmia.RMIA, rmia-offline", "Privacy Meter run_rmia", what, max(differences), most, because
+    )
 
 
 if __name__ == "__main__":

@@ -68,9 +68,10 @@ def run(data: str, seed: int) -> dict[str, Any]:
         floor[rows] += audit.floor.mean
         times[rows] += 1
         print(f"{data}: PDTP in half {half + 1} of {HALVES}", file=sys.stderr, flush=True)
-    known = times > 0 found["pdtp"] = [float(value) if seen else None for value, seen in zip(total / np.maximum(times,
-    1), known, strict=True)] found["seed_floor"] = float((floor[known] / times[known]).mean()) return {**found,
-    **compared(found)}
+    known, mean = times > 0, total / np.maximum(times, 1)
+    found["pdtp"] = [float(value) if seen else None for value, seen in zip(mean, known, strict=True)]
+    found["seed_floor"] = float((floor[known] / times[known]).mean())
+    return {**found, **compared(found)}
 
 
 def compared(found: dict[str, Any]) -> dict[str, Any]:

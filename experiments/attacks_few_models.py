@@ -238,21 +238,20 @@ def lines(record: dict[str, Any]) -> list[str]:
 def drawing(record: dict[str, Any]) -> Any:
     """Area and true positive rate by number of shadow models."""
     figure, axes = panels(1, 2, width=8.4, height=3.2)
-    for place, (axis, key, title) in enumerate(
-        zip(axes, ("auc", "tpr_0.01"), ("area under the ROC curve", "true positive rate at 1%"), strict=True)
-    ):
+    titles = {"auc": "area under the ROC curve", "curve_0.01": "true positive rate at 1% false positives"}
+    for axis, (key, title) in zip(axes, titles.items(), strict=True):
         for number, name in enumerate(DRAWN):
             rows = [row for row in record["rows"] if row["attack"] == name]
             across, up = [row["shadows"] for row in rows], [row[key] for row in rows]
-            low, high = [row[f"{key}_low"] for row in rows], [row[f"{key}_high"] for row in rows]
             axis.plot(across, up, "o^sDvX"[number] + "-", label=name, markersize=4, linewidth=1.4)
-            axis.fill_between(across, low, high, alpha=0.15)
+            if key == "auc":
+                ends = ([row[f"auc_{end}"] for row in rows] for end in ("low", "high"))
+                axis.fill_between(across, *ends, alpha=0.15)
         axis.set_xscale("log", base=2)
         axis.set_xticks(SHADOWS, [str(each) for each in SHADOWS])
         axis.set_xlabel("shadow models")
         axis.set_title(title)
-        if not place:
-            axis.legend(fontsize=7.5)
+    axes[0].legend(fontsize=7.5)
     return figure
 
 

@@ -157,6 +157,9 @@ def drawing(cases: list[dict[str, Any]]) -> Any:
         axis.axvline(RISKY, color=COLORS[1], linewidth=1, linestyle="--")
         axis.axhline(OFTEN, color=COLORS[1], linewidth=1, linestyle="--")
         axis.set_xscale("symlog", linthresh=0.01)
+        ticks = [0.0, 0.01, 0.1, 1.0]
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_xlim(-0.003, None)
         axis.set_xlabel("PDTP (nats)")
         axis.set_ylabel("share of its models that give it away")
         axis.set_title(case["data"])

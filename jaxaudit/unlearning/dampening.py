@@ -5,8 +5,8 @@ AAAI, equations 6 to 8. With F_D and F_f the diagonals of the Fisher information
 
     theta <- theta * min(lambda F_D / F_f, 1)   where F_f > alpha F_D;   theta otherwise
 
-It trains nothing. F is the mean over records of the squared gradient of log p(label), exactly; the authors' code squares
-mean gradients of minibatches, which are smaller.
+It trains nothing. F is the mean over records of the squared gradient of log p(label), exactly; the authors' code
+squares mean gradients of minibatches, which are smaller.
 """
 
 from typing import Any

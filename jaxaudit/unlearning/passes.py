@@ -44,9 +44,7 @@ class Pass(NamedTuple):
         return Minibatch(*(each[place] for each in self.minibatches))
 
 
-def one_pass(
-    key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Bool[Array, " n"], batch_size: int
-) -> Pass:
+def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Bool[Array, " n"], batch_size: int) -> Pass:
     """Every chosen record once, in an order that follows from the key and the epoch."""
     bits = jax.random.bits(jax.random.fold_in(key, epoch), chosen.shape, jnp.uint32)
     # As networks take minibatches whose records touch one another: of members alone.

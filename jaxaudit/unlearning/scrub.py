@@ -1,4 +1,4 @@
-"""SCRUB: a student that obeys its teacher, the original model, on what remains and disobeys it on what is to be forgotten.
+"""SCRUB: a student that obeys its teacher, the original, on what remains, and disobeys it on what is to be forgotten.
 
 Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machine unlearning", NeurIPS, equation 3 and
 algorithm 1. With p the original's outputs and q the student's, both at temperature T, and

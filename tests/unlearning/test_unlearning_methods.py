@@ -124,7 +124,9 @@ def scrubbed(max_epochs: int, temperature: float = 2.0) -> Any:
                 gradient = zeros
             student, state = by_adam(student, gradient, state, rate)
         for records in minibatches("pass", epoch, ~FORGET):
-            gradient = jax.grad(lambda p, r=records: 0.5 * losses(r, distance, p) + losses(r, cross_entropy, p))(student)
+            gradient = jax.grad(lambda p, r=records: 0.5 * losses(r, distance, p) + losses(r, cross_entropy, p))(
+                student
+            )
             student, state = by_adam(student, gradient, state, rate)
     return student
 

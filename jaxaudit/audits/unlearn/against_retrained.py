@@ -6,12 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from jaxaudit.audits.unlearn.finding import LEAST_SEEDS
 from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED, Scores
 from jaxaudit.metrics import Answers, ChallengeScore, ULira, challenge_score, u_lira
 from jaxaudit.randomness import stream
-
-LEAST_SEEDS = 16
-"""Eight models a side: with fewer, even complete forgetting and none differ by less than chance."""
 
 
 class Told(NamedTuple):

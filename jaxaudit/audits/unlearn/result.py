@@ -140,6 +140,11 @@ class UnlearnAudit:
         """Whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds."""
         return 2.0 ** (1 - self.seeds) <= self.threshold
 
+    @property
+    def compared(self) -> bool:
+        """Whether models were told from retrained ones, by the unlearning challenge's score and U-LiRA."""
+        return any(method.challenge for method in self.methods)
+
     def blind(self, forget_set: int = 0) -> tuple[str, ...]:
         """The scores about forgotten records that do not distinguish even the original, which forgot nothing.
 

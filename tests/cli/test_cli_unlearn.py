@@ -135,7 +135,7 @@ def test_every_other_method_by_its_name():
     for name in ("untrained", "original", "retraining", "fisher"):
         assert method(found, name)["scores"] == method(alone, name)["scores"]
     said = " ".join(found["caveats"])
-    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate 0.1." in said
+    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate 0.1, 0.1, 0.1, 0.1." in said
     scores = {name: method(found, name)["scores"]["information"] for name in ("original", *chosen)}
     assert len({json.dumps(each["values"]) for each in scores.values()}) == len(scores)
 

@@ -80,7 +80,9 @@ class UnlearnAudit(Level):
         maximum=MOST,
     )
     unlearn_rate: float | None = option(
-        None, "Their learning rate. [default: 0.01; 0.0005 for scrub]", check=rate_check("--unlearn-rate")
+        None,
+        "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005]",
+        check=rate_check("--unlearn-rate"),
     )
     beta: float = option(
         0.95, "negative-gradient: weight of the loss of the remaining records.", check=share_check("beta")

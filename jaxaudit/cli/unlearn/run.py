@@ -26,6 +26,7 @@ from jaxaudit.report.record import Provenance
 from jaxaudit.report.unlearn.record import unlearn_record
 from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_examples
+from jaxaudit.unlearning.negative_gradient import ASCENT_RATE
 from jaxaudit.unlearning.passes import EPOCHS, LEARNING_RATE
 from jaxaudit.unlearning.scrub import LEARNING_RATE as SCRUB_RATE
 
@@ -125,11 +126,12 @@ def _notes(options: UnlearnOptions, parts: Parts, learner: NetworkLearner, metho
         )
     trained_on = [name for name in methods if name in TRAINED_ON]
     if trained_on:
-        usual = f"{LEARNING_RATE:g}" + (f", of scrub {SCRUB_RATE:g}" if "scrub" in trained_on else "")
-        rate = usual if asked.unlearn_rate is None else f"{asked.unlearn_rate:g}"
+        usual = {"gradient-ascent": ASCENT_RATE, "scrub": SCRUB_RATE}
+        rates = [f"{asked.unlearn_rate or usual.get(name, LEARNING_RATE):g}" for name in trained_on]
         notes.append(
-            f"{', '.join(trained_on)}: {asked.unlearn_epochs or EPOCHS:,} epochs, learning rate {rate}. These were not "
-            "tuned to your data, and what a method forgets depends on them (--unlearn-epochs, --unlearn-rate)."
+            f"{', '.join(trained_on)}: {asked.unlearn_epochs or EPOCHS:,} epochs, learning rate {', '.join(rates)}. "
+            "They were not tuned to your data, and what a method forgets depends on them (--unlearn-epochs, "
+            "--unlearn-rate)."
         )
     if SSD in methods and asked.ssd_alpha * parts.forget.sum() >= len(parts.train):
         notes.append(

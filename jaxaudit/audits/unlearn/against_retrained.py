@@ -1,6 +1,6 @@
 """Can a method's models be told from retrained ones? The unlearning challenge's score and U-LiRA, over models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +24,8 @@ class Told(NamedTuple):
 
 def told(
     key: Key[Array, ""],
-    log_odds: dict[str, Sequence[Float[np.ndarray, "seeds _"]]],
-    scores: dict[str, Scores],
+    log_odds: Mapping[str, Sequence[Float[np.ndarray, "seeds _"]]],
+    scores: Mapping[str, Scores],
     level: float,
 ) -> dict[str, Told]:
     """Each method's models of the first half of the seeds against the retrained models of the other half.

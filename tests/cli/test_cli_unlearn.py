@@ -165,6 +165,25 @@ def test_a_strength_at_which_nothing_can_change_is_said():
     assert not any(said.startswith("ssd: ") for said in found["caveats"])
 
 
+def test_sixteen_seeds_tell_models_from_retrained_ones():
+    words = ("unlearn", *QUICK, "--seeds", "16", "--models-per-batch", "16", "--methods", "fisher", "--alpha", "0")
+    done = jaxaudit(*words, "--json")
+    jsonschema.validate(done.result, schema_of("unlearn"))
+    found = {each["name"]: (each["challenge"], each["u_lira"]) for each in done.result["methods"]}
+    assert found.pop("untrained") == (None, None)
+    for challenge, lira in found.values():
+        assert len(challenge["epsilon"]) == 10
+        assert 0 <= challenge["quality"]["low"] <= challenge["quality"]["value"] <= 1
+        assert 0 <= lira["low"] <= lira["value"] <= lira["high"] <= 1
+    # A noise of strength 0 forgets nothing.
+    original, fisher = found["original"], found["fisher"]
+    assert fisher[0]["epsilon"] == original[0]["epsilon"]
+    assert fisher[1]["value"] == original[1]["value"]
+    out = jaxaudit(*words).out
+    assert "Told from retrained models of other seeds" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_the_table_for_people():
     done = jaxaudit("unlearn", *QUICK, "--methods", "retraining,amnesiac")
     assert done.code == 0

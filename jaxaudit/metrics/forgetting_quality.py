@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack import Estimate
 from jaxaudit.metrics.over_models import checked_sides, interval
 from jaxaudit.randomness import generator_of
@@ -91,8 +92,8 @@ def challenge_score(
         replicates: of the bootstrap, at least 2.
 
     Raises:
-        InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or `replicates` or
-            `level` out of range.
+        InputError: fewer than 4 models on a side, numbers of records or models that differ, no record, NaN, or
+            `replicates` or `level` out of range.
 
     >>> import jax
     >>> random = np.random.default_rng(2)
@@ -102,6 +103,12 @@ def challenge_score(
     (0.15, 0.01)
     """
     log_odds = checked_sides(unlearned.log_odds, retrained.log_odds, replicates, level)
+    for models, remaining, test in (map(len, side) for side in (unlearned, retrained)):
+        if not models == remaining == test:
+            raise InputError(
+                f"there are log-odds of {models} models, but accuracies of {remaining} and {test}: give one of each "
+                "model, in the same order."
+            )
     sizes, generator = [len(side) for side in log_odds], generator_of(key)
     fewest, epsilon = min(sizes), epsilons(*log_odds)
     quality = float(points(epsilon, fewest).mean())

@@ -1,6 +1,6 @@
 """Every unlearning method here, by the score of the NeurIPS 2023 challenge and by U-LiRA.
 
-    JAXAUDIT_DATA=DATA python -m experiments.unlearning_methods                  # MNIST: a quarter of an hour
+    JAXAUDIT_DATA=DATA python -m experiments.unlearning_methods                  # MNIST: half an hour
     JAXAUDIT_DATA=DATA python -m experiments.unlearning_methods --data cifar10   # gray, 28x28: another recipe
 
 1,000 images (the first 100 of each class), an MLP N-128-64-10, plain gradient descent; 50 images are forgotten, half of
@@ -8,8 +8,9 @@ one class or as many of all classes, drawn at random. Of 128 seeds the models of
 compared with 64 retrained models of the other seeds (Triantafillou et al. 2024: 512 and 512 on faces; Hayes et al.
 2024: 64 and more on CIFAR-10). Methods are tried at two strengths: their authors' defaults were made for other data. No
 number of the two papers is comparable, as data and networks differ; the rows of the original and of models retrained
-once more say what nothing and what everything forgotten scores. On two busy CPU cores MNIST takes a quarter of an hour;
-with `--checkpoints DIR` a run that was stopped goes on. Writes `results/unlearning_methods_DATA-DEVICE.json`, `.md`.
+once more say what nothing and what everything forgotten scores. Half an hour is that of two CPU cores which other work
+shared; with `--checkpoints DIR` a run that was stopped goes on. Writes `results/unlearning_methods_DATA-DEVICE.json` and
+`.md`.
 """
 
 import argparse

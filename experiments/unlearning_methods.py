@@ -9,8 +9,8 @@ compared with 64 retrained models of the other seeds (Triantafillou et al. 2024:
 2024: 64 and more on CIFAR-10). Methods are tried at two strengths: their authors' defaults were made for other data. No
 number of the two papers is comparable, as data and networks differ; the rows of the original and of models retrained
 once more say what nothing and what everything forgotten scores. Half an hour is that of two CPU cores which other work
-shared; with `--checkpoints DIR` a run that was stopped goes on. Writes `results/unlearning_methods_DATA-DEVICE.json` and
-`.md`.
+shared; with `--checkpoints DIR` a run that was stopped goes on. Writes `results/unlearning_methods_DATA-DEVICE.json`
+and `.md`.
 """
 
 import argparse

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
-from jaxaudit.cli.words import check_learning_rate, groups_place, parse_hidden, parse_image_size, share_check
+from jaxaudit.cli.words import groups_place, parse_hidden, parse_image_size, rate_check, share_check
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
@@ -47,7 +47,7 @@ class Recipe:
 
     epochs: int | None = option(None, "Training epochs.", minimum=1, maximum=MOST)
     batch_size: int = option(64, "Batch size.", minimum=1, maximum=MOST)
-    learning_rate: float = option(1e-3, "Learning rate.", check=check_learning_rate)
+    learning_rate: float = option(1e-3, "Learning rate.", check=rate_check("--learning-rate"))
     optimizer: str = option(
         "adam",
         "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "

@@ -23,6 +23,9 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "holdout_share": (lambda share: 0 < share < 1, "above 0 and below 1, such as 0.5"),
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
+    "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
+    "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),
+    "ssd_lambda": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 1"),
     "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
 }
 """The numbers that these options accept; NaN is never accepted."""
@@ -108,10 +111,14 @@ def parse_acdc(name: str) -> tuple[str, float]:
     return folder, tesla
 
 
-def check_learning_rate(learning_rate: float) -> None:
-    """Refuses a learning rate that is not above 0."""
-    if not 0 < learning_rate < float("inf"):
-        raise InputError(f"--learning-rate must be above 0, got {learning_rate:g}.")
+def rate_check(option: str) -> Callable[[float | None], None]:
+    """A function that refuses a learning rate that is not above 0; None is no rate."""
+
+    def check(rate: float | None) -> None:
+        if rate is not None and not 0 < rate < float("inf"):
+            raise InputError(f"{option} must be above 0, got {rate:g}.")
+
+    return check
 
 
 def parse_time(text: str) -> float | None:

@@ -8,11 +8,12 @@
 | how are records split so that use can be tested later? | `deal` |
 | may a classifier be published? | `pdtp`, `seed_floor`, `publishable`, the bounds of `stability` |
 | how well does an attack detect members? | `attack_metrics`, `membership_scores`, `correlation` |
+| can unlearned models be told from retrained ones? | `challenge_score`, `u_lira`, `place` |
 | what do weights expose about records? | `measure_efficacy`, `efficacy` |
 | can these outputs be judged? | `Check` and the checks, `alike` |
 
-If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`), the attribute is the function.
-Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
+If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `u_lira`), the attribute is the
+function. Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
 """
 
 import lazy_loader

@@ -40,6 +40,9 @@ from .ema import member_thresholds as member_thresholds
 from .ema import signals as signals
 from .exchangeability import Alike as Alike
 from .exchangeability import alike as alike
+from .forgetting_quality import Answers as Answers
+from .forgetting_quality import ChallengeScore as ChallengeScore
+from .forgetting_quality import challenge_score as challenge_score
 from .holdout import holdout_test as holdout_test
 from .ks import Rho as Rho
 from .ks import Verdict as Verdict
@@ -78,6 +81,8 @@ from .stability import naive_bayes_delta as naive_bayes_delta
 from .stability import posterior_dtp_bound as posterior_dtp_bound
 from .stability import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
 from .stability import softmax_regression_lipschitz as softmax_regression_lipschitz
+from .u_lira import ULira as ULira
+from .u_lira import u_lira as u_lira
 from .usage import Share as Share
 from .usage import Usage as Usage
 from .usage import holm as holm

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017", "Shokri et al. 2017"
 CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
+TRIANTAFILLOU, HAYES = "Triantafillou et al. 2024", "Hayes et al. 2024"
 GOLATKAR, GRAVES = "Golatkar, Achille & Soatto 2020", "Graves, Nagisetty & Ganesh 2021"
 YE, ZARIFZADEH, LASSILA, BRANNVALL = (
     "Ye et al. 2022",
@@ -27,6 +28,8 @@ PAPERS = {
     ZARIFZADEH: "Low-cost high-power membership inference attacks. ICML",
     LASSILA: "Practical Bayes-optimal membership inference attacks. NeurIPS",
     BRANNVALL: "Exponential-family membership inference: from LiRA and RMIA to BaVarIA. arXiv:2603.11799",
+    TRIANTAFILLOU: "Are we making progress in unlearning? Findings from the first NeurIPS unlearning competition",
+    HAYES: "Inexact unlearning needs more careful evaluations to avoid a false sense of privacy",
     KOLMOGOROV: "On the estimation of the discrepancy between empirical curves for two independent samples",
     EFRON: "Bootstrap methods: another look at the jackknife. Annals of Statistics",
     PEARSON: "Note on regression and inheritance in the case of two parents. Proceedings of the Royal Society",
@@ -120,6 +123,16 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     "Fisher forgetting": (
         "Adds noise to the weights, more to weights that matter less for the remaining records.",
         GOLATKAR,
+    ),
+    "forgetting quality": (
+        "How hard it is to tell unlearned models from retrained ones by their outputs on each forgotten record. Larger "
+        "is better; even models that were retrained once more reach only about 0.2.",
+        TRIANTAFILLOU,
+    ),
+    "U-LiRA": (
+        "A membership attack that knows how models unlearn: each forgotten record's log-odds under a model is compared "
+        "with those of unlearned and of retrained models. Its accuracy is 0.5 if they cannot be told apart.",
+        HAYES,
     ),
     "distinguishable": (
         "A method is distinguishable if a score ranks higher or lower among those of retrained models than chance "

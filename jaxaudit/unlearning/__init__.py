@@ -4,9 +4,12 @@ Your own method is a pure function with the arguments of `Unlearn`; `audit_unlea
 """
 
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record
-from jaxaudit.unlearning.fisher import LogProbs, Noise, becker_code, forget_by_noise, golatkar, paper
-from jaxaudit.unlearning.method import Unlearn
+from jaxaudit.unlearning.dampening import selective_dampening
+from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper
+from jaxaudit.unlearning.method import LogProbs, Unlearn
+from jaxaudit.unlearning.negative_gradient import fine_tune, gradient_ascent, negative_gradient
 from jaxaudit.unlearning.retraining import retrain
+from jaxaudit.unlearning.scrub import scrub
 
 __all__ = [
     "LogProbs",
@@ -15,10 +18,15 @@ __all__ = [
     "Recording",
     "Unlearn",
     "becker_code",
+    "fine_tune",
     "forget_by_noise",
     "golatkar",
+    "gradient_ascent",
+    "negative_gradient",
     "paper",
     "retrain",
+    "scrub",
+    "selective_dampening",
     "take_back",
     "train_and_record",
 ]

@@ -12,7 +12,6 @@ The last reproduces a defect of the code behind the paper's tables: its gradient
 the rule without what its authors' code adds for their networks: means over a kernel's rows, factors for last layers.
 """
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -20,9 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
-
-LogProbs = Callable[[Any, Any], Any]
-"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others."""
+from jaxaudit.unlearning.method import LogProbs, of_label
 
 ALPHA = 3e-6
 """Golatkar's, and that of Becker & Liebig's code."""
@@ -95,7 +92,7 @@ def paper(
     The paper does not define the noise for F = 0, which would be infinite (the weights of a pixel that is always
     black): F is taken as at least `smallest`, the constant in Golatkar's code.
     """
-    fisher = fisher_diagonal(_of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
+    fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=_weights(remaining))
     return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
 
 
@@ -115,7 +112,7 @@ def golatkar(
     total, count = jax.tree.map(jnp.zeros_like, params), jnp.maximum(jnp.sum(remaining), 1)
     for label in range(probabilities.shape[1]):
         share = probabilities[:, label]
-        mean = fisher_diagonal(_of_label(log_probs), params, inputs, jnp.full_like(labels, label), weights=share)
+        mean = fisher_diagonal(of_label(log_probs), params, inputs, jnp.full_like(labels, label), weights=share)
         weight = jnp.sum(share) / count
         total = jax.tree.map(lambda so_far, f, w=weight: so_far + w * f, total, mean)
     return jax.tree.map(lambda f: jnp.sqrt(alpha * jnp.minimum(1 / (f + 1e-8), 1e3)), total)
@@ -136,7 +133,7 @@ def becker_code(
     axis for ten entries, which finds the bias of the last layer, not its weights). Use it to reproduce those tables.
     """
     zeros, weights = jnp.zeros_like(labels), _weights(remaining)
-    of_zero, count = _of_label(log_probs), jnp.sum(weights)
+    of_zero, count = of_label(log_probs), jnp.sum(weights)
     squares = fisher_diagonal(of_zero, params, inputs, zeros, weights=weights)
     sums = jax.grad(lambda p: jnp.sum(weights * of_zero(p, inputs, zeros)))(params)
     classes = jax.eval_shape(log_probs, params, inputs).shape[1]
@@ -148,13 +145,6 @@ def becker_code(
         return 10 * capped if square.shape == (classes,) else capped
 
     return jax.tree.map(deviation, squares, sums)
-
-
-def _of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
-    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
-        return jnp.take_along_axis(log_probs(params, inputs), labels[:, None], axis=1)[:, 0]
-
-    return log_prob
 
 
 def _weights(remaining: Bool[Array, " n"]) -> Float[Array, " n"]:

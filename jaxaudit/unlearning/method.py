@@ -1,10 +1,13 @@
 """The interface of an unlearning method that needs only the trained model and the data."""
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.unlearning.fisher import LogProbs
+LogProbs = Callable[[Any, Any], Any]
+"""`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others."""
 
 
 @runtime_checkable
@@ -33,3 +36,12 @@ class Unlearn(Protocol):
             forget: the records to forget.
         """
         ...
+
+
+def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
+    """`(params, inputs, labels) -> Float["n"]`: the log-probability of each record's label."""
+
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        return jnp.take_along_axis(log_probs(params, inputs), labels[:, None], axis=1)[:, 0]
+
+    return log_prob

@@ -20,6 +20,7 @@ from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams, network
 from jaxaudit.learners.batch_order import init_key
+from jaxaudit.metrics import Answers, challenge_score, u_lira
 from jaxaudit.metrics.retrained_band import Place
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import forget_by_noise, golatkar
@@ -177,6 +178,67 @@ def test_without_amnesiac_and_attack(audit):
     assert set(less["original"].places) == set(COMPARED) - {"attack"}
     for name in ("original", "retraining"):
         np.testing.assert_allclose(less[name].scores.efficacy, audit[name].scores.efficacy, rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def many() -> UnlearnAudit:
+    """17 seeds: 8 models a method, 9 retrained ones."""
+    how: dict[str, Any] = {"seeds": 17, "nonmembers": 0, "amnesiac": False, "execution": Execution(17)}
+    return audit_unlearn(KEY, TRAIN, TEST, NETWORK, FORGET, methods={"untouched": untouched, "zeroed": zeroed}, **how)
+
+
+def test_models_are_told_from_retrained_ones_of_other_seeds(many):
+    """By hand: log-odds of the records to forget, models of the first 8 seeds against retrained ones of the last 9."""
+
+    def answers(name: str, index: int, seeds: slice) -> Answers:
+        params = [model(many, name, index, seed) for seed in range(17)[seeds]]
+        outputs = np.stack([np.asarray(NETWORK.log_probs(each, jnp.asarray(INPUTS)), np.float64) for each in params])
+        hits, row = outputs.argmax(axis=2) == LABELS, FORGET[index]
+        own = np.take_along_axis(outputs[:, :40], np.tile(LABELS[:40, None], (len(outputs), 1, 1)), axis=2)[..., 0]
+        phi = own - np.log1p(-np.exp(own))
+        return Answers(phi[:, row], hits[:, :40][:, ~row].mean(axis=1), hits[:, 40:].mean(axis=1))
+
+    for index in range(2):
+        theirs = answers("retraining", index, slice(8, None))
+        for name in ("original", "retraining", "zeroed"):
+            mine = answers(name, index, slice(8))
+            of_method = many[name].challenge[index], many[name].u_lira[index]
+            challenge, lira = challenge_score(KEY, mine, theirs), u_lira(KEY, mine.log_odds, theirs.log_odds)
+            np.testing.assert_allclose(of_method[0].epsilon, challenge.epsilon, rtol=1e-6)
+            assert of_method[0].remaining_ratio == pytest.approx(challenge.remaining_ratio)
+            assert of_method[0].test_ratio == pytest.approx(challenge.test_ratio)
+            assert of_method[0].score.value == pytest.approx(challenge.score.value)
+            assert of_method[1].accuracy.value == pytest.approx(lira.accuracy.value)
+    assert many["untrained"].challenge == many["untrained"].u_lira == ()
+
+
+def test_a_method_that_does_nothing_is_told_as_well_as_the_original(many):
+    for index in range(2):
+        original, untouched = (many[name].challenge[index] for name in ("original", "untouched"))
+        np.testing.assert_array_equal(original.epsilon, untouched.epsilon)
+        assert original.score.value == untouched.score.value
+        # Another method has another key for its interval.
+        assert original.score.high != untouched.score.high
+
+
+def test_a_method_more_changes_no_number_of_another(many):
+    less = audit_unlearn(
+        *(KEY, TRAIN, TEST, NETWORK, FORGET),
+        methods={"zeroed": zeroed},
+        seeds=17,
+        nonmembers=0,
+        amnesiac=False,
+        execution=Execution(17),
+    )
+    for index in range(2):
+        mine, theirs = many["zeroed"], less["zeroed"]
+        assert mine.challenge[index].score == theirs.challenge[index].score
+        assert mine.u_lira[index].accuracy == theirs.u_lira[index].accuracy
+
+
+def test_with_too_few_seeds_nothing_is_told(audit):
+    assert all(method.challenge == method.u_lira == () for method in audit.methods)
+    assert not audit.compared
 
 
 def test_a_stopped_audit_goes_on(audit, tmp_path):

@@ -121,3 +121,11 @@ def test_several_sets_and_no_method():
     nothing = unlearn_audit(SEEN, {}).finding
     assert (nothing.verdict, nothing.confidence.word) == ("inconclusive", "none")
     assert "--method" in nothing.would_change[0]
+
+
+def test_what_the_comparison_with_retrained_models_needs_and_how_it_misleads():
+    few, enough = (judged(SEEN, {}, told=told).finding for told in (False, True))
+    assert any(f"need 16 seeds (--seeds); there are {SEEDS}" in caveat for caveat in few.caveats)
+    assert any("biased upward" in caveat for caveat in enough.caveats)
+    assert not any("need 16 seeds" in caveat for caveat in enough.caveats)
+    assert (few.verdict, few.confidence) == (enough.verdict, enough.confidence)

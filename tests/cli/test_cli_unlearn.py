@@ -121,6 +121,69 @@ def test_variants_of_fisher_forgetting_differ():
     assert len({json.dumps(scores["forgotten_accuracy"]) for scores in found}) > 1
 
 
+TRAINED_ON = ("fine-tuning", "gradient-ascent", "negative-gradient", "scrub")
+
+
+def test_every_other_method_by_its_name():
+    """Asking for them changes no number of the others, and each has its options."""
+    chosen = (*TRAINED_ON, "ssd")
+    words = ("unlearn", *QUICK, "--json", "--methods")
+    how = ("--unlearn-rate", "0.1", "--unlearn-epochs", "2", "--ssd-alpha", "1")
+    found = jaxaudit(*words, ",".join(("fisher", *chosen)), *how).result
+    assert [each["name"] for each in found["methods"]] == ["untrained", "original", "retraining", "fisher", *chosen]
+    alone = jaxaudit(*words, "fisher").result
+    for name in ("untrained", "original", "retraining", "fisher"):
+        assert method(found, name)["scores"] == method(alone, name)["scores"]
+    said = " ".join(found["caveats"])
+    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate 0.1, 0.1, 0.1, 0.1." in said
+    scores = {name: method(found, name)["scores"]["information"] for name in ("original", *chosen)}
+    assert len({json.dumps(each["values"]) for each in scores.values()}) == len(scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        *((name, option) for name in TRAINED_ON for option in (("--unlearn-epochs", "1"), ("--unlearn-rate", "0.2"))),
+        ("negative-gradient", ("--beta", "0.5")),
+        ("ssd", ("--ssd-alpha", "1")),
+        ("ssd", ("--ssd-alpha", "1", "--ssd-lambda", "0.5")),
+    ],
+)
+def test_an_option_of_a_method_has_an_effect(name: str, option: tuple[str, ...]):
+    words = ("unlearn", *QUICK, "--seeds", "2", "--models-per-batch", "2", "--epochs", "2", "--methods", name, "--json")
+    usual, other = (method(jaxaudit(*words, *more).result, name)["scores"] for more in ((), option))
+    assert usual["information"] != other["information"]
+
+
+def test_a_strength_at_which_nothing_can_change_is_said():
+    """10 of 60 records are forgotten: no Fisher information of theirs is 10 times that of all."""
+    words = ("--seeds", "2", "--models-per-batch", "2", "--epochs", "1", "--methods", "ssd", "--json")
+    found = jaxaudit("unlearn", *QUICK, *words).result
+    assert any(said.startswith("ssd: nothing changes") for said in found["caveats"])
+    assert method(found, "ssd")["scores"] == method(found, "original")["scores"]
+    found = jaxaudit("unlearn", *QUICK, *words, "--ssd-alpha", "5.9").result
+    assert not any(said.startswith("ssd: ") for said in found["caveats"])
+
+
+def test_sixteen_seeds_tell_models_from_retrained_ones():
+    words = ("unlearn", *QUICK, "--seeds", "16", "--models-per-batch", "16", "--methods", "fisher", "--alpha", "0")
+    done = jaxaudit(*words, "--json")
+    jsonschema.validate(done.result, schema_of("unlearn"))
+    found = {each["name"]: (each["challenge"], each["u_lira"]) for each in done.result["methods"]}
+    assert found.pop("untrained") == (None, None)
+    for challenge, lira in found.values():
+        assert len(challenge["epsilon"]) == 10
+        assert 0 <= challenge["quality"]["low"] <= challenge["quality"]["value"] <= 1
+        assert 0 <= lira["low"] <= lira["value"] <= lira["high"] <= 1
+    # A noise of strength 0 forgets nothing.
+    original, fisher = found["original"], found["fisher"]
+    assert fisher[0]["epsilon"] == original[0]["epsilon"]
+    assert fisher[1]["value"] == original[1]["value"]
+    out = jaxaudit(*words).out
+    assert "Told from retrained models of other seeds" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_the_table_for_people():
     done = jaxaudit("unlearn", *QUICK, "--methods", "retraining,amnesiac")
     assert done.code == 0
@@ -191,6 +254,12 @@ def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
         (("--methods", ","), ("--methods", "retraining, amnesiac, fisher")),
         (("--alpha", "-1"), ("--alpha", "-1")),
         (("--alpha", "nan"), ("--alpha", "nan")),
+        (("--unlearn-rate", "0"), ("--unlearn-rate", " 0.")),
+        (("--unlearn-rate", "nan"), ("--unlearn-rate", "nan")),
+        (("--beta", "1.1"), ("--beta", "1.1")),
+        (("--ssd-alpha", "-1"), ("--ssd-alpha", "-1")),
+        (("--ssd-lambda", "-1"), ("--ssd-lambda", "-1")),
+        (("--ssd-alpha", "nan"), ("--ssd-alpha", "nan")),
         (("--fraction", "0"), ("--fraction", " 0.")),
         (("--fraction", "nan"), ("--fraction", "nan")),
         (("--fraction", "0.01"), ("--fraction 0.01", "20", "class 1")),

@@ -15,6 +15,7 @@ from support.saved_runs.names import HOSTILE
 from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
 
 from jaxaudit.errors import visible
+from jaxaudit.metrics import Estimate
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import schema_of
@@ -38,7 +39,13 @@ def as_json(record: UnlearnRecord) -> dict[str, Any]:
     return json.loads(json.dumps(to_json(record), allow_nan=False))
 
 
-@pytest.mark.parametrize("run", [unlearn_run(), unlearn_run(audit=unlearn_audit({}, {}, 3, attacked=False))])
+TOLD = unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "a-longer-name": {}}, told=True)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [unlearn_run(), unlearn_run(audit=unlearn_audit({}, {}, 3, attacked=False)), unlearn_run(audit=TOLD)],
+)
 def test_a_record_comes_back_as_it_was(run: Run[UnlearnRecord]):
     value = as_json(run.result)
     assert from_json(UnlearnRecord, value) == run.result
@@ -101,6 +108,57 @@ def test_what_does_not_fit_is_refused():
     wrong(lambda v: v["methods"][3].update(places={}), "not that of its places")
     wrong(lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method")
     wrong(lambda v: v["caveats"].append("more"), "its caveats are not those")
+
+
+def test_comparisons_with_retraining_that_do_not_fit_are_refused():
+    def wrong(change: Any, message: str) -> None:
+        value = as_json(unlearn_run(audit=TOLD).result)
+        change(value["methods"][3])
+        with pytest.raises(ValueError, match=message):
+            UNLEARN.check(from_json(UnlearnRecord, value), {})
+
+    wrong(lambda method: method.update(u_lira=None), "one of two comparisons")
+    wrong(lambda method: method["challenge"]["epsilon"].pop(), "of other records")
+
+
+def test_how_models_are_told_from_retrained_ones_is_in_every_output():
+    run = unlearn_run(audit=TOLD)
+    result = as_json(run.result)
+    assert [method["challenge"] is None for method in result["methods"]] == [True, *[False] * 4]
+    mine = result["methods"][3]
+    assert mine["challenge"] == {
+        "epsilon": [0.25, 50.0],
+        "quality": {"value": 0.1875, "low": 0.125, "high": 0.25},
+        "remaining_ratio": 1.0,
+        "test_ratio": 0.9375,
+        "score": {"value": 0.1758, "low": 0.11, "high": 0.24},
+    }
+    assert mine["u_lira"] == {"value": 0.5625, "low": 0.5, "high": 0.625}
+    text, page = shown(run), Parsed(report_html([run])).text
+    assert max(map(len, text.splitlines())) <= 80
+    for said in ("0.19", "0.12 to 0.25", "1.00", "0.94", "0.18", "0.11 to 0.24", "0.56", "0.50 to 0.62"):
+        assert said in text
+        assert said in page
+    assert "U-LiRA" in page
+    assert any("biased upward" in each for each in result["caveats"])
+
+
+def test_too_few_seeds_to_tell_models_from_retrained_ones_are_said_and_no_table_is_shown():
+    run = unlearn_run()
+    assert all(method.challenge is None and method.u_lira is None for method in run.result.methods)
+    text, page = " ".join(shown(run).split()), Parsed(report_html([run])).text
+    for said in (text, page):
+        assert f"need 16 seeds (--seeds); there are {SEEDS}" in said
+        assert "Told from retrained" not in said
+
+
+def test_a_ratio_over_0_is_null_and_shown_as_none():
+    found = TOLD["mine"].challenge[0]._replace(test_ratio=np.nan, score=Estimate(*[np.nan] * 3))
+    methods = tuple(each._replace(challenge=(found,)) if each.challenge else each for each in TOLD.methods)
+    run = unlearn_run(audit=replace(TOLD, methods=methods))
+    challenge = as_json(run.result)["methods"][3]["challenge"]
+    assert (challenge["test_ratio"], challenge["score"]) == (None, None)
+    assert "none" in shown(run)
 
 
 def test_the_numbers_and_words_of_json():

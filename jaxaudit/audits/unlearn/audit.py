@@ -7,9 +7,10 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
+from jaxaudit.audits.unlearn.against_retrained import told
 from jaxaudit.audits.unlearn.evaluate import Attacker, Judged, as_scores, judged_file, look_at, score, train_attack
 from jaxaudit.audits.unlearn.kept_params import flat_params, params_of
 from jaxaudit.audits.unlearn.refusals import check_like, check_unlearn
@@ -69,7 +70,8 @@ def audit_unlearn(
         amnesiac: whether amnesiac unlearning is judged.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
             `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
-        seeds: models per method, one per seed; too few cannot show a difference, see `UnlearnAudit.enough_seeds`.
+        seeds: models per method, one per seed; too few cannot show a difference, see `UnlearnAudit.enough_seeds`. The
+            unlearning challenge's score and U-LiRA need 16, see `MethodResult`; more seeds resolve more.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
             records, or all. With 0 there is no attack, and its scores are NaN.
         attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
@@ -107,10 +109,13 @@ def audit_unlearn(
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    scores = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
+    scores, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
+    told_apart = told(stream(key, "against retrained"), log_odds, scores, level)
     return UnlearnAudit(
         methods=tuple(
-            MethodResult(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name])
+            MethodResult(
+                *(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name]), *told_apart[name]
+            )
             for name in params
         ),
         forget=forget,
@@ -174,8 +179,8 @@ def _scored(
     attacker: Attacker | None,
     attack_each: bool,
     parts: dict[str, Execution],
-) -> dict[str, Scores]:
-    """Every model, judged on its set, or on each set if it has forgotten none."""
+) -> tuple[dict[str, Scores], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
+    """Every model, judged on its set, or on each set if it has forgotten none; and its log-odds of these records."""
     everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
     @cache
@@ -198,6 +203,7 @@ def _scored(
         return look_at(learner, models, train, test, attack, file, name=name)
 
     scores: dict[str, Scores] = {}
+    log_odds: dict[str, list[Float[np.ndarray, "seeds _"]]] = {name: [] for name in params}
     for name, models in params.items():
         once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
         rows = []
@@ -205,9 +211,10 @@ def _scored(
             of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
             seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
             rows.append(score(learner, of_set, seen, train, row, name))
+            log_odds[name].append(seen.log_odds[:, row])
             _end(parts[name if once is not None else f"{name} {index}"])
         scores[name] = as_scores(rows)
-    return scores
+    return scores, log_odds
 
 
 def _end(part: Execution) -> None:

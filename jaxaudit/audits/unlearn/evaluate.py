@@ -21,6 +21,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy
+from jaxaudit.metrics.scores import log_odds
 
 
 class Attacker(NamedTuple):
@@ -44,11 +45,13 @@ class Judged(NamedTuple):
         hits: whether it classifies each training record as labelled.
         test_accuracy: its accuracy on the test set.
         membership: the probability, by the attack, that it was trained on each training record; NaN without attack.
+        log_odds: of each training record's class, nats.
     """
 
     hits: Bool[np.ndarray, "models n"]
     test_accuracy: Float[np.ndarray, " models"]
     membership: Float[np.ndarray, "models n"]
+    log_odds: Float[np.ndarray, "models n"]
 
 
 Trained = Callable[[], LearnedAttack]
@@ -133,6 +136,7 @@ def look_at(
         on_train.argmax(axis=2) == train.labels,
         (on_test.argmax(axis=2) == test.labels).mean(axis=1),
         np.asarray(membership, np.float64),
+        log_odds(on_train, train.labels),
     )
     if kept is not None:
         write_chunk(kept, rows, judged)

@@ -16,6 +16,8 @@ Position = Literal["above", "below", "not distinguishable", "too few seeds"]
 """Of a score among those of retrained models."""
 
 WORST_FIRST = ("distinguishable", "inconclusive", "not distinguishable")
+LEAST_SEEDS = 16
+"""To tell unlearned from retrained models, eight a side; intervals of fewer are too wide to be of use."""
 LEAST_FIRST = ("none", "weak", "fair", "strong")
 SCORES = {
     "efficacy": "efficacy",
@@ -166,6 +168,12 @@ def _caveats(audit: "UnlearnAudit", verdict: Conclusion, forget_set: int) -> tup
         )
     if verdict == "not distinguishable":
         found.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
+    found.append(
+        "An epsilon of few models is biased upward, so even retrained models are far from the challenge's best score: "
+        "compare a method with `retraining` here, and with no score of another number of models."
+        if audit.compared
+        else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds (--seeds); there are {audit.seeds}."
+    )
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.unlearn.finding import Conclusion, Position, find, together
+from jaxaudit.metrics import ChallengeScore, ULira
 from jaxaudit.metrics.retrained_band import Place
 
 if TYPE_CHECKING:
@@ -61,12 +62,18 @@ class MethodResult(NamedTuple):
             `untrained`.
         params: the models' parameters, as the learner returned them; the leading axes are sets and seeds, for
             `untrained` and `original` only seeds.
+        challenge: for each set, the unlearning challenge's score of the models of the first half of the seeds among
+            retrained models of the other half; empty for `untrained`, and with fewer than 16 seeds. For `retraining` it
+            is what other retrained models score, for `original` what forgetting nothing scores.
+        u_lira: the same for the accuracy of U-LiRA.
     """
 
     name: str
     scores: Scores
     places: dict[str, tuple[Place, ...]]
     params: Any
+    challenge: tuple[ChallengeScore, ...] = ()
+    u_lira: tuple[ULira, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +139,11 @@ class UnlearnAudit:
     def enough_seeds(self) -> bool:
         """Whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds."""
         return 2.0 ** (1 - self.seeds) <= self.threshold
+
+    @property
+    def compared(self) -> bool:
+        """Whether models were told from retrained ones, by the unlearning challenge's score and U-LiRA."""
+        return any(method.challenge for method in self.methods)
 
     def blind(self, forget_set: int = 0) -> tuple[str, ...]:
         """The scores about forgotten records that do not distinguish even the original, which forgot nothing.

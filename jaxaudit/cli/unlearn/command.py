@@ -20,9 +20,10 @@ from jaxaudit.cli.groups import (
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
-from jaxaudit.cli.words import parse_hidden, parse_names, share_check
+from jaxaudit.cli.words import parse_hidden, parse_names, rate_check, share_check
 
-METHODS = ("retraining", "amnesiac", "fisher")
+USUAL = ("retraining", "amnesiac", "fisher")
+METHODS = (*USUAL, "fine-tuning", "gradient-ascent", "negative-gradient", "scrub", "ssd")
 VARIANTS = ("golatkar", "paper", "becker-code")
 
 
@@ -60,7 +61,7 @@ class UnlearnAudit(Level):
     """The methods, and how they are judged."""
 
     methods: str = option(
-        ",".join(METHODS),
+        ",".join(USUAL),
         f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference.",
         formerly=("--method",),
         metavar="NAME,...",
@@ -72,6 +73,26 @@ class UnlearnAudit(Level):
         choices=VARIANTS,
     )
     alpha: float = option(3e-6, "fisher: strength of the noise.")
+    unlearn_epochs: int | None = option(
+        None,
+        "Epochs of fine-tuning, gradient-ascent, negative-gradient and scrub. [default: 10]",
+        minimum=1,
+        maximum=MOST,
+    )
+    unlearn_rate: float | None = option(
+        None,
+        "Their learning rate. [default: 0.01; gradient-ascent: 0.003, scrub: 0.0005]",
+        check=rate_check("--unlearn-rate"),
+    )
+    beta: float = option(
+        0.95, "negative-gradient: weight of the loss of the remaining records.", check=share_check("beta")
+    )
+    ssd_alpha: float = option(
+        10.0,
+        "ssd: dampens parameters whose Fisher information is more than this times that of all records.",
+        check=share_check("ssd_alpha"),
+    )
+    ssd_lambda: float = option(1.0, "ssd: the smaller, the more these are dampened.", check=share_check("ssd_lambda"))
     seeds: int | None = option(
         None, "Models per method, one per seed. [default: 20; 10 without --data]", minimum=2, maximum=MOST
     )
@@ -126,5 +147,7 @@ UNLEARN = Command(
     `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`
 
     `jaxaudit unlearn --data mine.npz --class cat --fraction 1 --fisher-variant paper --alpha 1e-9 --out run`
+
+    `jaxaudit unlearn --methods fine-tuning,gradient-ascent,negative-gradient,scrub,ssd --seeds 20`
     """,
 )

@@ -15,7 +15,7 @@ from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.own_model import UNSEEDED
 from jaxaudit.cli.recipe import make_factory, make_learner
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnOptions
-from jaxaudit.cli.unlearn.inputs import FISHER, Parts, make_method, read_parts
+from jaxaudit.cli.unlearn.inputs import FISHER, SSD, TRAINED_ON, Parts, make_methods, read_parts
 from jaxaudit.cli.words import parse_hidden, parse_names
 from jaxaudit.data.weights.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
@@ -26,6 +26,9 @@ from jaxaudit.report.record import Provenance
 from jaxaudit.report.unlearn.record import unlearn_record
 from jaxaudit.runs.directory import Writer, arrays
 from jaxaudit.runs.provenance import describe_examples
+from jaxaudit.unlearning.negative_gradient import ASCENT_RATE
+from jaxaudit.unlearning.passes import EPOCHS, LEARNING_RATE
+from jaxaudit.unlearning.scrub import LEARNING_RATE as SCRUB_RATE
 
 HIDDEN, SEEDS, ATTACK_EPOCHS = "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
@@ -38,7 +41,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     asked, recipe, design = options.audit, options.recipe, options.model.model
     # What can be refused without reading data is refused first.
     names = parse_names(asked.methods, METHODS, "--methods")
-    methods = {FISHER: make_method(asked.fisher_variant, asked.alpha)} if FISHER in names else {}
+    methods = make_methods(names, asked, recipe.batch_size)
     factory = make_factory(design, parse_hidden(options.model.hidden or ""), recipe.dropout)
     parts = read_parts(options)
     train, test, seeds = parts.train, parts.test, asked.seeds or SEEDS
@@ -69,7 +72,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         )
 
     def outcome(found: UnlearnAudit, provenance: Provenance) -> Outcome:
-        notes = _notes(options, parts, learner, bool(methods))
+        notes = _notes(options, parts, learner, tuple(methods))
         return Outcome(unlearn_record(found, forgotten, notes, provenance), {}, _files(found, parts))
 
     attacks = f" and {seeds} attack networks" if asked.nonmembers != 0 else ""
@@ -112,17 +115,34 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
     return replace(options, data=data, model=replace(options.model, hidden=hidden), audit=audit)
 
 
-def _notes(options: UnlearnOptions, parts: Parts, learner: NetworkLearner, fisher: bool) -> tuple[str, ...]:
+def _notes(options: UnlearnOptions, parts: Parts, learner: NetworkLearner, methods: tuple[str, ...]) -> tuple[str, ...]:
     """Limitations that follow from what was given."""
     asked = options.audit
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
-    if fisher:
+    if FISHER in methods:
         notes.append(
             f"fisher: {asked.fisher_variant} noise of strength alpha {asked.alpha:g}. If the noise is too weak, "
             "nothing is forgotten; if it is too strong, everything is."
         )
-    if fisher and learner.batch_coupled:
-        notes.append("fisher: running statistics of batch normalisation still contain the forgotten records.")
+    trained_on = [name for name in methods if name in TRAINED_ON]
+    if trained_on:
+        usual = {"gradient-ascent": ASCENT_RATE, "scrub": SCRUB_RATE}
+        rates = [f"{asked.unlearn_rate or usual.get(name, LEARNING_RATE):g}" for name in trained_on]
+        notes.append(
+            f"{', '.join(trained_on)}: {asked.unlearn_epochs or EPOCHS:,} epochs, learning rate {', '.join(rates)}. "
+            "They were not tuned to your data, and what a method forgets depends on them (--unlearn-epochs, "
+            "--unlearn-rate)."
+        )
+    if SSD in methods and asked.ssd_alpha * parts.forget.sum() >= len(parts.train):
+        notes.append(
+            f"ssd: nothing changes, because Fisher information of {int(parts.forget.sum()):,} of "
+            f"{len(parts.train):,} records cannot be {asked.ssd_alpha:g} times that of all; give a smaller --ssd-alpha."
+        )
+    if learner.batch_coupled:
+        notes += [
+            f"{name}: running statistics of batch normalisation still contain the forgotten records."
+            for name in methods
+        ]
     if not learner.net.seeded:
         notes.append(f"{UNSEEDED[:1].upper()}{UNSEEDED[1:]}.")
     if learner.net.draws:

@@ -18,6 +18,11 @@ def _check(result: UnlearnRecord, arrays: Arrays) -> None:
     demand({ORIGINAL, RETRAINING} <= set(names), "it has no original, or no retrained models")
     for method in result.methods:
         _check_method(method, result.protocol.seeds)
+        demand(
+            (method.challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing"
+        )
+        records = result.protocol.forgotten_records
+        demand(method.challenge is None or len(method.challenge.epsilon) == records, "epsilons are of other records")
     measured = [method.scores.efficacy is not None and method.scores.bound is not None for method in result.methods]
     demand(any(measured), "no method has an efficacy and its bound")
     judged = [method.conclusion for method in result.methods if method.conclusion is not None]

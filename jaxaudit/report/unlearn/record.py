@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.unlearn.finding import Conclusion, Position, together
+from jaxaudit.audits.unlearn.finding import LEAST_SEEDS, Conclusion, Position, together
 from jaxaudit.audits.unlearn.result import COMPARED, MethodResult, UnlearnAudit
-from jaxaudit.metrics import retrained_band
-from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended
+from jaxaudit.metrics import ChallengeScore, retrained_band
+from jaxaudit.metrics.attack import Estimate
+from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended, number
 
 Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 
@@ -27,6 +28,7 @@ class Protocol(Part):
     p_value_threshold: float
     enough_seeds: bool
     members_share: Number
+    seeds_to_compare: int = LEAST_SEEDS
 
 
 class Spread(Part):
@@ -62,14 +64,42 @@ class Place(Part):
     share_above: float
 
 
+class Ranged(Part):
+    """A number and its interval over models."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Challenge(Part):
+    """The score of the NeurIPS 2023 unlearning challenge; see `jaxaudit.metrics.forgetting_quality.ChallengeScore`.
+
+    `epsilon` has one number for each forgotten record, in their order. A ratio or a score is null where the accuracy of
+    retrained models is 0.
+    """
+
+    epsilon: list[float]
+    quality: Ranged
+    remaining_ratio: Number
+    test_ratio: Number
+    score: Ranged | None
+
+
 class Method(Part):
-    """One method; a reference has no conclusion and no finding."""
+    """One method; a reference has no conclusion and no finding.
+
+    `challenge` and the accuracy of `u_lira` compare its models of one half of the seeds with retrained models of the
+    other half; null for untrained models, and with fewer seeds than `Protocol.seeds_to_compare`.
+    """
 
     name: str
     scores: Scores
     places: dict[Score, Place]
     conclusion: Conclusion | None
     finding: Finding | None
+    challenge: Challenge | None = None
+    u_lira: Ranged | None = None
 
 
 class UnlearnRecord(Record, kw_only=True):
@@ -135,7 +165,23 @@ def _method(audit: UnlearnAudit, method: MethodResult, finding: Finding | None) 
         {name: _place(audit, method.places[name][0]) for name in COMPARED if name in method.places},
         None if finding is None else audit.conclusion(method.name),
         finding,
+        _challenge(method.challenge[0]) if method.challenge else None,
+        _ranged(method.u_lira[0].accuracy) if method.u_lira else None,
     )
+
+
+def _challenge(found: ChallengeScore) -> Challenge:
+    return Challenge(
+        found.epsilon.tolist(),
+        _ranged(found.quality),
+        number(found.remaining_ratio),
+        number(found.test_ratio),
+        _ranged(found.score) if np.isfinite(found.score).all() else None,
+    )
+
+
+def _ranged(found: Estimate) -> Ranged:
+    return Ranged(*map(float, found))
 
 
 def _spread(values: np.ndarray) -> Spread | None:

@@ -5,12 +5,12 @@ import math
 from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
-from jaxaudit.report.numbers import number, percent, precise
+from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture
 from jaxaudit.report.record import Extended, as_float
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.unlearn.record import Method, Spread, UnlearnRecord
+from jaxaudit.report.unlearn.record import Method, Ranged, Spread, UnlearnRecord
 
 COLUMNS = {
     "efficacy": "efficacy",
@@ -46,13 +46,19 @@ def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (_grid(result), _accuracies(result), _places(result)),
+        (
+            _grid(result),
+            _accuracies(result),
+            *_against_retrained(result),
+            _places(result),
+        ),
         pictures,
         _legend(result),
         repeat(result.provenance),
         terms(
             *("efficacy", "bound of the efficacy", "Fisher information", "retraining", "amnesiac unlearning"),
             *("Fisher forgetting", "membership attack", "distinguishable"),
+            *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
         ),
     )
 
@@ -91,7 +97,46 @@ def _legend(result: UnlearnRecord) -> tuple[str, ...]:
             "Attack: mean probability of membership that a learned attack gives the forgotten records; baseline (no "
             f"information): {number(protocol.members_share, 2)}."
         )
+    if _compared(result):
+        half = protocol.seeds // 2
+        found.append(
+            f"Told from retrained models: {half} models of a method against {protocol.seeds - half} retrained models "
+            f"of other seeds, with intervals ({percent(protocol.level)}) over models. Forgetting quality F and score "
+            "(F times RA and TA, the ratios of remaining and test accuracy) are those of the unlearning challenge of "
+            "2023. Larger is better, and `retraining` is as good as can be. U-LiRA: accuracy of an attack that knows "
+            "the method; 0.5 is a guess."
+        )
     return tuple(found)
+
+
+def _compared(result: UnlearnRecord) -> list[Method]:
+    """The methods whose models were told from retrained ones, the references first."""
+    return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
+
+
+def _against_retrained(result: UnlearnRecord) -> tuple[Cells, ...]:
+    """One line a method on a page, two on a terminal; none where nothing was compared."""
+    numbers, values, ranges = ("quality F", "RA", "TA", "score", "U-LiRA"), [], []
+    for method in _compared(result):
+        challenge, lira = method.challenge, method.u_lira
+        assert challenge is not None
+        columns = challenge.quality, challenge.remaining_ratio, challenge.test_ratio, challenge.score, lira
+        ranged = [each if isinstance(each, Ranged) else None for each in columns]
+        shown = [number(each.value if isinstance(each, Ranged) else each, 2) for each in columns]
+        values.append((visible(method.name), *shown))
+        ranges.append(("", *("" if each is None else span(each) for each in ranged)))
+    if not values:
+        return ()
+    title, columns = "Told from retrained models of other seeds", ("models", *numbers)
+    lines = [line for both in zip(values, ranges, strict=True) for line in both]
+    whole = [
+        tuple(f"{value} ({range_})" if range_ else value for value, range_ in zip(*both, strict=True))
+        for both in zip(values, ranges, strict=True)
+    ]
+    return (
+        Cells(title, columns, tuple(lines), numbers, on="terminal"),
+        Cells(title, columns, tuple(whole), numbers, on="page"),
+    )
 
 
 def _grid(result: UnlearnRecord) -> Cells:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits.unlearn.result import COMPARED, MethodResult, Scores, UnlearnAudit
+from jaxaudit.metrics import ChallengeScore, Estimate, ULira
 from jaxaudit.metrics.retrained_band import place
 from jaxaudit.report.run import Run
 from jaxaudit.report.unlearn.record import UnlearnRecord, unlearn_record
@@ -13,6 +14,10 @@ from support.saved_runs.provenance import provenance
 
 SEEDS = 10
 SPREAD = np.linspace(0.5, 0.6, SEEDS)
+CHALLENGE = ChallengeScore(
+    np.array([0.25, 50.0]), Estimate(0.1875, 0.125, 0.25), 1.0, 0.9375, Estimate(0.1758, 0.11, 0.24)
+)
+U_LIRA = ULira(Estimate(0.5625, 0.5, 0.625), np.array([0.5, 0.625]))
 Factors = Mapping[str, float]
 """What some scores are multiplied with; the others are those of retrained models, but for alternating crumbs."""
 
@@ -26,9 +31,18 @@ def scores(factors: Factors, crumbs: float = 1e-6) -> Scores:
 
 
 def unlearn_audit(
-    original: Factors, methods: Mapping[str, Factors], seeds: int = SEEDS, *, attacked: bool = True, sets: int = 1
+    original: Factors,
+    methods: Mapping[str, Factors],
+    seeds: int = SEEDS,
+    *,
+    attacked: bool = True,
+    told: bool = False,
+    sets: int = 1,
 ) -> UnlearnAudit:
-    """An audit whose retrained models score 0.5 to 0.6 everywhere; the sets to forget are all alike."""
+    """An audit whose retrained models score 0.5 to 0.6 everywhere; the sets to forget are all alike.
+
+    `told`: whether models were told from retrained ones, as if there were seeds enough.
+    """
     retrained = scores({}, crumbs=0)
 
     def cut(found: Scores) -> Scores:
@@ -42,7 +56,8 @@ def unlearn_audit(
         compared = [each for each in COMPARED if not (unattacked and each == "attack")]
         pairs = {each: (getattr(found, each)[0, :seeds], getattr(retrained, each)[0, :seeds]) for each in compared}
         places = {} if name == "retraining" else {each: (place(*pair),) * sets for each, pair in pairs.items()}
-        return MethodResult(name, cut(found), places, None)
+        apart = ((CHALLENGE,) * sets, (U_LIRA,) * sets) if told and name != "untrained" else ((), ())
+        return MethodResult(name, cut(found), places, None, *apart)
 
     return UnlearnAudit(
         methods=(

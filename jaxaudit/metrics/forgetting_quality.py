@@ -1,0 +1,251 @@
+"""The score of the NeurIPS 2023 unlearning challenge: can models that unlearned be told from models that never knew?
+
+Triantafillou et al. (2024), "Are we making progress in unlearning? Findings from the first NeurIPS unlearning
+competition", sections 3 and 4, with the details of the published code (`google-deepmind/unlearning_evaluation`).
+
+For a record to forget, log-odds of its class are compared between unlearned and retrained models, by the attacks
+
+- with one threshold: what is at or above it is called of the side with the larger median;
+- with two: what is between them is called of the side with the smaller range; the upper one is within 2 nats of that
+  side's maximum, and their distance within 2 nats of its range.
+
+With FPR and FNR an attack's error rates over models, the record's epsilon is the largest over attacks of
+
+    max(log(1 - delta - FPR) - log FNR, log(1 - delta - FNR) - log FPR),   delta = 1e-5, from 0 to 50
+
+An attack with one rate of 0 is ignored, two make it infinite. A side whose range is below 1% of the other's has the
+epsilon 50. A record with epsilon in [k / 2, (k + 1) / 2) has 1 / 2^k points, and none from ceil(log(models - 1)) on.
+F, the forgetting quality, is the mean of points, and the score is F times the ratios of accuracies on the remaining
+records (RA) and on test records (TA), unlearned over retrained. Here attacks have all thresholds that make a
+difference; the published code tries a grid of 0.01 nats.
+
+*How to read it.* A larger F is better, but even retraining once more has an F near 0.2, not 1: the best of many attacks
+on few models is called an epsilon, which is therefore biased upward. Compare a method only with what retrained models
+score against as many others, and never between numbers of models.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack import Estimate
+from jaxaudit.metrics.over_models import checked_sides, interval
+from jaxaudit.randomness import generator_of
+
+DELTA, CAP, BIN = 1e-5, 50.0, 0.5
+BUFFER = 2.0
+"""Nats by which two thresholds may differ from the narrower side's range."""
+NARROW = 0.01
+REPLICATES = 100
+ENTRIES = 1 << 21
+"""Pairs of thresholds at a time."""
+
+
+class Answers(NamedTuple):
+    """What the models of one side say.
+
+    Attributes:
+        log_odds: of the own class of each record to forget, nats; see `log_odds`.
+        remaining_accuracy: of each model on the records that remain.
+        test_accuracy: on test records.
+    """
+
+    log_odds: Float[np.ndarray, "models records"]
+    remaining_accuracy: Float[np.ndarray, " models"]
+    test_accuracy: Float[np.ndarray, " models"]
+
+
+class ChallengeScore(NamedTuple):
+    """How well some models forgot; larger is better.
+
+    Attributes:
+        epsilon: of each record, from 0 to 50; larger means easier to tell from retrained models.
+        quality: F, the mean of points, with its interval.
+        remaining_ratio: mean accuracy on the remaining records over that of retrained models.
+        test_ratio: the same on test records.
+        score: F times both ratios, with its interval; NaN where a retrained model's accuracies are all 0.
+    """
+
+    epsilon: Float[np.ndarray, " records"]
+    quality: Estimate
+    remaining_ratio: float
+    test_ratio: float
+    score: Estimate
+
+
+def challenge_score(
+    key: Key[Array, ""], unlearned: Answers, retrained: Answers, *, level: float = 0.95, replicates: int = REPLICATES
+) -> ChallengeScore:
+    """F and score of unlearned models among retrained ones; larger is better.
+
+    The models of both sides must be independent: no retrained model may share the seed of an unlearned one. F depends
+    on the number of models, and intervals are for its mean over other models *of these numbers*; see
+    `over_models.interval`.
+
+    Args:
+        key: random key of the bootstrap, over the models of each side.
+        unlearned: what the unlearned models say.
+        retrained: what models say that were trained without the records.
+        level: confidence level of the intervals.
+        replicates: of the bootstrap, at least 2.
+
+    Raises:
+        InputError: fewer than 4 models on a side, numbers of records or models that differ, no record, NaN, or
+            `replicates` or `level` out of range.
+
+    >>> import jax
+    >>> random = np.random.default_rng(2)
+    >>> models = [Answers(random.normal(size=(32, 20)) + shift, np.ones(32), np.ones(32)) for shift in (0, 0, 4)]
+    >>> again, gone = (challenge_score(jax.random.key(1), each, models[0]) for each in models[1:])
+    >>> round(again.score.value, 2), round(gone.score.value, 2)
+    (0.15, 0.01)
+    """
+    log_odds = checked_sides(unlearned.log_odds, retrained.log_odds, replicates, level)
+    for models, remaining, test in (map(len, side) for side in (unlearned, retrained)):
+        if not models == remaining == test:
+            raise InputError(
+                f"there are log-odds of {models} models, but accuracies of {remaining} and {test}: give one of each "
+                "model, in the same order."
+            )
+    sizes, generator = [len(side) for side in log_odds], generator_of(key)
+    fewest, epsilon = min(sizes), epsilons(*log_odds)
+    quality = float(points(epsilon, fewest).mean())
+    remaining, test = _ratios(unlearned, retrained, *map(np.arange, sizes))
+    draws = zip(*(generator.integers(0, size, (replicates, size)) for size in sizes), strict=True)
+    drawn = [
+        (points(epsilons(log_odds[0][mine], log_odds[1][theirs]), fewest).mean(), mine, theirs)
+        for mine, theirs in draws
+    ]
+    qualities = np.array([each for each, _, _ in drawn])
+    scores = np.array([each * np.prod(_ratios(unlearned, retrained, *rows)) for each, *rows in drawn])
+    return ChallengeScore(
+        epsilon,
+        interval(quality, qualities, fewest, level),
+        remaining,
+        test,
+        interval(quality * remaining * test, scores, fewest, level),
+    )
+
+
+def epsilons(
+    unlearned: Float[np.ndarray, "models records"], retrained: Float[np.ndarray, "others records"]
+) -> Float[np.ndarray, " records"]:
+    """How far each record's log-odds differ between unlearned and retrained models: the epsilon above, from 0 to 50.
+
+    0 where every attack is ignored. It is the same with the sides exchanged, but for equal ranges or medians.
+
+    >>> gap = np.arange(8.0)[:, None]
+    >>> epsilons(gap + 10, gap), epsilons(gap, gap)
+    (array([50.]), array([0.]))
+    """
+    columns = max(1, ENTRIES // (len(unlearned) + len(retrained)) ** 2)
+    parts = [
+        _epsilons(unlearned[:, start : start + columns].T, retrained[:, start : start + columns].T)
+        for start in range(0, unlearned.shape[1], columns)
+    ]
+    return np.concatenate(parts)
+
+
+def points(epsilon: Float[np.ndarray, " records"], models: int) -> Float[np.ndarray, " records"]:
+    """1 / 2^k for an epsilon in [k / 2, (k + 1) / 2), and 0 from ceil(log(models - 1)) on.
+
+    >>> points(np.array([0.0, 0.49, 0.5, 1.2, 3.1]), 16)
+    array([1.  , 1.  , 0.5 , 0.25, 0.  ])
+    """
+    return np.where(epsilon < np.ceil(np.log(models - 1)), 0.5 ** np.floor(epsilon / BIN), 0.0)
+
+
+def _epsilons(
+    unlearned: Float[np.ndarray, "records models"], retrained: Float[np.ndarray, "records others"]
+) -> Float[np.ndarray, " records"]:
+    of_errors = _epsilon_of_errors(unlearned.shape[1], retrained.shape[1])
+    everyone = np.concatenate([unlearned, retrained], axis=1)
+    order = np.argsort(everyone, axis=1, kind="stable")
+    values = np.take_along_axis(everyone, order, axis=1)
+    # How many of a side are among the first so many values.
+    first = np.zeros((len(values), 1), int)
+    below = [
+        np.concatenate([first, np.cumsum(side, axis=1)], axis=1)
+        for side in (order < unlearned.shape[1], order >= unlearned.shape[1])
+    ]
+    new = np.concatenate([np.ones((len(values), 1), bool), values[:, 1:] != values[:, :-1]], axis=1)
+    last = np.concatenate([new[:, 1:], np.ones((len(values), 1), bool)], axis=1)
+    sides = (unlearned, retrained)
+    single = _one_threshold(sides, below, of_errors)
+    double = _two_thresholds(sides, values, below, of_errors)
+    both = [
+        np.where(new, single, -1).max(axis=1),
+        np.where(new[:, :, None] & last[:, None, :], double, -1).max(axis=(1, 2)),
+    ]
+    ranges = [np.ptp(side, axis=1) for side in sides]
+    narrow = np.minimum(*ranges) < NARROW * np.maximum(*ranges)
+    return np.where(narrow, CAP, np.clip(np.maximum(*both), 0, CAP))
+
+
+def _epsilon_of_errors(models: int, others: int) -> Float[np.ndarray, "errors other_errors"]:
+    """Of an attack that mistakes so many of each side; -1 where it is ignored."""
+    one, other = np.arange(models + 1)[:, None] / models, np.arange(others + 1) / others
+    with np.errstate(divide="ignore", invalid="ignore"):
+        either = [np.log(np.maximum(1 - DELTA - a, 0)) - np.log(b) for a, b in ((one, other), (other, one))]
+        largest = np.fmax(*either)
+    ignored, perfect = (one == 0) != (other == 0), (one == 0) & (other == 0)
+    return np.where(perfect, np.inf, np.where(ignored, -1.0, np.maximum(largest, 0.0)))
+
+
+def _one_threshold(
+    sides: tuple[np.ndarray, np.ndarray], below: list[np.ndarray], of_errors: np.ndarray
+) -> Float[np.ndarray, "records thresholds"]:
+    """For a threshold at each value; the side of the larger median is at or above it."""
+    upper = np.median(sides[1], axis=1) > np.median(sides[0], axis=1)
+    under = [counts[:, :-1] for counts in below]
+    over = [counts[:, -1:] - counts[:, :-1] for counts in below]
+    return np.where(upper[:, None], of_errors[over[0], under[1]], of_errors[under[0], over[1]])
+
+
+def _two_thresholds(
+    sides: tuple[np.ndarray, np.ndarray], values: np.ndarray, below: list[np.ndarray], of_errors: np.ndarray
+) -> Float[np.ndarray, "records lower upper"]:
+    """For thresholds around each value and any not below it; the side of the smaller range is inside."""
+    ranges = [np.ptp(side, axis=1) for side in sides]
+    first = ranges[0] < ranges[1]
+    inside = [counts[:, None, 1:] - counts[:, :-1, None] for counts in below]
+    outside = [counts[:, -1:, None] - each for counts, each in zip(below, inside, strict=True)]
+    rows = np.arange(values.shape[1])
+    ordered = rows[:, None] <= rows
+    errors = [
+        np.where(first[:, None, None], one, other)
+        for one, other in zip((outside[0], inside[1]), (inside[0], outside[1]), strict=True)
+    ]
+    found = of_errors[np.where(ordered, errors[0], 0), np.where(ordered, errors[1], 0)]
+    reach = _reachable(values, np.where(first, sides[0].max(axis=1), sides[1].max(axis=1)), np.where(first, *ranges))
+    return np.where(ordered & reach, found, -1)
+
+
+def _reachable(
+    values: Float[np.ndarray, "records n"], most: Float[np.ndarray, " records"], width: Float[np.ndarray, " records"]
+) -> Bool[np.ndarray, "records n n"]:
+    """Whether thresholds within the bounds above hold exactly the values from one place to another."""
+    edge = np.full((len(values), 1), np.inf)
+    before, after = np.concatenate([-edge, values[:, :-1]], axis=1), np.concatenate([values[:, 1:], edge], axis=1)
+    # The upper threshold is below the next value, the lower one above the value before.
+    lowest, bound = np.maximum(values, most[:, None] - BUFFER), most[:, None] + BUFFER
+    nearest = lowest[:, None, :] - values[:, :, None]
+    furthest = np.minimum(after, bound)[:, None, :] - before[:, :, None]
+    within = (nearest <= width[:, None, None] + BUFFER) & (furthest > width[:, None, None] - BUFFER)
+    return within & ((lowest < after) & (lowest <= bound))[:, None, :]
+
+
+def _ratios(
+    unlearned: Answers, retrained: Answers, mine: Int[np.ndarray, " models"], theirs: Int[np.ndarray, " others"]
+) -> tuple[float, float]:
+    """RA and TA of these models of one side over those of the other; NaN over 0."""
+
+    def ratio(one: np.ndarray, other: np.ndarray) -> float:
+        return float(one[mine].mean() / other[theirs].mean()) if other[theirs].any() else float("nan")
+
+    return (
+        ratio(unlearned.remaining_accuracy, retrained.remaining_accuracy),
+        ratio(unlearned.test_accuracy, retrained.test_accuracy),
+    )

@@ -1,0 +1,61 @@
+"""Numbers that compare unlearned with retrained models: what both sides must be, and an interval over models."""
+
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack import Estimate
+
+FEWEST = 4
+"""Models of a side."""
+LARGEST = 103.6
+"""Nats: log-odds beyond are cut, as by the constant 1e-45 in the codes of LiRA and of the unlearning challenge."""
+
+
+def checked_sides(
+    unlearned: Float[Array | np.ndarray, "models records"],
+    retrained: Float[Array | np.ndarray, "others asked"],
+    replicates: int,
+    level: float,
+) -> tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others asked"]]:
+    """Log-odds of both sides in float64, none beyond 103.6 nats.
+
+    Raises:
+        InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or a number of
+            bootstrap replicates or a level that gives no interval.
+    """
+    sides = [np.asarray(side, np.float64) for side in (unlearned, retrained)]
+    fewest, (records, others) = min(map(len, sides)), (side.shape[1] for side in sides)
+    if fewest < FEWEST:
+        raise InputError(
+            f"{fewest} models are too few to compare: give at least {FEWEST} unlearned and retrained ones."
+        )
+    if records != others or not records:
+        raise InputError(
+            f"unlearned models were asked about {records} records, retrained ones about {others}: both must be asked "
+            "about the same records to forget, at least one."
+        )
+    if any(np.isnan(side).any() for side in sides):
+        raise InputError("log-odds of a model are NaN; did its training diverge?")
+    if replicates < 2 or not 0 < level < 1:
+        raise InputError(
+            f"an interval needs at least 2 bootstrap replicates and a level between 0 and 1, got {replicates} and "
+            f"{level:g}."
+        )
+    one, other = (np.clip(side, -LARGEST, LARGEST) for side in sides)
+    return one, other
+
+
+def interval(value: float, drawn: Float[np.ndarray, " replicates"], models: int, level: float) -> Estimate:
+    """value -+ t s sqrt(m / (m - 1)), not below 0; s is the standard deviation of bootstrap replicates over models.
+
+    t is Student's at m - 1 degrees of freedom, m the number of models of the smaller side. For numbers that depend on
+    how many *different* models there are, percentiles of a bootstrap miss: a replicate has fewer. On normal log-odds of
+    8 to 32 models, with and without a difference, 86% to 99% of intervals at 95% held the mean over other models.
+
+    >>> interval(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
+    Estimate(value=0.5, low=0.2798..., high=0.7201...)
+    """
+    reach = float(stats.t.ppf((1 + level) / 2, models - 1) * np.std(drawn, ddof=1) * np.sqrt(models / (models - 1)))
+    return Estimate(value, float(np.maximum(value - reach, 0.0)), value + reach)

@@ -1,0 +1,123 @@
+"""U-LiRA: an attack, record by record, that knows how models unlearn.
+
+Hayes, Shumailov, Triantafillou, Khalifa & Papernot (2024), "Inexact unlearning needs more careful evaluations to avoid
+a false sense of privacy", section 4, after LiRA (Carlini et al. 2022). For each record to forget, log-odds of its class
+are taken as normal over models that were trained with it and *then unlearned*, and as normal over models retrained
+without it. A model is called unlearned where its log-odds are more likely under the first. Attacks that compare one
+population of records with another overstate how well a method forgets.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from jaxaudit.metrics.attack import Estimate
+from jaxaudit.metrics.over_models import checked_sides, interval
+from jaxaudit.randomness import generator_of
+
+REPLICATES = 200
+LEAST_VARIANCE = 1e-12
+"""In nats squared: models that say the same to the last digit."""
+
+
+Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others records"]]
+
+
+class ULira(NamedTuple):
+    """How well unlearned models are told from retrained ones, record by record.
+
+    Attributes:
+        accuracy: the mean over sides, models and records of right answers, with its interval; 0.5 is a guess.
+        per_record: the same for each record.
+    """
+
+    accuracy: Estimate
+    per_record: Float[np.ndarray, " records"]
+
+
+def u_lira(
+    key: Key[Array, ""],
+    unlearned: Float[np.ndarray, "models records"],
+    retrained: Float[np.ndarray, "others asked"],
+    *,
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+) -> ULira:
+    """Accuracy of U-LiRA with every model left out in turn; larger means less forgotten, 0.5 that no model is told.
+
+    For a model left out with log-odds phi of a record, and means m and variances v (ddof 1) over the other models of
+    each side, the answer is "unlearned" if N(phi; m_u, v_u) > N(phi; m_r, v_r); half of a right answer at a tie. The
+    models of both sides must be independent: no retrained model may share the seed of an unlearned one.
+
+    With few models the accuracy of indistinguishable sides is somewhat below 0.5: a model that is left out is missing
+    from its own side. The interval is that of `over_models.interval`, within 0 and 1; in a bootstrap replicate all
+    copies of a model are left out together.
+
+    Args:
+        key: random key of the bootstrap.
+        unlearned: log-odds of each record's own class, nats, by unlearned models.
+        retrained: by models trained without the records.
+        level: confidence level of the interval.
+        replicates: of the bootstrap, at least 2.
+
+    Raises:
+        InputError: fewer than 4 models on a side, numbers of records that differ, no record, NaN, or `replicates` or
+            `level` out of range.
+
+    >>> import jax
+    >>> random = np.random.default_rng(2)
+    >>> models = [random.normal(size=(32, 50)) + shift for shift in (0, 0, 4)]
+    >>> again, gone = (u_lira(jax.random.key(1), each, models[0]) for each in models[1:])
+    >>> round(again.accuracy.value, 2), round(gone.accuracy.value, 2)
+    (0.49, 0.98)
+    """
+    sides = checked_sides(unlearned, retrained, replicates, level)
+    sizes, generator = [len(side) for side in sides], generator_of(key)
+    mine, theirs = (side.mean(axis=0) for side in _right(sides, (np.ones(sizes[0]), np.ones(sizes[1]))))
+    per_record = (mine + theirs) / 2
+    drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
+    accuracies = np.array([_accuracy(sides, counts) for counts in drawn])
+    found = interval(float(per_record.mean()), accuracies, min(sizes), level)
+    return ULira(found._replace(high=min(1.0, found.high)), per_record)
+
+
+def _accuracy(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> float:
+    """Of models that are there so many times."""
+    right = _right(sides, counts)
+    means = [np.average(each.mean(axis=1), weights=count) for each, count in zip(right, counts, strict=True)]
+    return float(np.mean(means))
+
+
+def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
+    """Whether each model of each side is called what it is; one half at a tie."""
+    found = []
+    for own, other in ((0, 1), (1, 0)):
+        asked = sides[own]
+        of_own = _log_density(asked, *_moments(sides[own], counts[own], without_each=True))
+        of_other = _log_density(asked, *_moments(sides[other], counts[other], without_each=False))
+        found.append((np.sign(of_own - of_other) + 1) / 2)
+    return found[0], found[1]
+
+
+def _moments(
+    side: Float[np.ndarray, "models records"], counts: np.ndarray, without_each: bool
+) -> tuple[Float[np.ndarray, "#models records"], Float[np.ndarray, "#models records"]]:
+    """Mean and variance of each record over models, or over all but one and its copies, for each of them."""
+    weights = np.broadcast_to(np.asarray(counts, float), (len(side), len(side))) if without_each else counts[None]
+    weights = weights * (1 - np.eye(len(side))) if without_each else np.asarray(weights, float)
+    total = weights.sum(axis=1, keepdims=True)
+    # About the middle of all, or squares of large log-odds would leave no digits of their variance.
+    middle = np.median(side, axis=0)
+    mean = weights @ (side - middle) / np.maximum(total, 1)
+    squares = weights @ (side - middle) ** 2 - total * mean**2
+    return mean + middle, np.maximum(squares / np.maximum(total - 1, 1), LEAST_VARIANCE)
+
+
+def _log_density(
+    values: Float[np.ndarray, "models records"],
+    mean: Float[np.ndarray, "#models records"],
+    variance: Float[np.ndarray, "#models records"],
+) -> Float[np.ndarray, "models records"]:
+    """Of a normal distribution, without its constant."""
+    return -((values - mean) ** 2) / (2 * variance) - np.log(variance) / 2

@@ -1,0 +1,92 @@
+"""Passes over the records to forget, or over those that remain, in minibatches of shapes that do not depend on the set.
+
+A method that trains on is jitted and vmapped over sets, so no array may have the size of a set. The minibatches of a
+pass are an array for as many steps as all records would need; those of the set come first, and the loop ends after
+them. The last minibatch of a pass is short, as in training: records that fill it up weigh 0.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxaudit.errors import InputError
+from jaxaudit.learners.batch_order import traced_batches
+from jaxaudit.unlearning.method import LogProbs, of_label
+
+EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
+
+
+class Minibatch(NamedTuple):
+    """Some records, by their places in the training set; one that only fills up the minibatch weighs 0."""
+
+    records: Int[Array, " batch"]
+    weights: Float[Array, " batch"]
+
+
+class Pass(NamedTuple):
+    """One pass over a set in random order.
+
+    Attributes:
+        minibatches: their records and weights; leading axis: steps, as many as all records would need.
+        steps: how many of them hold a record of the set.
+    """
+
+    minibatches: Minibatch
+    steps: Int[Array, ""]
+
+    def __getitem__(self, step: Any) -> Minibatch:
+        """The minibatch of this step; after the last it begins again."""
+        place = step % jnp.maximum(self.steps, 1)
+        return Minibatch(*(each[place] for each in self.minibatches))
+
+
+def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Bool[Array, " n"], batch_size: int) -> Pass:
+    """Every chosen record once, in an order that follows from the key and the epoch."""
+    bits = jax.random.bits(jax.random.fold_in(key, epoch), chosen.shape, jnp.uint32)
+    # As networks take minibatches whose records touch one another: of members alone.
+    minibatches = traced_batches(bits, chosen, batch_size, batch_coupled=True)
+    return Pass(Minibatch(*minibatches), -(-jnp.sum(chosen) // batch_size))
+
+
+def each_step(over: Pass, step: Callable[[Int[Array, ""], Minibatch, Any], Any], state: Any) -> Any:
+    """The state after `step(number, minibatch, state)` for every minibatch of a pass."""
+    return lax.fori_loop(0, over.steps, lambda number, now: step(number, over[number], now), state)
+
+
+def cross_entropy(
+    log_probs: LogProbs, inputs: Float[Array, "n ..."], labels: Int[Array, " n"]
+) -> Callable[[Any, Minibatch], Float[Array, ""]]:
+    """`(params, minibatch) -> mean of -log p(label)`, in nats."""
+
+    def loss(params: Any, minibatch: Minibatch) -> Float[Array, ""]:
+        records = minibatch.records
+        return -weighted_mean(of_label(log_probs)(params, inputs[records], labels[records]), minibatch)
+
+    return loss
+
+
+def weighted_mean(values: Float[Array, " batch"], minibatch: Minibatch) -> Float[Array, ""]:
+    """The mean over a minibatch's own records."""
+    return jnp.sum(minibatch.weights * values) / jnp.maximum(jnp.sum(minibatch.weights), 1)
+
+
+def descended(params: Any, gradient: Any, learning_rate: float | Float[Array, ""]) -> Any:
+    """Parameters after a step of plain gradient descent."""
+    return jax.tree.map(lambda leaf, each: leaf - (learning_rate * each).astype(leaf.dtype), params, gradient)
+
+
+def check_recipe(epochs: int, learning_rate: float, batch_size: int) -> None:
+    """Refuses a recipe that trains nothing.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+    if epochs < 1 or batch_size < 1 or not 0 < learning_rate < float("inf"):
+        raise InputError(
+            "an unlearning method that trains needs at least 1 epoch, minibatches of at least 1 record and a learning "
+            f"rate above 0; got {epochs}, {batch_size} and {learning_rate:g}."
+        )

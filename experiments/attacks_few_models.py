@@ -245,8 +245,8 @@ def drawing(record: dict[str, Any]) -> Any:
             across, up = [row["shadows"] for row in rows], [row[key] for row in rows]
             axis.plot(across, up, "o^sDvX"[number] + "-", label=name, markersize=4, linewidth=1.4)
             if key == "auc":
-                ends = ([row[f"auc_{end}"] for row in rows] for end in ("low", "high"))
-                axis.fill_between(across, *ends, alpha=0.15)
+                low, high = ([row[f"auc_{end}"] for row in rows] for end in ("low", "high"))
+                axis.fill_between(across, low, high, alpha=0.15)
         axis.set_xscale("log", base=2)
         axis.set_xticks(SHADOWS, [str(each) for each in SHADOWS])
         axis.set_xlabel("shadow models")

@@ -81,7 +81,7 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     rows = {}
     for name in ATTACKS:
         named = np.array(found[name])
-        rank = stats.spearmanr(values[known], named[known])
+        rank: Any = stats.spearmanr(values[known], named[known])
         by_pdtp, by_attack = values[known] > RISKY, named[known] >= OFTEN
         rows[name] = {
             "rank_correlation": float(rank.statistic),
@@ -91,7 +91,7 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
             "attack_alone": int((~by_pdtp & by_attack).sum()),
             "neither": int((~by_pdtp & ~by_attack).sum()),
         }
-    with_separation = stats.spearmanr(values[known], np.array(found["separation"])[known])
+    with_separation: Any = stats.spearmanr(values[known], np.array(found["separation"])[known])
     return {"measured": int(known.sum()), "compared": rows, "with_separation": float(with_separation.statistic)}
 
 

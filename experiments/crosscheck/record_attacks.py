@@ -30,7 +30,7 @@ LIRA, METER = Path("research/mi_lira_2021/plot.py"), Path("modules/mia/attacks/r
 def functions_of(path: Path, *names: str) -> dict[str, Callable[..., Any]]:
     """These functions of a file, without whatever else it does when it is imported."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    found: list[ast.stmt] = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     space: dict[str, Any] = {"np": np, "scipy": scipy, "Optional": Optional, "Any": Any}
     exec(compile(ast.Module(found, []), str(path), "exec", dont_inherit=True), space)
     return {name: space[name] for name in names}

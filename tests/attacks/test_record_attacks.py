@@ -81,12 +81,15 @@ def lira(online: bool, fixed: bool) -> Twin:
             ratios = []
             for v in range(views):
                 widths = pooled if fixed else (inner[:, v, n].std(), outer[:, v, n].std())
-                of_in, of_out = (
-                    stats.norm(np.median(side[:, v, n]), width + 1e-30)
+                of_in, of_out = [
+                    (np.median(side[:, v, n]), width + 1e-30)
                     for side, width in zip((inner, outer), widths, strict=True)
-                )
+                ]
                 value = x[v, n]
-                ratios.append(of_in.logpdf(value) - of_out.logpdf(value) if online else -of_out.logsf(value))
+                if online:
+                    ratios.append(stats.norm.logpdf(value, *of_in) - stats.norm.logpdf(value, *of_out))
+                else:
+                    ratios.append(-stats.norm.logsf(value, *of_out))
             found[n] = np.mean(ratios)
         return found
 

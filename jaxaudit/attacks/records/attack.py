@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.errors import InputError
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 """Numbers of a block of records, for all models together."""
 
 

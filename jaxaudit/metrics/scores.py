@@ -173,9 +173,9 @@ def fit_weights(
     return _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
 
 
-def evenly_spaced(models: Float[np.ndarray, "models n"], pairs: int = PAIRS) -> Int[np.ndarray, " some"]:
-    """The places of as many models as have this many records together, evenly spaced: weights need no more."""
-    count = min(len(models), max(1, pairs // models.shape[1]))
+def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " some"]:
+    """The places of as many models as have `PAIRS` records together, evenly spaced: weights need no more."""
+    count = min(len(models), max(1, PAIRS // models.shape[1]))
     return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
 
 

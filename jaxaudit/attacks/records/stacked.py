@@ -14,8 +14,6 @@ from jaxaudit.metrics.profile import profile, profiles_without
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weights, membership_evidence
 
 LEAST = 2
-PAIRS = 1 << 17
-"""Models times records that the weights are fitted to, at least, once for each of these models."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Stacked:
             )
         models, membership = cut(shadowed.models.mean(axis=1)), shadowed.membership
         among = shadowed._replace(targets=None)
-        some, further = evenly_spaced(models, PAIRS), _further(among)
+        some, further = evenly_spaced(models), _further(among)
         evidence = _evidence(models, membership, left_out(among), further, some.tolist())
         together = fit_weights(evidence, membership[some])
         if shadowed.targets is not None:

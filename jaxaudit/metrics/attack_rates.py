@@ -152,9 +152,9 @@ def attack_rates(
             )
         )
     return AttackRates(
-        _mean_of_models(areas, level) if np.isfinite(areas).sum() > 1 else _delong(*_both(each, areas), level),
+        mean_of_models(areas, level) if np.isfinite(areas).sum() > 1 else _delong(*_both(each, areas), level),
         areas,
-        _mean_of_models(_balanced(scores, truth, thresholds_of), level),
+        mean_of_models(_balanced(scores, truth, thresholds_of), level),
         tuple(found),
         _curve(running[0][0], running[1][0], others, level),
         members,
@@ -231,7 +231,7 @@ def _both(each: list[tuple[np.ndarray, np.ndarray]], areas: np.ndarray) -> tuple
     return each[int(np.flatnonzero(np.isfinite(areas))[0])]
 
 
-def _mean_of_models(values: Float[np.ndarray, " models"], level: float) -> Interval:
+def mean_of_models(values: Float[np.ndarray, " models"], level: float) -> Interval:
     """The mean over models and its t interval; without one for a single model."""
     known = values[np.isfinite(values)]
     mean = float(known.mean()) if len(known) else np.nan

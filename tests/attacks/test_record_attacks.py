@@ -20,8 +20,10 @@ from jaxaudit.attacks.records import (
     Stacked,
 )
 from jaxaudit.attacks.records.attack import check, counts, dealt_evenly, left_out
+from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
 from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.attacks.records.sides import sides
+from jaxaudit.attacks.records.stacked import FOLDS
 from jaxaudit.cli.attack.command import ON_RECORDS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
@@ -174,14 +176,16 @@ def bavaria(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.nda
                 logs.append(np.log(each.var(ddof=1)) - special.digamma(half) + np.log(half))
                 halves.append(half)
         excess = np.var(logs) - np.mean(special.polygamma(1, np.array(halves)))
-        assert excess > 0
-        # trigamma(d0 / 2) = excess, by bisection
-        low, high = 1e-8, 1e8
-        for _ in range(300):
-            middle = np.sqrt(low * high)
-            low, high = (middle, high) if special.polygamma(1, middle) > excess else (low, middle)
-        a0 = np.sqrt(low * high)
-        typical = np.exp(np.mean(logs) + special.digamma(a0) - np.log(a0))
+        if excess > 0:
+            # trigamma(d0 / 2) = excess, by bisection
+            low, high = 1e-8, 1e8
+            for _ in range(300):
+                middle = np.sqrt(low * high)
+                low, high = (middle, high) if special.polygamma(1, middle) > excess else (low, middle)
+            a0 = np.sqrt(low * high)
+            typical = np.exp(np.mean(logs) + special.digamma(a0) - np.log(a0))
+        else:
+            a0, typical = MOST_FREEDOM / 2, np.exp(np.mean(logs))
         b0, mu0 = a0 * typical, means.mean()
         k0 = np.clip(typical / (means.var() - np.mean(typical / sizes)), 1e-6, 1e6)
         found = np.empty(x.shape)
@@ -229,28 +233,34 @@ def test_an_attack_is_its_formula(name: str, paired: bool, views: int):
 
 @pytest.mark.parametrize("paired", [False, True])
 def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
-    """Evidence from all but the model and its partners; weights from the evidence of the other models alone.
+    """Evidence from all but the model and its partners; weights from models of other folds, without that fold.
 
     A target's evidence is from all models, with the weights of all.
     """
     shadowed = world(views=2)._replace(paired=paired)
     models, membership = shadowed.models.mean(axis=1), shadowed.membership
-    further, evidence = slow_further(in_turn(shadowed, base(True), paired), in_turn(shadowed, bavaria, paired)), []
-    for model in range(MODELS):
-        left = [side[model] for side in left_out(shadowed)]
-        kept = np.array([[row not in (left[0][n], left[1][n]) for n in range(RECORDS)] for row in range(MODELS)])
-        evidence.append(slow_evidence(models, models[model], membership, kept, further[model]))
-    evidence, found = np.stack(evidence), Stacked().scores(shadowed)
-    for model in range(MODELS):
-        rest = np.arange(MODELS) != model
-        weights = fit_weights(evidence[rest], membership[rest])
-        # Newton's method stops at a share of the loss.
-        np.testing.assert_allclose(found[model], evidence[model] @ weights, rtol=1e-3, atol=1e-3)
+    evidence, found = slow_evidence_of_each(shadowed), Stacked().scores(shadowed)
+    for fold in np.array_split(np.arange(MODELS), FOLDS):
+        rest = np.setdiff1d(np.arange(MODELS), fold)
+        others = shadowed._replace(models=shadowed.models[rest], membership=membership[rest])
+        weights = fit_weights(slow_evidence_of_each(others), membership[rest])
+        np.testing.assert_allclose(found[fold], evidence[fold] @ weights, rtol=1e-5, atol=1e-5)
     outside = shadowed._replace(targets=world(1, models=1, views=2).models)
     target, every = outside.attacked[0].mean(axis=0), np.ones_like(membership)
     both = [twin(outside.attacked[0], shadowed.models, membership) for twin in (base(True), bavaria)]
     slow = slow_evidence(models, target, membership, every, slow_further(*both)) @ fit_weights(evidence, membership)
-    np.testing.assert_allclose(Stacked().scores(outside)[0], slow, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(Stacked().scores(outside)[0], slow, rtol=1e-5, atol=1e-5)
+
+
+def slow_evidence_of_each(shadowed: Shadowed) -> np.ndarray:
+    """The evidence of every model from the others."""
+    models, membership, paired = shadowed.models.mean(axis=1), shadowed.membership, bool(shadowed.paired)
+    further, found = slow_further(in_turn(shadowed, base(True), paired), in_turn(shadowed, bavaria, paired)), []
+    for model, own in enumerate(models):
+        left = [side[model] for side in left_out(shadowed)]
+        kept = [[row not in (left[0][n], left[1][n]) for n in range(RECORDS)] for row in range(len(models))]
+        found.append(slow_evidence(models, own, membership, np.array(kept), further[model]))
+    return np.stack(found)
 
 
 def slow_further(surer: np.ndarray, ratio: np.ndarray) -> np.ndarray:

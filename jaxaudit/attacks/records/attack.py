@@ -19,14 +19,14 @@ class Shadowed(NamedTuple):
         models: of the shadow models.
         membership: which records each shadow model was trained on.
         targets: of the attacked models; None: each shadow model is attacked by the others.
-        paired: whether, where each model is attacked by the others, one model of the other kind is left out for each
-            record, too; see `dealt_evenly`.
+        paired: the records for which, where each model is attacked by the others, one model of the other kind is left
+            out, too; see `dealt_evenly`. One answer may stand for all.
     """
 
     models: Float[np.ndarray, "models views n"]
     membership: Bool[np.ndarray, "models n"]
     targets: Float[np.ndarray, "targets views n"] | None = None
-    paired: bool = False
+    paired: Bool[np.ndarray, " n"] | bool = False
 
     @property
     def attacked(self) -> Float[np.ndarray, "targets views n"]:
@@ -36,7 +36,7 @@ class Shadowed(NamedTuple):
     @property
     def references(self) -> int:
         """Shadow models that attack each target."""
-        return len(self.models) - (1 + self.paired if self.targets is None else 0)
+        return len(self.models) - (1 + bool(np.any(self.paired)) if self.targets is None else 0)
 
     def blocks(self) -> Iterator[tuple[slice, "Shadowed"]]:
         """The same of some records at a time, so that memory does not grow with their number."""
@@ -45,7 +45,8 @@ class Shadowed(NamedTuple):
         for start in range(0, records, size):
             part = slice(start, start + size)
             targets = None if self.targets is None else self.targets[:, :, part]
-            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets, self.paired)
+            paired = self.paired if isinstance(self.paired, bool) else self.paired[part]
+            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets, paired)
 
 
 class Least(NamedTuple):
@@ -71,6 +72,9 @@ class RecordAttack(Protocol):
         meaning: what it does, in one sentence.
         source: the paper or code it is from.
         least: how many shadow models it needs.
+
+    One whose score of a record depends on the target's other records has an attribute `relative` that is true: what it
+    calls by chance among records that were never used cannot be read from shadow models that used half of theirs.
     """
 
     @property
@@ -116,10 +120,10 @@ def left_out(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.n
         return none, none
     alone, partner = np.arange(models)[:, None], np.full((models, records), -1)
     last = np.full((2, records), -1)
-    for place in range(2 * models - 1, -1, -1) if shadowed.paired else ():
+    for place in range(2 * models - 1, -1, -1) if np.any(shadowed.paired) else ():
         row = own[place % models]
         if place < models:
-            partner[place] = np.where(row, last[0], last[1])
+            partner[place] = np.where(shadowed.paired, np.where(row, last[0], last[1]), -1)
         last[0][~row] = last[1][row] = place % models
     return np.where(own, alone, partner), np.where(own, partner, alone)
 

@@ -29,6 +29,7 @@ class RMIA:
     online: bool = True
     gamma: float = 2.0
     scale: float = 0.3
+    relative = True
     source = "Zarifzadeh, Liu & Shokri 2024"
 
     def __post_init__(self) -> None:

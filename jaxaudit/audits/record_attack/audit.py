@@ -13,13 +13,13 @@ from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, content_hash, revealing_classes
-from jaxaudit.audits.record_attack.finding import find_target
+from jaxaudit.audits.record_attack.finding import SURELY, find_target
 from jaxaudit.audits.record_attack.result import NAMED_AT, Named, RecordAttackResult, RecordAudit, TargetRecords
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, AttackRates, attack_rates, called_at
-from jaxaudit.metrics.vulnerability import likeness, same_outputs, vulnerability
+from jaxaudit.metrics.vulnerability import Vulnerability, likeness, same_outputs, vulnerability
 
 USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
 MOST_UNJUDGED = 0.5
@@ -107,26 +107,44 @@ def attack_records(
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
     others = _targets(targets, known, bank)
-    results, best, called = [], None, None
+    results, best, named_at, relative = [], None, np.nan, False
+    # Of records that all models have, or none, nothing can be told but how the bank was dealt.
+    alone = own.membership.all(axis=0) | ~own.membership.any(axis=0)
     for place, attack in enumerate(chosen):
         scores = attack.scores(own)
+        scores[:, alone] = np.nan
+        if np.isnan(scores).all():
+            if attacks is not None:
+                raise InputError(
+                    f"{attack.name} says nothing of any record: some record has too few models with it or without it."
+                )
+            left_out = (*left_out, attack.name)
+            continue
         rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
-        said = attack.scores(others) if others is not None else None
+        said = None
+        if others is not None:
+            said = attack.scores(others)
+            said[:, alone] = np.nan
         of_targets = _of_targets(said, targets, known, scores, own, false_positive_rates, level)
         if best is None:
-            best, called = (scores, said, rates), called_at(scores, own.membership, [NAMED_AT])[0]
+            best, named_at = (scores, said, rates), _named_at(rates)
+            relative = bool(getattr(attack, "relative", False))
         kept = scores if said is None else said
         results.append(RecordAttackResult(attack.name, attack.meaning, attack.source, kept, rates, of_targets))
         if progress is not None:
             progress(place + 1, len(chosen))
-    assert best is not None
-    assert called is not None
+    if best is None:
+        raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
+    called, judged = _called(best[0], own.membership, named_at)
+    seen = vulnerability(own.models.mean(axis=1), own.membership, called, judged, level=level)
     odds = own.models.mean(axis=1)
     found = RecordAudit(
         attacks=tuple(results),
         left_out=left_out,
         targets=(),
-        vulnerability=vulnerability(odds, own.membership, called, ~np.isnan(best[0]), level=level),
+        named_at=named_at,
+        surely_named=_surely_named(seen, best[0], called & judged, own.membership),
+        vulnerability=seen,
         copies=same_outputs(odds, bank.labels[known.columns]),
         revealing=revealing_classes(bank, known.models.tolist(), known.columns),
         models=known.models,
@@ -134,13 +152,14 @@ def attack_records(
         columns=known.columns,
         records=known.records,
         content_hash=content_hash(bank, known),
+        references=(own if others is None else others).references,
         views=bank.description.queries,
         level=level,
     )
     if others is None:
         return found
-    judged = _judged(targets, others, best, own, found, false_positive_rates)
-    return replace(found, targets=judged)
+    of_targets = _judged(targets, others, best, own, found, false_positive_rates, relative)
+    return replace(found, targets=of_targets)
 
 
 def _possible(
@@ -192,7 +211,11 @@ def _of_targets(
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership."""
-    told = [place for place, target in enumerate(targets) if target.members is not None]
+    told = [
+        place
+        for place, target in enumerate(targets)
+        if target.members is not None and 0 < target.members[known.columns].sum() < len(known.columns)
+    ]
     if said is None or not told:
         return None
     truth = np.stack([members[known.columns] for members in (targets[t].members for t in told) if members is not None])
@@ -212,28 +235,65 @@ def _judged(
     own: Shadowed,
     found: RecordAudit,
     false_positive_rates: Sequence[float],
+    relative: bool,
 ) -> tuple[TargetRecords, ...]:
     """What the deciding attack says of each target."""
     scores, said, rates = best
     assert said is not None
-    limits = [rate.stated for rate in rates.rates if rate.resolvable and rate.stated in false_positive_rates]
+    told = [] if relative else rates.rates
+    limits = [rate.stated for rate in told if rate.resolvable and rate.stated in false_positive_rates]
+    surely = 1 - SURELY / len(targets)
     called = called_at(said, np.zeros(said.shape, bool), limits, (scores, own.membership))
     chance = _by_chance(scores, own.membership, limits)
-    at_named = called_at(said, np.zeros(said.shape, bool), [NAMED_AT], (scores, own.membership))[0]
+    at_named = np.zeros(said.shape, bool)
+    if np.isfinite(found.named_at):
+        at_named = called_at(said, np.zeros(said.shape, bool), [found.named_at], (scores, own.membership))[0]
     odds, judged = own.models.mean(axis=1), []
     for place, target in enumerate(targets):
         records = int((~np.isnan(said[place])).sum())
         numbers = tuple(
-            Named(limit, int(each[place].sum()), *_expected(by_model, records, found.level))
+            Named(limit, int(each[place].sum()), *_expected(by_model, records, surely), surely)
             for limit, each, by_model in zip(limits, called, chance, strict=True)
         )
         like = None
         if others.targets is not None and len(own.models) >= 4:
             like = likeness(others.targets[place].mean(axis=0), odds, own.membership)
-        at = next((number for number in numbers if number.stated == NAMED_AT), numbers[-1] if numbers else None)
-        finding = find_target(found.finding, at, like, records, len(own.models))
+        at = next((number for number in numbers if number.stated == found.named_at), None)
+        finding = find_target(found.finding, at, like, records, len(own.models), relative)
         judged.append(TargetRecords(target.name, at_named[place], numbers, like, finding))
     return tuple(judged)
+
+
+def _named_at(rates: AttackRates) -> float:
+    """The false positive rate at which records count as named; NaN if none can be told."""
+    told = sorted(rate.stated for rate in rates.rates if rate.resolvable and rate.stated >= NAMED_AT)
+    return told[0] if told else float("nan")
+
+
+def _called(
+    scores: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"], named_at: float
+) -> tuple[Bool[np.ndarray, "models n"], Bool[np.ndarray, "models n"]]:
+    """Which records are called members of each shadow model, and of which anything is said."""
+    if not np.isfinite(named_at):
+        return np.zeros(scores.shape, bool), np.zeros(scores.shape, bool)
+    return called_at(scores, membership, [named_at])[0], ~np.isnan(scores)
+
+
+def _surely_named(
+    seen: Vulnerability,
+    scores: Float[np.ndarray, "models n"],
+    called: Bool[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+) -> int:
+    """The records that models trained on them name more often than chance explains, by Bonferroni over all records."""
+    judged = ~np.isnan(scores)
+    others = int((judged & ~membership).sum())
+    if not others or not np.isfinite(seen.named).any():
+        return 0
+    rate = ((called & ~membership).sum() + 1) / (others + 1)
+    times, hits = (judged & membership).sum(axis=0), (called & membership).sum(axis=0)
+    p_values = stats.binom.sf(hits - 1, times, rate)
+    return int((p_values[times > 0] * np.count_nonzero(times) < SURELY).sum())
 
 
 def _by_chance(

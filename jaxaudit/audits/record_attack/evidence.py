@@ -54,7 +54,7 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
             f"compares each with others: finish at least {LEAST_MODELS}, preferably 32."
         )
     views = bank.description.queries
-    needed = 8 * len(models) * len(columns) * (views + attacks + 2)
+    needed = 8 * len(models) * len(columns) * (views + attacks + 12)
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {len(columns):,} records need {needed >> 30} GiB of memory for {attacks} "
@@ -79,8 +79,18 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
         raise InputError("no record was in the training sets of some finished models and not of others.")
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
-    shadowed = Shadowed(odds, membership, paired=dealt_evenly(membership))
+    shadowed = Shadowed(odds, membership, paired=_paired(bank)[columns])
     return BankOutputs(models, columns, records or bank.description.records, shadowed)
+
+
+def _paired(bank: Bank) -> Bool[np.ndarray, " records"]:
+    """The records that were dealt to fixed numbers of models: by set, and by all rows that were planned."""
+    found = np.zeros(bank.description.records, bool)
+    for part in (bank.query, bank.holdout, bank.calibration):
+        kept = np.flatnonzero(~bank.dropped[part]) + part.start
+        if len(kept):
+            found[kept] = dealt_evenly(np.array(bank.membership[:, kept]))
+    return found
 
 
 def content_hash(bank: Bank, known: BankOutputs) -> str:

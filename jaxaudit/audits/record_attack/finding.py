@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
-from jaxaudit.metrics.attack_rates import AttackRates, RateAt
+from jaxaudit.metrics.attack_rates import AttackRates, RateAt, mean_of_models
 
 if TYPE_CHECKING:
     from jaxaudit.audits.record_attack.result import Named, RecordAttackResult, RecordAudit
     from jaxaudit.metrics.vulnerability import Likeness
 
-CHANCE = 0.5
+CLEAR = 0.51
+"""`attack succeeds` by the area requires more than this: areas of models that share their shadow models are not
+independent, so an interval over models is somewhat too narrow."""
+DECIDING_LEVEL = 0.95
+SURELY = 0.01
+"""The probability that some record is named so often by chance alone, at most."""
 MATTERS = 0.55
 """`attacks fail` requires that the areas under the ROC curves of all attacks are below this, with their intervals."""
 TIMES_CHANCE = 2.0
@@ -25,31 +30,47 @@ TIED = 0.2
 def find(audit: "RecordAudit") -> Finding:
     """The verdict over models of this recipe; the deciding attack is fixed before any number is seen.
 
-    `attack succeeds` if the interval of its area under the ROC curve lies above one half, or that of its true positive
-    rate above `TIMES_CHANCE` times a stated false positive rate whose realised rate is below that; `attacks fail` if no
-    attack comes near either; else `inconclusive`.
+    `attack succeeds` if the 95% interval of its area under the ROC curve lies above `CLEAR`, or that of its true
+    positive rate above `TIMES_CHANCE` times a stated false positive rate and the realised one, or if single records are
+    named far more often than chance explains. `attacks fail` if no attack comes near, and each could have; else
+    `inconclusive`. Whatever `--level` says: that is of the intervals that are shown.
     """
     deciding = audit.attacks[0]
-    area, words = deciding.rates.auc, _in_words(deciding)
-    checks = _checks(audit)
-    caveats = _caveats(audit)
+    area, words = mean_of_models(deciding.rates.auc_of, DECIDING_LEVEL), _in_words(deciding)
+    checks, caveats, single = _checks(audit), _caveats(audit), audit.surely_named
     strong = [rate for rate in deciding.rates.rates if _well_above(rate)]
-    if area.low > CHANCE or strong:
+    if area.low > CLEAR or strong:
         sentence = f"Records that a model of this recipe was trained on can be told from others ({words})."
         return Finding("attack succeeds", "bad", sentence, (words,), _found(audit, strong), checks, caveats)
+    if single:
+        sentence = (
+            f"Single records are given away: {single:,} {'is' if single == 1 else 'are'} called a member far more often "
+            f"by models trained on {'it' if single == 1 else 'them'} than chance explains; on average over records the "
+            f"attack does not succeed clearly ({words})."
+        )
+        why = f"With probability {1 - SURELY:.0%} no record would be, if the attack knew nothing."
+        return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
     if all(_fails(each.rates) for each in audit.attacks):
         sentence = f"No attack tells records that a model was trained on from others ({words}; guessing: 0.5)."
         why = f"All attacks stay below an area of {MATTERS}. An attack that was not tried may do better."
         sure = Confidence("fair" if len(audit.models) >= FEW_MODELS else "weak", why)
         return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
-    sentence = f"The attacks are not clearly better than guessing, and do not clearly fail ({words})."
-    why = f"The interval of some attack reaches from {CHANCE} or less to {MATTERS} or more, or there is none."
+    sentence = f"The deciding attack is not clearly better than guessing, and not all attacks clearly fail ({words})."
+    why = (
+        f"The interval of some attack reaches {MATTERS} or more, there is none, or its scores tie too often to tell "
+        "records apart."
+    )
     more = ("Add shadow models to the bank (--models).",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
 def find_target(
-    audit_finding: Finding, named: "Named | None", likeness: "Likeness | None", records: int, models: int
+    audit_finding: Finding,
+    named: "Named | None",
+    likeness: "Likeness | None",
+    records: int,
+    models: int,
+    relative: bool,
 ) -> Finding:
     """The verdict over one target of unknown membership.
 
@@ -62,6 +83,13 @@ def find_target(
         "A record that is called a member was not for certain in the training set: see the expected number of false "
         "calls. Thresholds come from the shadow models and hold for targets that are trained as they are.",
     )
+    if relative:
+        why = (
+            "The deciding attack compares a record with the target's other records, so how many it would call by chance "
+            "depends on how many the target used. Name another attack first (--attacks)."
+        )
+        sentence = "This attack does not tell how many calls are by chance."
+        return Finding("inconclusive", "open", sentence, (), Confidence("none", why), checks, caveats)
     if named is None:
         why = "The bank has too few records without their model to set a threshold."
         return Finding("inconclusive", "open", "No threshold can be set.", (), Confidence("none", why), checks, caveats)
@@ -78,7 +106,10 @@ def find_target(
         return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
     if named.count > named.at_most:
         weak = models < FEW_MODELS or named.count < 1.5 * named.at_most
-        why = f"By chance at most {named.at_most:,.0f} would be called."
+        why = (
+            f"By chance at most {named.at_most:,.0f} would be called, with probability {named.level:.2%}: a bound over "
+            "shadow models, for all targets together."
+        )
         return Finding(
             "attack succeeds",
             "bad",
@@ -100,7 +131,8 @@ def _well_above(rate: RateAt) -> bool:
 
 def _fails(rates: AttackRates) -> bool:
     calm = (rate.true_positive.high < TIMES_CHANCE * rate.stated for rate in rates.rates if rate.resolvable)
-    return rates.auc.high < MATTERS and all(calm)
+    shown = [rate for rate in rates.rates if rate.resolvable and rate.stated <= 0.01]
+    return rates.auc.high < MATTERS and all(calm) and bool(shown) and rates.tied <= TIED
 
 
 def _found(audit: "RecordAudit", strong: list[RateAt]) -> Confidence:

@@ -43,13 +43,14 @@ class Named(NamedTuple):
         count: records called.
         by_chance: records that would be called if the target had used none: the mean over shadow models of their
             realised false positive rate, times the records.
-        at_most: as many are called by chance at most, at the level of the intervals: a prediction interval over models.
+        at_most: as many are called by chance at most, with probability `level`: a prediction bound over models.
     """
 
     stated: float
     count: int
     by_chance: float
     at_most: float
+    level: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class TargetRecords:
 
     Attributes:
         name: of its file.
-        called: which records are called members at `NAMED_AT`.
+        called: which records are called members at the rate that records are named at.
         named: how many are, at each false positive rate that the bank resolves.
         likeness: whether its outputs are such as the shadow models give; None where too few models tell.
         finding: what the audit concludes of it.
@@ -79,12 +80,16 @@ class RecordAudit:
         attacks: one result each; the first decides.
         left_out: attacks that the bank has too few models for, by name.
         targets: one result per target; none where each shadow model is a target.
-        vulnerability: of each record, by the deciding attack at `NAMED_AT`.
+        named_at: the false positive rate at which records count as named: `NAMED_AT`, or the smallest above it that can be
+            told; NaN if none can.
+        surely_named: how many records are named more often than chance explains, whatever their number.
+        vulnerability: of each record, by the deciding attack at `named_at`.
         copies: the group of records with the same outputs in every model; -1 of one alone.
         revealing: the class that gives each record away; None if the bank does not say.
         models: numbers of the shadow models in the bank; `membership`: which records each was trained on.
         columns: of the records in the bank; `records`: those that are attacked, dropped ones included.
         content_hash: of the labels, membership and log-odds of the bank.
+        references: shadow models that attack each target.
         views: of each record.
         level: confidence level of the intervals.
     """
@@ -92,6 +97,8 @@ class RecordAudit:
     attacks: tuple[RecordAttackResult, ...]
     left_out: tuple[str, ...]
     targets: tuple[TargetRecords, ...]
+    named_at: float
+    surely_named: int
     vulnerability: Vulnerability
     copies: Int[np.ndarray, " n"]
     revealing: Int[np.ndarray, " n"] | None
@@ -100,6 +107,7 @@ class RecordAudit:
     columns: Int[np.ndarray, " n"]
     records: int
     content_hash: str
+    references: int
     views: int
     level: float
 

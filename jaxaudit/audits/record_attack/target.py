@@ -18,10 +18,11 @@ from jaxaudit.errors import InputError
 def prefixes(bank: Bank) -> dict[int, str]:
     """How many records a target's outputs may be on, and what these are."""
     sizes = bank.description.sizes
+    # Where there is no holdout, the first two are of one size.
     return {
-        sizes.query: "query set",
-        sizes.asked: "query set and holdout",
         bank.description.records: "all records",
+        sizes.asked: "query set and holdout",
+        sizes.query: "query set",
     }
 
 

@@ -138,15 +138,26 @@ def _rows(found: RecordAudit, names: Names) -> Iterator[list[Any]]:
         "same_outputs": found.copies,
     }
     scores = {
-        f"{kind}_{place}": values
+        f"{kind}_{place}": values.tolist()
         for place, target in enumerate(found.targets)
-        for kind, values in (("score", found.attacks[0].scores[place]), ("called", target.called.astype(int)))
+        for kind, values in (("score", found.attacks[0].scores[place]), ("called", _called(found, place)))
     }
     yield ["set", "place", "label", *numbers, "revealing_class", *scores]
     for at, column in enumerate(found.columns.tolist()):
         of, place = names.of(column)
         revealing = "" if found.revealing is None or found.revealing[at] < 0 else found.revealing[at]
         values = (number[at].item() for number in numbers.values())
-        shown = ["" if isinstance(value, float) and np.isnan(value) else value for value in values]
-        extra = [score[at].item() for score in scores.values()]
+        shown = [_shown(value) for value in values]
+        extra = [_shown(score[at]) for score in scores.values()]
         yield [of, place, names.labels[column], *shown, revealing, *extra]
+
+
+def _called(found: RecordAudit, place: int) -> np.ndarray:
+    """1 or 0 of each record of a target; nothing of those that are not judged."""
+    unjudged = np.isnan(found.attacks[0].scores[place])
+    return np.where(unjudged, None, found.targets[place].called.astype(int))
+
+
+def _shown(value: Any) -> Any:
+    """A number, or nothing where there is none."""
+    return "" if value is None or (isinstance(value, float) and np.isnan(value)) else value

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.audits.record_attack.result import NAMED_AT, RecordAttackResult, RecordAudit, TargetRecords
+from jaxaudit.audits.record_attack.result import RecordAttackResult, RecordAudit, TargetRecords
 from jaxaudit.metrics import attack_rates as metrics
 from jaxaudit.report.record import Number, Part, Provenance, Record, number
 
@@ -105,10 +105,12 @@ class Riskiest(Part):
 class Exposure(Part):
     """How far records are given away over models; log-odds in nats.
 
-    `exposed` is the share of records that are named in half or more of the models trained on them, at `at_fpr`.
+    `at_fpr` is the false positive rate that records are named at, null if none can be told; `surely_named` the records
+    that are named more often than chance explains; `exposed` is the share of records that are named in half or more of the models trained on them, at `at_fpr`.
     """
 
-    at_fpr: float
+    at_fpr: Number
+    surely_named: int
     exposed: Number
     judged: int
     copies: int
@@ -124,6 +126,7 @@ class NamedAt(Part):
     count: int
     by_chance: float
     at_most: float
+    level: float
 
 
 class Target(Part):
@@ -181,7 +184,7 @@ def record_attack_record(audit: RecordAudit, names: Names, provenance: Provenanc
         decided_by=audit.attacks[0].name,
         level=audit.level,
         models=len(audit.models),
-        references=len(audit.models) - (not audit.targets),
+        references=audit.references,
         records=len(audit.columns),
         views=audit.views,
         left_out=list(audit.left_out),
@@ -228,7 +231,8 @@ def _exposure(audit: RecordAudit, names: Names) -> Exposure:
             )
         )
     return Exposure(
-        at_fpr=NAMED_AT,
+        at_fpr=number(audit.named_at),
+        surely_named=audit.surely_named,
         exposed=number(audit.exposed),
         judged=int(np.isfinite(found.named).sum()),
         copies=int((audit.copies >= 0).sum()),
@@ -294,7 +298,7 @@ def _target(target: TargetRecords) -> Target:
     return Target(
         name=target.name,
         finding=target.finding,
-        named=[NamedAt(each.stated, each.count, each.by_chance, each.at_most) for each in target.named],
+        named=[NamedAt(*each) for each in target.named],
         strangeness=None if like is None else number(like.strangeness),
         usual_strangeness=None if like is None else number(like.usual),
         likeness_p_value=None if like is None else number(like.p_value),

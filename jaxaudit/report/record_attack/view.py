@@ -58,7 +58,7 @@ def _answer(result: RecordAttackRecord) -> Answer:
         facts.append(
             (
                 "Records that half or more of their models give away",
-                f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr)} false positives)",
+                f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr or 0)} false positives)",
             )
         )
     return Answer(
@@ -72,7 +72,7 @@ def _answer(result: RecordAttackRecord) -> Answer:
 
 
 def _of_target(target: Target) -> Answer:
-    first = next((each for each in target.named if each.fpr == 0.01), target.named[-1] if target.named else None)
+    first = target.named[min(1, len(target.named) - 1)] if target.named else None
     if first is None:
         return Answer(visible(target.name), target.finding, "records called members", NONE, "")
     return Answer(
@@ -105,7 +105,9 @@ def _grid(result: RecordAttackRecord, on: Where) -> Cells:
 
 
 def _rate(value: float | None, realised: float | None, gap: str) -> str:
-    return NONE if value is None or realised is None else f"{value:.2%}{gap}({100 * realised:.2g}%)"
+    if value is None or realised is None:
+        return NONE
+    return "ties" if value == realised == 0 else f"{value:.2%}{gap}({100 * realised:.2g}%)"
 
 
 def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
@@ -154,7 +156,7 @@ def _legend(result: RecordAttackRecord) -> tuple[str, ...]:
         f"AUC: area under the ROC curve, mean over models, with its {percent(result.level)} interval. Balanced "
         "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
         "named: share of the models trained on a record in which it is called a member, at "
-        f"{percent(result.exposure.at_fpr)} false positives. separation: chance that a model with it is surer of its "
+        f"{percent(result.exposure.at_fpr or 0)} false positives. separation: chance that a model with it is surer of its "
         "class than one without. given away by: the class whose probability changes most.",
     ]
     coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]

@@ -85,9 +85,9 @@ def lines(record: dict[str, Any]) -> list[str]:
         "",
         f"Mean / largest absolute error over shares 0, .1, ..., 1: {targets} targets a cell, the same for all methods. "
         "All estimates are cut to [0, 1]. With 1 shadow model none is left to score it, so RMIA cannot be made: DUCI, "
-        "EMQ and DyS (QuaPy's) then see the log-odds themselves, else RMIA. Ours needs 4 shadow models (2 without a "
-        "holdout); `-`: cannot be made; unknown: targets without an estimate. *Ties not called*: as Privacy Meter's code "
-        "has it. *z of the bank*: RMIA ranks among query set and holdout, not among records that no model was trained "
+        "EMQ and DyS (QuaPy's) then see the log-odds, else RMIA. Ours needs 4 shadow models (2 without a "
+        "holdout); `-`: cannot be made; unknown: targets without an estimate. *Ties not called*: as in Privacy Meter's "
+        "code. *z of the bank*: RMIA ranks among query set and holdout, not among records that no model was trained "
         "on. *Ours, no holdout*: the linear estimate of the reference and shadow tests, without what these take off.",
         "",
         f"| designs | targets' recipe | used records | shadow models | {' | '.join(methods)} |",

@@ -136,11 +136,11 @@ def drawing(record: dict[str, Any]) -> Any:
             axis.plot(across, up, "o^sDv"[number] + "-", label=name, markersize=4, linewidth=1.4)
         axis.set_title(f"{recipe} recipe, used records: {choice}")
         axis.set_xticks(across, [str(each) for each in counts])
-        axis.set_ylim(bottom=0)
         if place % len(CHOICES) == 0:
             axis.set_ylabel("mean absolute error")
         if place >= len(CHOICES):
             axis.set_xlabel("shadow models")
+    axes[0].set_ylim(bottom=0)
     axes[0].legend(fontsize=7.5)
     return figure
 
@@ -163,6 +163,6 @@ def summary(result: dict[str, Any]) -> list[Row]:
             f"designs: {words('five', 'other', 42)}",
             "Other data and networks. Another recipe, or records chosen by how easy they are, cost every method "
             "precision; the page says where ours is worse.",
-            f"--set {result['set']}",
+            f"--set {result['set']} --worlds {result['worlds']}",
         )
     ]

@@ -23,6 +23,7 @@ PAPERS = {
     "becker2022": "Becker & Liebig (2022)",
     "long2017": "Long, Bindschaedler & Gunter (2017)",
     "carlini2022": "Carlini et al. (2022)",
+    "tong2025": "Tong et al. (2025)",
 }
 ITEMS = {
     "liu2020": (

@@ -3,6 +3,7 @@
 | question | names |
 |---|---|
 | has a model forgotten a data set? | `rho`, `verdict`, `ema`; `holdout_test` and `shadow_test` with `used_share` |
+| which share of some records was used, by the calls of an attack? | `adjusted_count` |
 | did a deletion change the used fraction? | `before_after` |
 | how small a used fraction would a test detect? | `separation`, `min_detectable_fraction`, `records_needed` |
 | how are records split so that use can be tested later? | `deal` |
@@ -12,8 +13,8 @@
 | what do weights expose about records? | `measure_efficacy`, `efficacy` |
 | can these outputs be judged? | `Check` and the checks, `alike` |
 
-If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `u_lira`), the attribute is the
-function. Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
+If a function has the name of its module (`ema`, `pdtp`, `efficacy`, `before_after`, `adjusted_count`, `u_lira`), the
+attribute is the function. Import from such a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
 """
 
 import lazy_loader

@@ -1,5 +1,7 @@
 """The names of `metrics`: see `jaxaudit/__init__.pyi`."""
 
+from .adjusted_count import AdjustedCount as AdjustedCount
+from .adjusted_count import adjusted_count as adjusted_count
 from .attack import AttackMetrics as AttackMetrics
 from .attack import Correlation as Correlation
 from .attack import Estimate as Estimate

@@ -44,9 +44,9 @@ def find(audit: "RecordAudit") -> Finding:
         return Finding("attack succeeds", "bad", sentence, (words,), _found(audit, strong), checks, caveats)
     if single:
         sentence = (
-            f"Single records are given away: {single:,} {'is' if single == 1 else 'are'} called a member far more often "
-            f"by models trained on {'it' if single == 1 else 'them'} than chance explains; on average over records the "
-            f"attack does not succeed clearly ({words})."
+            f"Single records are given away: {single:,} {'is' if single == 1 else 'are'} called a member by models "
+            f"trained on {'it' if single == 1 else 'them'} far more often than chance explains; on average over records "
+            f"the attack does not succeed clearly ({words})."
         )
         why = f"With probability {1 - SURELY:.0%} no record would be, if the attack knew nothing."
         return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
@@ -85,8 +85,8 @@ def find_target(
     )
     if relative:
         why = (
-            "The deciding attack compares a record with the target's other records, so how many it would call by chance "
-            "depends on how many the target used. Name another attack first (--attacks)."
+            "The deciding attack compares a record with the target's other records, so how many it would call by "
+            "chance depends on how many the target used. Name another attack first (--attacks)."
         )
         sentence = "This attack does not tell how many calls are by chance."
         return Finding("inconclusive", "open", sentence, (), Confidence("none", why), checks, caveats)

@@ -1,0 +1,95 @@
+"""The used share of a set from an attack's calls on its records, corrected by the attack's rates on shadow models.
+
+DUCI, dataset usage cardinality inference (Tong et al. 2025, ICLR), which is the adjusted count of Rogan & Gladen (1978,
+"Estimating prevalence from the results of a screening test"). With `called` 1 where a record is called a member,
+
+    share = mean of (called - FPR) / (TPR - FPR).
+
+Any attack's scores will do, but the score of a record must not depend on how many of the *other* records were used.
+RMIA ranks a record among records z: take these from records that no model was trained on (`share_exceeded`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.ranking import rank, running_counts
+
+
+class AdjustedCount(NamedTuple):
+    """A used share, and what it was computed from.
+
+    Attributes:
+        share: the used share of the records. It may lie outside [0, 1]; see `adjusted_count`.
+        called: share of the records that are called members.
+        threshold: records that score at least this are called members.
+        true_positive, false_positive: the rates of such calls over the shadow models' members and non-members.
+    """
+
+    share: float
+    called: float
+    threshold: float
+    true_positive: float
+    false_positive: float
+
+
+def adjusted_count(
+    target: Float[Array | np.ndarray, " n"],
+    shadows: Float[Array | np.ndarray, "models n"],
+    membership: Bool[Array | np.ndarray, "models n"],
+) -> AdjustedCount:
+    """The used share of some records by DUCI's estimator: their calls, corrected for false positives and negatives.
+
+    The threshold maximises TPR - FPR over the scores of all shadow models together; of several, it is the highest. The
+    share is a mean of unbiased estimates if the target has the shadow models' rates: if it was trained by their recipe,
+    and the used records are remembered like those that were not used would be. It has no interval.
+
+    - Nothing is cut to [0, 1]: near 0 and 1, chance alone takes the estimate outside, and cutting would bias its mean
+      over targets. Values far outside say that the target's rates are not those of the shadow models.
+    - Scores equal to the threshold are called, as they are counted in TPR and FPR. (Privacy Meter's code counts them
+      but does not call them, which lowers the share where scores are tied, as those of RMIA are.)
+    - A score of NaN, of which an attack says nothing, is left out.
+
+    Args:
+        target: the scores of the records under the target, larger for a member.
+        shadows: their scores under each shadow model, computed from the other shadow models.
+        membership: which of the records each shadow model was trained on.
+
+    Raises:
+        InputError: shapes disagree; no score of the target, of a shadow model's member or of a non-member is known; or
+            no threshold has TPR above FPR.
+
+    >>> membership = np.array([[True, True, False, False]])
+    >>> adjusted_count(np.array([0.9, 0.3, 0.2, 0.1]), np.array([[0.9, 0.3, 0.4, 0.1]]), membership)
+    AdjustedCount(share=0.5, called=0.25, threshold=0.9, true_positive=0.5, false_positive=0.0)
+    """
+    target, shadows, membership = np.asarray(target), np.asarray(shadows), np.asarray(membership)
+    if shadows.shape != membership.shape or target.shape != shadows.shape[1:]:
+        raise InputError(
+            f"the target has scores of shape {target.shape}, the shadow models {shadows.shape} and their membership "
+            f"{membership.shape}: give one row per model and one column per record, the same records in each."
+        )
+    asked, known = target[~np.isnan(target)], ~np.isnan(shadows)
+    members, others = int((known & membership).sum()), int((known & ~membership).sum())
+    if not (len(asked) and members and others):
+        raise InputError(
+            f"scores are known of {len(asked)} records of the target, {members} members and {others} non-members of "
+            "the shadow models, but some of each are needed: too few shadow models for this attack? Train more."
+        )
+    ranking = rank(shadows[known], membership[known])
+    hits, alarms = (each[0] for each in running_counts(ranking, np.ones((1, members + others), np.int64)))
+    # TPR - FPR times the numbers of both: integers, in which equal thresholds are equal.
+    gain = hits * others - alarms * members
+    best = int(gain.argmax())
+    if gain[best] <= 0:
+        raise InputError(
+            f"TPR = FPR: no threshold calls more of the shadow models' {members} members than of their {others} "
+            "non-members, so a count of calls says nothing of the used share. Does `membership` belong to these "
+            "models? If so, take another attack; these models may not remember their records."
+        )
+    threshold = float(shadows[known][ranking.order[ranking.ends[best]]])
+    rate, alarm = float(hits[best]) / members, float(alarms[best]) / others
+    called = float(np.mean(asked >= threshold))
+    return AdjustedCount((called - alarm) / (rate - alarm), called, threshold, rate, alarm)

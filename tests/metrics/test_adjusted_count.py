@@ -1,0 +1,122 @@
+"""DUCI's adjusted count against a slow twin and analytic cases, and how far it is off on known rates."""
+
+import inspect
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics import AdjustedCount, adjusted_count
+
+SURE = 1e-4
+"""A correct estimator fails the statistical test of this file for one key in ten thousand; the key is fixed."""
+
+
+def world(seed: int, models: int, records: int, decimals: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores of members one higher than those of others, rounded so that some are tied, one of them unknown."""
+    random = np.random.default_rng(seed)
+    membership = random.random((models, records)) < 0.5
+    membership[0, :2] = True, False
+    shadows = (random.normal(size=membership.shape) + membership).round(decimals)
+    shadows[:, -1] = np.nan
+    target = (random.normal(size=records) + (random.random(records) < 0.3)).round(decimals)
+    target[-1] = np.nan
+    return target, shadows, membership
+
+
+def twin(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> tuple[Fraction, float] | None:
+    """Every score as a threshold in turn, the highest first; a mean over records of the paper's estimates."""
+    pairs = [(s, m) for s, m in zip(shadows.ravel(), membership.ravel(), strict=True) if not np.isnan(s)]
+    best, found = Fraction(0), None
+    for threshold in sorted({score for score, _ in pairs}, reverse=True):
+        rates = []
+        for side in (True, False):
+            calls = [score >= threshold for score, member in pairs if member == side]
+            rates.append(Fraction(sum(calls), len(calls)))
+        if rates[0] - rates[1] > best:
+            best = rates[0] - rates[1]
+            known = [score for score in target if not np.isnan(score)]
+            each = [(int(score >= threshold) - rates[1]) / (rates[0] - rates[1]) for score in known]
+            found = sum(each, Fraction(0)) / len(each), threshold
+    return found
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(3, 12), st.sampled_from([0, 1, 9]))
+def test_it_is_the_mean_of_the_papers_estimates(seed: int, models: int, records: int, decimals: int):
+    target, shadows, membership = world(seed, models, records, decimals)
+    slow = twin(target, shadows, membership)
+    if slow is None:
+        with pytest.raises(InputError):
+            adjusted_count(target, shadows, membership)
+        return
+    found = adjusted_count(target, shadows, membership)
+    assert found.threshold == slow[1]
+    # A quotient of two differences of rates of at most a few dozen records.
+    assert found.share == pytest.approx(float(slow[0]), rel=1e-12, abs=1e-12)
+
+
+def test_rates_of_one_half_and_a_quarter_give_four_times_the_excess_of_calls():
+    """Four members of which two are called, four others of which one is: (called - 1/4) / (1/2 - 1/4)."""
+    membership = np.array([[True] * 4 + [False] * 4])
+    shadows = np.array([[1.0, 1, 0, 0, 1, 0, 0, 0]])
+    for calls in range(9):
+        found = adjusted_count((np.arange(8) < calls).astype(float), shadows, membership)
+        assert found == AdjustedCount(calls / 2 - 1, calls / 8, 1.0, 0.5, 0.25)
+
+
+def test_what_lies_outside_0_and_1_is_not_cut():
+    membership = np.array([[True] * 4 + [False] * 4])
+    shadows = np.array([[1.0, 1, 1, 0, 1, 0, 0, 0]])
+    assert adjusted_count(np.zeros(8), shadows, membership).share == -0.5
+    assert adjusted_count(np.ones(8), shadows, membership).share == 1.5
+
+
+def test_it_does_not_depend_on_the_scale_of_scores_nor_on_the_order_of_models_and_records():
+    target, shadows, membership = world(3, 4, 30, 1)
+    found = adjusted_count(target, shadows, membership)
+    assert adjusted_count(np.exp(target), np.exp(shadows), membership).share == found.share
+    models, records = np.random.default_rng(4).permutation(4), np.random.default_rng(5).permutation(30)
+    moved = adjusted_count(target[records], shadows[models][:, records], membership[models][:, records])
+    assert moved == found
+
+
+def test_infinite_scores_are_scores():
+    membership = np.array([[True, True, False, False]])
+    shadows = np.array([[np.inf, np.inf, -np.inf, -np.inf]])
+    assert adjusted_count(np.array([np.inf, -np.inf, -np.inf, -np.inf]), shadows, membership).share == 0.25
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_its_mean_over_targets_like_the_shadow_models_is_the_used_share(share: float):
+    random, targets, records = np.random.default_rng(11), 400, 200
+    membership = random.random((400, records)) < 0.5
+    shadows = random.normal(size=membership.shape) + membership
+    used = np.arange(records) < round(share * records)
+    shares = [adjusted_count(random.normal(size=records) + used, shadows, membership).share for _ in range(targets)]
+    # The rates, of 40,000 scores each, have a standard error of .0025, which all targets share: .01 of the share.
+    error = np.hypot(np.std(shares, ddof=1) / np.sqrt(targets), 0.01)
+    assert abs(np.mean(shares) - share) < stats.norm.isf(SURE / 2) * error
+
+
+@pytest.mark.parametrize(
+    ("target", "shadows", "membership", "numbers"),
+    [
+        (np.zeros(3), np.zeros((2, 4)), np.ones((2, 4), bool), ("(3,)", "(2, 4)")),
+        (np.zeros(4), np.zeros((2, 4)), np.ones((3, 4), bool), ("(2, 4)", "(3, 4)")),
+        (np.full(2, np.nan), np.array([[1.0, 0.0]]), np.array([[True, False]]), ("0 records", "1 members")),
+        (np.zeros(2), np.array([[1.0, 0.0]]), np.array([[True, True]]), ("2 members", "0 non-members")),
+        (np.zeros(2), np.array([[1.0, np.nan]]), np.array([[True, False]]), ("1 members", "0 non-members")),
+        (np.zeros(2), np.array([[1.0, 1.0]]), np.array([[True, False]]), ("TPR = FPR", "1 members")),
+        (np.zeros(2), np.array([[0.0, 1.0]]), np.array([[True, False]]), ("TPR = FPR", "1 non-members")),
+    ],
+)
+def test_what_cannot_be_adjusted_is_refused(target, shadows, membership, numbers):
+    # Without the tests' own check of shapes, which comes first.
+    plain = inspect.unwrap(adjusted_count)
+    with pytest.raises(InputError) as refused:
+        plain(target, shadows, membership)
+    assert all(number in str(refused.value) for number in numbers)

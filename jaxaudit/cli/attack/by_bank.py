@@ -50,6 +50,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
             targets,
             attacks=attacks,
             level=options.audit.level,
+            delta=options.audit.delta,
             progress=execution.progress,
         )
 

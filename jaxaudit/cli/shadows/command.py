@@ -42,6 +42,9 @@ class BankData(Held, Sets):
         False, "Use no record that occurs twice; its columns stay, and no model is trained on it."
     )
     drop_unshared: bool = option(False, "Do not use calibration records of classes without a query record.")
+    coins: bool = option(
+        False, "Deal each record to each model by a fair coin: for a bound on epsilon (attack --delta)."
+    )
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
     data = options.data
     if data.query is None:
         raise InputError("--query is missing: the data in question.")
-    if data.holdout is None and data.calibration is None:
+    if data.holdout is None and data.calibration is None and not data.coins:
         raise InputError(
             "--holdout or --calibration is missing: shadow models are trained on random records of them; with "
             "--holdout the test is exact."

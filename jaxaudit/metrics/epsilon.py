@@ -42,6 +42,8 @@ FALSE_ALARM = 1e-6
 """Fair coins are refused in this share of banks, by each of three checks."""
 LEAST_GUESSES = 8
 """Of which all right would refute an epsilon below 0.8 at a level of 95%."""
+SHARES = tuple(0.45 * 0.5 ** (power / 2) for power in range(60))
+"""Of the pairs, that may be guessed to be members; half are, give or take what coins do."""
 METHOD = "one run (Steinke, Nasr & Jagielski 2023), over all audited models"
 
 
@@ -163,7 +165,7 @@ def epsilon_bound(
     """
     if not 0 < delta < 1 or not 0.5 < level < 1:
         raise InputError(f"delta must be above 0 and below 1, and level above 0.5; got {delta:g} and {level:g}.")
-    shares = [0.5**power for power in range(1, 40) if 0.5**power * scores.size >= LEAST_GUESSES] or [0.5]
+    shares = [share for share in SHARES if share * scores.size >= LEAST_GUESSES] or [SHARES[0]]
     known = [_bound(reference_scores, reference_membership, share, delta, level)[0] for share in shares]
     bound, guesses, right = _bound(scores, membership, shares[int(np.argmax(known))], delta, level)
     inside = int(membership.sum())
@@ -192,14 +194,14 @@ def _bound(
     right = int(guessed[truth].sum())
     if truth.all() or not truth.any():
         return 0.0, guesses, right
-    auditing = _auditing()
-    bound = auditing.CanaryScoreAuditor(guessed[truth], guessed[~truth]).epsilon_one_run(
-        1 - level, delta, threshold_strategy=auditing.Explicit(0.5)
+    theirs = auditing()
+    bound = theirs.CanaryScoreAuditor(guessed[truth], guessed[~truth]).epsilon_one_run(
+        1 - level, delta, threshold_strategy=theirs.Explicit(0.5)
     )
     return float(bound), guesses, right
 
 
-def _auditing() -> Any:
+def auditing() -> Any:
     """`jax_privacy.auditing`, of the extra `dp`.
 
     Raises:

@@ -23,10 +23,7 @@ class RecipeBound(NamedTuple):
 
 
 def bound_of_recipe(bank: Bank, own: Shadowed, attack: RecordAttack, delta: float, level: float) -> RecipeBound:
-    """A lower bound on epsilon by one attack; why it is sound: `metrics/epsilon.py`.
-
-    The first half of the models are references, the second half is audited. Both are fixed before any output is read,
-    and the attack is given no row of an audited model.
+    """A lower bound on epsilon by one attack.
 
     Raises:
         InputError: the bank was not dealt by fair coins, or has too few models; the extra `dp` is not installed.
@@ -37,9 +34,22 @@ def bound_of_recipe(bank: Bank, own: Shadowed, attack: RecordAttack, delta: floa
             "with `jaxaudit shadows plan --coins` or `shadows train --coins`."
         )
     refuse_unless_coins(own.membership)
+    found = bound_by_halves(own, attack, delta=delta, level=level)
+    return RecipeBound(found, attack.name, _sentence(found))
+
+
+def bound_by_halves(own: Shadowed, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
+    """The bound where the first half of the models are references and the second half is audited.
+
+    Who is which is fixed before any output is read, and the attack is given no row of an audited model; why that is
+    sound: `metrics/epsilon.py`. The rows must be independent fair coins.
+
+    Raises:
+        InputError: as `epsilon_bound`.
+    """
     half = len(own.models) // 2
     references = Shadowed(own.models[:half], own.membership[:half])
-    found = epsilon_bound(
+    return epsilon_bound(
         attack.scores(references._replace(targets=own.models[half:])),
         own.membership[half:],
         attack.scores(references),
@@ -47,7 +57,6 @@ def bound_of_recipe(bank: Bank, own: Shadowed, attack: RecordAttack, delta: floa
         delta=delta,
         level=level,
     )
-    return RecipeBound(found, attack.name, _sentence(found))
 
 
 def _sentence(found: EpsilonBound) -> str:

@@ -1,7 +1,7 @@
 """A lower bound on the epsilon of a recipe, from models whose training records were chosen by fair coins.
 
 Why it is sound. Call a model's outputs (epsilon, delta)-differentially private if adding or removing one record changes
-the probability of anything they show by a factor of at most e^epsilon, but for delta.
+the probability of anything they show by a factor of at most e^epsilon, with an allowance of delta.
 
 1. The first models of a bank are *references*: their outputs and their records are known to the attack. The others are
    *audited*. All coins are independent, so the coins of the audited models are fair whatever the references show. Which

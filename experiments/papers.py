@@ -22,6 +22,7 @@ PAPERS = {
     "liu2020": "Liu & Tsaftaris (2020)",
     "becker2022": "Becker & Liebig (2022)",
     "long2017": "Long, Bindschaedler & Gunter (2017)",
+    "steinke2023": "Steinke, Nasr & Jagielski (2023)",
 }
 ITEMS = {
     "liu2020": (

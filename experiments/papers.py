@@ -24,6 +24,7 @@ PAPERS = {
     "long2017": "Long, Bindschaedler & Gunter (2017)",
     "carlini2022": "Carlini et al. (2022)",
     "tong2025": "Tong et al. (2025)",
+    "steinke2023": "Steinke, Nasr & Jagielski (2023)",
 }
 ITEMS = {
     "liu2020": (

@@ -10,6 +10,7 @@ from jaxaudit.audits.pool import make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import as_groups
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.epsilon import refuse_unless_coins
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
@@ -103,6 +104,17 @@ def test_dropped_records_are_in_no_row_and_the_others_are_dealt_as_if_they_were_
     np.testing.assert_array_equal(plan.membership[:, ~dropped], alone.membership)
 
 
+def test_coins_are_fair_and_more_models_begin_with_the_same():
+    """Of 200 models and 300 records, at a rate of false alarms of one in a million a check."""
+    dropped = np.arange(300) == 7
+    few, many = (plan_bank(KEY, models, 300, coins=True, dropped=dropped) for models in (9, 200))
+    for less, more in zip(few, many, strict=True):
+        np.testing.assert_array_equal(less, more[:9])
+    assert not many.membership[:, 7].any()
+    refuse_unless_coins(many.membership[:, ~dropped])
+    assert len(set(many.seeds.tolist())) == 200
+
+
 @pytest.mark.parametrize(
     "sets",
     [
@@ -110,8 +122,9 @@ def test_dropped_records_are_in_no_row_and_the_others_are_dealt_as_if_they_were_
         {"holdout": 0, "calibration": CALIBRATION, "groups": GROUPS},
         {"holdout": HOLDOUT, "dropped": np.arange(QUERY + HOLDOUT) < QUERY},
         {"holdout": HOLDOUT, "groups": as_groups(np.zeros(QUERY, int), np.ones(HOLDOUT, int))},
+        {"holdout": HOLDOUT, "groups": GROUPS, "coins": True},
     ],
-    ids=["query alone", "groups without a holdout", "nothing left", "two groups"],
+    ids=["query alone", "groups without a holdout", "nothing left", "two groups", "groups and coins"],
 )
 def test_what_cannot_be_dealt_is_refused(sets):
     with pytest.raises(InputError):

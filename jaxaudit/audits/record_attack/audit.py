@@ -12,6 +12,7 @@ from scipy import stats
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
+from jaxaudit.audits.record_attack.epsilon import bound_of_recipe
 from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, content_hash, revealing_classes
 from jaxaudit.audits.record_attack.finding import SURELY, find_target
 from jaxaudit.audits.record_attack.result import NAMED_AT, Named, RecordAttackResult, RecordAudit, TargetRecords
@@ -54,6 +55,7 @@ def audit_records(
     records: int | None = None,
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
+    delta: float | None = None,
     progress: Progress | None = None,
 ) -> RecordAudit:
     """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
@@ -69,11 +71,13 @@ def audit_records(
         records: attack only the first so many of the bank, such as its query set; by default all.
         false_positive_rates: the stated ones.
         level: confidence level of the intervals.
+        delta: bound epsilon from below, for differential privacy with this delta, by the deciding attack.
         progress: told of each attack made.
 
     Raises:
         InputError: the bank has fewer than 4 finished models or cannot be used, an attack that was named has too few
-            models, or a target's outputs do not fit.
+            models, or a target's outputs do not fit; or epsilon is to be bounded, and the bank was not dealt by fair
+            coins or the extra `dp` is not installed.
     """
     known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
     return attack_records(
@@ -83,6 +87,7 @@ def audit_records(
         attacks=attacks,
         false_positive_rates=false_positive_rates,
         level=level,
+        delta=delta,
         progress=progress,
     )
 
@@ -95,6 +100,7 @@ def attack_records(
     attacks: Sequence[RecordAttack] | None = None,
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
+    delta: float | None = None,
     progress: Progress | None = None,
 ) -> RecordAudit:
     """What these attacks say of the records of a bank whose outputs were read; see `audit_records`."""
@@ -107,6 +113,8 @@ def attack_records(
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
     others = _targets(targets, known, bank)
+    # Refused before the attacks are made.
+    epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
     results, best, named_at, relative = [], None, np.nan, False
     # Of records that all models have, or none, nothing can be told but how the bank was dealt.
     alone = own.membership.all(axis=0) | ~own.membership.any(axis=0)
@@ -155,6 +163,7 @@ def attack_records(
         references=(own if others is None else others).references,
         views=bank.description.queries,
         level=level,
+        epsilon=epsilon,
     )
     if others is None:
         return found

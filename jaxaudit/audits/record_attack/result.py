@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.record_attack.epsilon import RecipeBound
 from jaxaudit.audits.record_attack.finding import find
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.vulnerability import Likeness, Vulnerability
@@ -92,6 +93,7 @@ class RecordAudit:
         references: shadow models that attack each target.
         views: of each record.
         level: confidence level of the intervals.
+        epsilon: a lower bound on the epsilon of the recipe; None where it was not asked for.
     """
 
     attacks: tuple[RecordAttackResult, ...]
@@ -110,6 +112,7 @@ class RecordAudit:
     references: int
     views: int
     level: float
+    epsilon: RecipeBound | None = None
 
     @cached_property
     def finding(self) -> Finding:

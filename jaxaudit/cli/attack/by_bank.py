@@ -21,6 +21,7 @@ from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.record import Provenance
 from jaxaudit.report.record_attack.record import Names, record_attack_record
 from jaxaudit.runs.directory import Writer, arrays
@@ -30,8 +31,10 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
     """The work that these options mean.
 
     Raises:
-        InputError: the bank or a file cannot be used.
+        InputError: the bank or a file cannot be used, or what --delta needs is not installed.
     """
+    if options.audit.delta is not None:
+        auditing()
     path = options.audit.shadows or Path()
     bank = load_bank(path)
     attacks = _attacks(options)
@@ -50,6 +53,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
             targets,
             attacks=attacks,
             level=options.audit.level,
+            delta=options.audit.delta,
             progress=execution.progress,
         )
 

@@ -19,7 +19,7 @@ ON_RECORDS = (
     *("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
 )
 """Attacks by a bank; a test holds these names to `RECORD_ATTACKS`, which takes a second to import."""
-NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale"})
+NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale", "delta"})
 OF_BANK = NEEDING_BANK | {"shadows", "attacks", "seed", "level", "top", "as_json", "out", "report", "fail_on"}
 
 
@@ -62,6 +62,14 @@ class ByBank:
     gamma: float = option(2.0, "rmia: the factor that a ratio must exceed others by.", minimum=1e-6, maximum=1e6)
     offline_scale: float = option(
         0.3, "rmia-offline: how far the mean over models without a record stands for all.", minimum=0, maximum=1
+    )
+    delta: float | None = option(
+        None,
+        "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
+        "delta, by the deciding attack. It can refute a claim, and proves none. Needs a bank dealt by --coins, and "
+        "pip install 'jaxaudit[dp]'.",
+        minimum=1e-15,
+        maximum=0.1,
     )
 
 
@@ -183,6 +191,8 @@ ATTACK = Command(
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
 
     `jaxaudit attack --shadows bank --target out.npy`
+
+    `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,
     (_check_bank,),
 )

@@ -25,7 +25,7 @@ def _check_sets(options: PlanOptions | TrainOptions) -> None:
     data = options.data
     if data.query is None:
         raise InputError("--query is missing: the data in question.")
-    if data.holdout is None and data.calibration is None:
+    if data.holdout is None and data.calibration is None and not data.coins:
         raise InputError(
             "--holdout or --calibration is missing: shadow models are trained on random records of them; with "
             "--holdout the test is exact."

@@ -35,6 +35,9 @@ class BankData(Held, Sets):
         False, "Use no record that occurs twice; its columns stay, and no model is trained on it."
     )
     drop_unshared: bool = option(False, "Do not use calibration records of classes without a query record.")
+    coins: bool = option(
+        False, "Deal each record to each model by a fair coin: for a bound on epsilon (attack --delta)."
+    )
 
 
 @dataclass(frozen=True)

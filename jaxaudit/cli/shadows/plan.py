@@ -132,6 +132,7 @@ def _arrays(options: PlanOptions, description: Description, sets: BankSets) -> A
         calibration=sizes.calibration,
         groups=sets.groups,
         dropped=sets.dropped,
+        coins=options.data.coins,
     )
     arrays: Arrays = {LABELS: sets.labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
     if sets.groups is not None:
@@ -209,7 +210,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
         if (here is None) != (there is None) or not np.array_equal(here, there):  # pyright: ignore[reportArgumentType]
             raise InputError(
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
-                "by another version or with --drop-overlap? Name a new directory (nothing was changed)."
+                "by another version, or with --coins or --drop-overlap? Name a new directory (nothing was changed)."
             )
 
 

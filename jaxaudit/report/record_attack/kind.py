@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from jaxaudit.report.kind import Arrays, Kind, demand
 from jaxaudit.report.page import Picture
+from jaxaudit.report.record_attack.epsilon import Epsilon
 from jaxaudit.report.record_attack.record import Rates, RecordAttackRecord
 from jaxaudit.report.record_attack.view import record_attack_part
 from jaxaudit.report.run import Run
@@ -20,6 +21,8 @@ def _check(result: RecordAttackRecord, arrays: Arrays) -> None:
             _check_rates(attack.of_targets)
     limits = {tuple(rate.fpr for rate in attack.tpr_at_fpr) for attack in result.attacks}
     demand(len(limits) == 1 and limits != {()}, "its attacks have different false positive rates, or none")
+    if result.epsilon is not None:
+        _check_epsilon(result.epsilon)
     exposure = result.exposure
     edges, counts = exposure.separation_edges, exposure.separation_counts
     demand(len(edges) == len(counts) + 1 > 1, "its histogram is misshapen")
@@ -38,6 +41,11 @@ def _check_rates(rates: Rates) -> None:
     points = [rates.roc.fpr, rates.roc.tpr, rates.roc.low, rates.roc.high]
     demand(len({len(each) for each in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
     demand(all(0 <= value <= 1 for each in points for value in each), "its ROC curve leaves the unit square")
+
+
+def _check_epsilon(found: Epsilon) -> None:
+    demand(found.bound >= 0 and 0 < found.delta < 1 and 0 < found.level < 1, "its epsilon, delta or level is none")
+    demand(0 <= found.right <= found.guesses <= found.members + found.non_members, "its guesses are miscounted")
 
 
 def _is_share(text: str) -> bool:

@@ -8,6 +8,7 @@ from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.record_attack.result import RecordAttackResult, RecordAudit, TargetRecords
 from jaxaudit.metrics import attack_rates as metrics
 from jaxaudit.report.record import Number, Part, Provenance, Record, number
+from jaxaudit.report.record_attack.epsilon import Epsilon, epsilon_of
 
 MEMBER_SHARES = (0.01, 0.1, 0.5)
 """Of all records, for which the share of right calls is given."""
@@ -155,6 +156,7 @@ class RecordAttackRecord(Record, kw_only=True):
     attacks: list[Attack]
     exposure: Exposure
     targets: list[Target]
+    epsilon: Epsilon | None = None
 
 
 class Names(NamedTuple):
@@ -191,6 +193,7 @@ def record_attack_record(audit: RecordAudit, names: Names, provenance: Provenanc
         attacks=[_attack(attack) for attack in audit.attacks],
         exposure=_exposure(audit, names),
         targets=[_target(target) for target in audit.targets],
+        epsilon=None if audit.epsilon is None else epsilon_of(audit.epsilon),
         provenance=provenance,
     )
 

@@ -61,6 +61,14 @@ def _answer(result: RecordAttackRecord) -> Answer:
                 f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr or 0)} false positives)",
             )
         )
+    if result.epsilon is not None:
+        bound = result.epsilon
+        facts.append(
+            (
+                f"Epsilon of this recipe, at delta {bound.delta:g}",
+                f"at least {bound.bound:.3g} ({percent(bound.level)})" if bound.bound > 0 else "no bound above 0",
+            )
+        )
     return Answer(
         "models of this recipe" if result.targets else "",
         result.finding,
@@ -162,6 +170,13 @@ def _legend(result: RecordAttackRecord) -> tuple[str, ...]:
     coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:
         found.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
+    if result.epsilon is not None:
+        bound = result.epsilon
+        found.append(
+            f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
+            f"{bound.right:,} of {bound.guesses:,} guesses are right. For one record added or removed, by outputs on "
+            "these records alone."
+        )
     if result.left_out:
         found.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
     return tuple(found)

@@ -14,7 +14,7 @@ from jaxaudit.audits.pool import Pool
 from jaxaudit.data import Examples
 from jaxaudit.data.groups import Groups
 from jaxaudit.errors import InputError
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import generator_of, stream
 
 TURNS = (WITHOUT, WITH, WITHOUT, HALF)
 """Without a holdout, the roles of successive models: in the proportion of `ShadowTest`, whatever their number."""
@@ -45,6 +45,7 @@ def plan_bank(
     calibration: int = 0,
     groups: Groups | None = None,
     dropped: Bool[np.ndarray, " n"] | None = None,
+    coins: bool = False,
 ) -> BankPlan:
     """Deals the training sets of shadow models that somebody else trains.
 
@@ -53,9 +54,10 @@ def plan_bank(
     - Without one: of four models, the first and the third are trained on none of the query set, the second on all of
       it, the fourth on half.
     - Each model is also trained on a random two thirds of the calibration set, if there is one.
+    - With `coins`: each model is trained on each record of any set with probability one half, independently.
 
     Guarantee: the row and the seed of a model depend on the key and its number alone, so more models begin with the
-    same ones. Rows are those of the models that `audit_ks` draws with this key and these sets.
+    same ones. Without `coins`, rows are those of the models that `audit_ks` draws with this key and these sets.
 
     Args:
         key: random key.
@@ -63,16 +65,17 @@ def plan_bank(
         query, holdout, calibration: numbers of records.
         groups: of query and holdout records, if groups were dealt whole.
         dropped: which records no model is trained on.
+        coins: whether each record is dealt to each model by a fair coin, as a bound on epsilon needs it.
 
     Raises:
-        InputError: there is neither a holdout nor a calibration set, no record of a set is left, or there are groups
-            without a holdout, or too few.
+        InputError: there is neither a holdout nor a calibration set, nor coins; no record of a set is left; there are
+            groups without a holdout, or too few; or there are groups and coins.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
     (array([4, 4, 4]), array([4, 4, 4]))
     """
-    if not holdout and not calibration:
+    if not holdout and not calibration and not coins:
         raise InputError(
             "shadow models are trained on random records, but there is only the query set: give a holdout (--holdout), "
             "a calibration set (--calibration), or both."
@@ -86,6 +89,10 @@ def plan_bank(
     for (name, size), kept in zip(named.items(), columns, strict=True):
         if size and not len(kept):
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
+    if coins:
+        if groups is not None:
+            raise InputError("--coins deals each record by its own coin, and --groups deals whole groups: give one.")
+        return _by_coins(key, models, left)
     if groups is not None:
         if not holdout:
             raise InputError("groups are of query set and holdout, but there is no holdout (--holdout).")
@@ -102,6 +109,13 @@ def plan_bank(
         for model, row in zip(own, rows[role], strict=True):
             membership[model, order] = row[0]
     return BankPlan(membership, _seeds(stream(key, "seeds"), models), places)
+
+
+def _by_coins(key: Key[Array, ""], models: int, left: Bool[np.ndarray, " n"]) -> BankPlan:
+    """A fair coin for each model and each record that is left."""
+    draw = stream(key, "draw", "coins")
+    tossed = [generator_of(stream(draw, model)).random(len(left)) < 0.5 for model in range(models)]
+    return BankPlan(np.stack(tossed) & left, _seeds(stream(key, "seeds"), models), np.arange(models))
 
 
 def _roles(models: int, held: bool) -> list[str]:

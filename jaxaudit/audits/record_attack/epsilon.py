@@ -1,0 +1,72 @@
+"""A lower bound on the epsilon of a bank's recipe: half of its models attack the other half."""
+
+from typing import NamedTuple
+
+from jaxaudit.attacks.records import RecordAttack, Shadowed
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.epsilon import EpsilonBound, epsilon_bound, refuse_unless_coins
+
+
+class RecipeBound(NamedTuple):
+    """What is known of the epsilon of a recipe.
+
+    Attributes:
+        found: the bound.
+        attack: the attack that gave it.
+        sentence: what it says of a claim of differential privacy.
+    """
+
+    found: EpsilonBound
+    attack: str
+    sentence: str
+
+
+def bound_of_recipe(bank: Bank, own: Shadowed, attack: RecordAttack, delta: float, level: float) -> RecipeBound:
+    """A lower bound on epsilon by one attack.
+
+    Raises:
+        InputError: the bank was not dealt by fair coins, or has too few models; the extra `dp` is not installed.
+    """
+    if bank.groups is not None:
+        raise InputError(
+            "--delta: the bank deals whole groups, and a bound on epsilon needs a coin for each record; make a bank "
+            "with `jaxaudit shadows plan --coins` or `shadows train --coins`."
+        )
+    refuse_unless_coins(own.membership)
+    found = bound_by_halves(own, attack, delta=delta, level=level)
+    return RecipeBound(found, attack.name, _sentence(found))
+
+
+def bound_by_halves(own: Shadowed, attack: RecordAttack, *, delta: float, level: float = 0.95) -> EpsilonBound:
+    """The bound where the first half of the models are references and the second half is audited.
+
+    Who is which is fixed before any output is read, and the attack is given no row of an audited model; why that is
+    sound: `metrics/epsilon.py`. The rows must be independent fair coins.
+
+    Raises:
+        InputError: as `epsilon_bound`.
+    """
+    half = len(own.models) // 2
+    references = Shadowed(own.models[:half], own.membership[:half])
+    return epsilon_bound(
+        attack.scores(references._replace(targets=own.models[half:])),
+        own.membership[half:],
+        attack.scores(references),
+        own.membership[:half],
+        delta=delta,
+        level=level,
+    )
+
+
+def _sentence(found: EpsilonBound) -> str:
+    at = f"at delta {found.delta:g}"
+    if found.bound <= 0:
+        return (
+            f"No claim of differential privacy is refuted {at}, and none is proven: the recipe may be private, or the "
+            "attack too weak."
+        )
+    return (
+        f"The epsilon of this recipe is at least {found.bound:.3g} {at} ({found.level:.0%}): a smaller one that is "
+        "claimed for it is refuted. No claim is proven."
+    )

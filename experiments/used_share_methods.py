@@ -13,7 +13,7 @@ from scipy import special
 from sklearn.linear_model import LogisticRegression
 
 from jaxaudit.attacks.records import RMIA, AttackP, RecordAttack, Shadowed
-from jaxaudit.attacks.records.base import log_means
+from jaxaudit.attacks.records.base import mean_probabilities
 from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import adjusted_count, holdout_test
@@ -70,7 +70,7 @@ def rmia(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
     found = []
     for models in (targets.odds[:, None], None):
         shadowed = Shadowed(shadows.odds[:, None], rows, models)
-        ratios = (special.expit(shadowed.attacked) / np.exp(log_means(shadowed)[0]))[:, 0]
+        ratios = (special.expit(shadowed.attacked) / mean_probabilities(shadowed)[0])[:, 0]
         found.append(np.stack([share_exceeded(row[: shadows.query], row[shadows.held :], GAMMA) for row in ratios]))
     return found[0], found[1]
 

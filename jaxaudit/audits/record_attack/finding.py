@@ -45,8 +45,8 @@ def find(audit: "RecordAudit") -> Finding:
     if single:
         sentence = (
             f"Single records are given away: {single:,} {'is' if single == 1 else 'are'} called a member by models "
-            f"trained on {'it' if single == 1 else 'them'} far more often than chance explains; on average over records "
-            f"the attack does not succeed clearly ({words})."
+            f"trained on {'it' if single == 1 else 'them'} far more often than chance explains. On average over "
+            f"records the attack does not succeed clearly ({words})."
         )
         why = f"With probability {1 - SURELY:.0%} no record would be, if the attack knew nothing."
         return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)

@@ -81,8 +81,8 @@ class RecordAudit:
         attacks: one result each; the first decides.
         left_out: attacks that the bank has too few models for, by name.
         targets: one result per target; none where each shadow model is a target.
-        named_at: the false positive rate at which records count as named: `NAMED_AT`, or the smallest above it that can be
-            told; NaN if none can.
+        named_at: the false positive rate at which records count as named: `NAMED_AT`, or the smallest above it that
+            can be told; NaN if none can.
         surely_named: how many records are named more often than chance explains, whatever their number.
         vulnerability: of each record, by the deciding attack at `named_at`.
         copies: the group of records with the same outputs in every model; -1 of one alone.

@@ -158,8 +158,9 @@ def _rows(found: RecordAudit, names: Names) -> Iterator[list[Any]]:
 
 def _called(found: RecordAudit, place: int) -> np.ndarray:
     """1 or 0 of each record of a target; nothing of those that are not judged."""
-    unjudged = np.isnan(found.attacks[0].scores[place])
-    return np.where(unjudged, None, found.targets[place].called.astype(int))
+    called = found.targets[place].called.astype(object) * 1
+    called[np.isnan(found.attacks[0].scores[place])] = None
+    return called
 
 
 def _shown(value: Any) -> Any:

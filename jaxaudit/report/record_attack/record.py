@@ -106,8 +106,9 @@ class Riskiest(Part):
 class Exposure(Part):
     """How far records are given away over models; log-odds in nats.
 
-    `at_fpr` is the false positive rate that records are named at, null if none can be told; `surely_named` the records
-    that are named more often than chance explains; `exposed` is the share of records that are named in half or more of the models trained on them, at `at_fpr`.
+    `at_fpr` is the false positive rate that records are named at, null if none can be told; `surely_named` counts the
+    records that are named more often than chance explains; `exposed` is the share of records that are named in half or
+    more of the models trained on them.
     """
 
     at_fpr: Number

@@ -164,8 +164,8 @@ def _legend(result: RecordAttackRecord) -> tuple[str, ...]:
         f"AUC: area under the ROC curve, mean over models, with its {percent(result.level)} interval. Balanced "
         "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
         "named: share of the models trained on a record in which it is called a member, at "
-        f"{percent(result.exposure.at_fpr or 0)} false positives. separation: chance that a model with it is surer of its "
-        "class than one without. given away by: the class whose probability changes most.",
+        f"{percent(result.exposure.at_fpr or 0)} false positives. separation: chance that a model with it is surer of "
+        "its class than one without. given away by: the class whose probability changes most.",
     ]
     coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:

@@ -18,7 +18,7 @@ from jaxaudit.cli.read_sets import match
 from jaxaudit.cli.tuning import recall_models_per_batch as recall
 from jaxaudit.cli.tuning import recall_speed, remember_speed
 from jaxaudit.cli.tuning import remember_models_per_batch as remember
-from jaxaudit.cli.words import SHARES, parse_image_size, parse_target_data, share_check
+from jaxaudit.cli.words import FACTORS, SHARES, parse_image_size, parse_target_data, share_check
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.ensemble import Speed
@@ -207,6 +207,16 @@ def test_shares(name: str):
     check = share_check(name)
     check(0.95)
     for wrong in (-0.1, 1.1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=rf"^--{name.replace('_', '-')} .*{wrong:g}"):
+            check(wrong)
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_factors(name: str):
+    check = share_check(name)
+    check(0.0)
+    check(10.0)
+    for wrong in (-0.1, float("nan"), float("inf")):
         with pytest.raises(InputError, match=rf"^--{name.replace('_', '-')} .*{wrong:g}"):
             check(wrong)
 

@@ -246,6 +246,72 @@ def test_a_verdict_can_fail_a_pipeline(folder: Path):
     assert jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--fail-on", "attack-succeeds").code == 3
 
 
+# What the verdicts rest on
+
+
+def test_an_attack_that_compares_with_the_targets_other_records_names_nobody_by_chance(folder: Path):
+    """How many RMIA calls among records that were not used depends on how many the target used."""
+    (unused,) = attacked("--target", "unused.npy", "--attacks", "rmia,base")["targets"]
+    assert (unused["finding"]["verdict"], unused["named"]) == ("inconclusive", [])
+
+
+def test_the_level_of_the_intervals_decides_no_verdict(folder: Path):
+    verdicts = []
+    for level in ("0.05", "0.95"):
+        result = attacked("--target", "used.npy", "--target", "unused.npy", "--level", level, "--attacks", "stacked")
+        verdicts.append([each["finding"]["verdict"] for each in (result, *result["targets"])])
+        assert {named["level"] for target in result["targets"] for named in target["named"]} == {0.995}
+    assert verdicts[0] == verdicts[1] == ["attack succeeds", "attack succeeds", "inconclusive"]
+
+
+def test_scores_that_tie_do_not_show_that_attacks_fail(folder: Path):
+    assert attacked("--attacks", "rmia", "--gamma", "1e6")["finding"]["verdict"] == "inconclusive"
+
+
+def bank_of(folder: Path, odds: np.ndarray, rows: np.ndarray) -> Path:
+    """A bank of log-odds, all of a query set."""
+    models, records = odds.shape
+    (folder / "outputs").mkdir(parents=True)
+    said = {"format": 1, "outputs": "log_odds", "classes": 3, "records": records, "models": models}
+    (folder / "bank.json").write_text(json.dumps(said))
+    np.save(folder / "labels.npy", np.arange(records) % 3)
+    np.save(folder / "membership.npy", rows)
+    for model, values in enumerate(odds):
+        save(folder, model, values)
+    return folder
+
+
+def test_one_record_that_is_always_given_away_is_no_failed_attack(tmp_path: Path):
+    """On average over 600 records nothing is known; of this one everything is."""
+    random = np.random.default_rng(3)
+    rows = random.random((32, 600)) < 0.5
+    odds = random.normal(size=rows.shape)
+    odds[:, 7] += 15.0 * rows[:, 7]
+    result = attacked("--attacks", "lira-fixed,bavaria-t", bank=str(bank_of(tmp_path / "one", odds, rows)))
+    assert (result["finding"]["verdict"], result["exposure"]["surely_named"]) == ("attack succeeds", 1)
+    assert result["attacks"][0]["auc"]["low"] < 0.51
+    assert (result["exposure"]["riskiest"][0]["place"], result["exposure"]["riskiest"][0]["named"]) == (7, 1.0)
+
+
+def test_records_that_every_model_has_or_none_are_not_judged(tmp_path: Path):
+    """How a bank was dealt is no sign of memory: there is none in these outputs."""
+    random = np.random.default_rng(4)
+    rows = random.random((16, 800)) < 0.5
+    rows[:, :200], rows[:, 200:400] = True, False
+    result = attacked(bank=str(bank_of(tmp_path / "bank", random.normal(size=rows.shape), rows)))
+    assert result["finding"]["verdict"] != "attack succeeds"
+    assert all(attack["unjudged"] >= 0.5 for attack in result["attacks"])
+    assert all(abs(attack["auc"]["value"] - 0.5) < 0.04 for attack in result["attacks"])
+
+
+def test_a_target_that_used_every_record_is_judged_without_rates_of_its_own(folder: Path):
+    np.save("first.npy", np.load("used.npy")[:QUERY])
+    np.save("members.npy", np.ones(QUERY, bool))
+    result = attacked("--target", "first.npy", "--members", "members.npy", "--attacks", "base")
+    assert result["attacks"][0]["of_targets"] is None
+    assert len(result["targets"]) == 1
+
+
 # What is refused
 
 
@@ -326,3 +392,17 @@ def test_python_takes_attacks_of_ones_own(folder: Path):
     found = audit_records(load_bank("bank"), attacks=[Least(), BASE()])
     assert [each.name for each in found.attacks] == ["least-sure", "base"]
     assert str(found.finding).startswith("attack succeeds")
+
+
+def test_no_record_of_models_without_memory_is_surely_named(tmp_path: Path):
+    """Of 8 banks at 1 in 100 each, no more than one; none of them succeeds."""
+    surely, verdicts = 0, set()
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        rows = random.random((24, 400)) < 0.5
+        bank = load_bank(bank_of(tmp_path / str(seed), random.normal(size=rows.shape), rows))
+        found = audit_records(bank, attacks=[LiRA(fixed=True), BASE()])
+        surely += found.surely_named > 0
+        verdicts.add(found.finding.verdict)
+    assert surely <= 1
+    assert "attack succeeds" not in verdicts or surely == 1

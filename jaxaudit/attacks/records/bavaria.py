@@ -1,4 +1,4 @@
-"""BaVarIA-t: LiRA with the spread of each record estimated together with that of all others Brännvall (2026)."""
+"""BaVarIA-t: LiRA with the spread of each record estimated together with that of all others. Brännvall (2026)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """Our own score: several kinds of evidence of membership, weighted by a regression over all shadow models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,12 +53,12 @@ class Stacked:
             return np.stack([_joined(membership_evidence(own, known), more) @ weights for own, more in targets])
         further, without = _further(among), left_out(among)
         found, numbers = np.empty(models.shape), np.arange(len(models))
+        evidence = _evidence(models, membership, without, further, numbers.tolist())
         for fold in np.array_split(numbers, min(FOLDS, len(models))):
             rest = np.setdiff1d(numbers, fold)
             weights = _weights(among._replace(models=among.models[rest], membership=membership[rest]))
-            for model in fold.tolist():
-                (own,) = _evidence(models, membership, without, further, [model])
-                found[model] = own @ weights
+            for model in fold:
+                found[model] = next(evidence) @ weights
         return found
 
 
@@ -67,7 +67,7 @@ def _weights(among: Shadowed) -> Float[np.ndarray, " all"]:
     models, membership = cut(among.models.mean(axis=1)), among.membership
     some = evenly_spaced(models)
     evidence = _evidence(models, membership, left_out(among), _further(among), some.tolist())
-    return fit_weights(evidence, membership[some])
+    return fit_weights(np.stack(list(evidence)), membership[some])
 
 
 def _further(shadowed: Shadowed) -> Float[np.ndarray, "targets n further"]:
@@ -88,8 +88,8 @@ def _evidence(
     without: tuple[Int[np.ndarray, "models n"], ...],
     further: Float[np.ndarray, "models n further"],
     places: Sequence[int],
-) -> Float[np.ndarray, "some n kinds"]:
+) -> Iterator[Float[np.ndarray, "n kinds"]]:
     """The evidence of the models at these places, each from all but those that are left out for it."""
     profiles = profiles_without(models, membership, (np.stack([side[place] for side in without]) for place in places))
     each = zip(places, profiles, strict=True)
-    return np.stack([_joined(membership_evidence(models[place], known), further[place]) for place, known in each])
+    return (_joined(membership_evidence(models[place], known), further[place]) for place, known in each)

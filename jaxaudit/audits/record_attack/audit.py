@@ -144,14 +144,14 @@ def attack_records(
     if best is None:
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
     called, judged = _called(best[0], own.membership, named_at)
-    seen = vulnerability(own.models.mean(axis=1), own.membership, called, judged, level=level)
     odds = own.models.mean(axis=1)
+    seen = vulnerability(odds, own.membership, called, judged, level=level)
     found = RecordAudit(
         attacks=tuple(results),
         left_out=left_out,
         targets=(),
         named_at=named_at,
-        surely_named=_surely_named(seen, best[0], called & judged, own.membership),
+        surely_named=_surely_named(seen, len(own.models)),
         vulnerability=seen,
         copies=same_outputs(odds, bank.labels[known.columns]),
         revealing=revealing_classes(bank, known.models.tolist(), known.columns),
@@ -288,21 +288,20 @@ def _called(
     return called_at(scores, membership, [named_at])[0], ~np.isnan(scores)
 
 
-def _surely_named(
-    seen: Vulnerability,
-    scores: Float[np.ndarray, "models n"],
-    called: Bool[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
-) -> int:
-    """The records that models trained on them name more often than chance explains, by Bonferroni over all records."""
-    judged = ~np.isnan(scores)
-    others = int((judged & ~membership).sum())
-    if not others or not np.isfinite(seen.named).any():
+def _surely_named(seen: Vulnerability, models: int) -> int:
+    """The records that half or more of their models name, and whose outputs differ by more than chance explains.
+
+    Calls of one record rest on the same shadow models, so they are not independent; outputs of different models are. So
+    the rank-sum test of outputs decides (Mann & Whitney 1947, normal approximation, too large far out in the tail), by
+    Bonferroni over all records.
+    """
+    pairs = seen.inside * seen.outside
+    known = np.isfinite(seen.named) & (pairs > 0)
+    if not known.any():
         return 0
-    rate = ((called & ~membership).sum() + 1) / (others + 1)
-    times, hits = (judged & membership).sum(axis=0), (called & membership).sum(axis=0)
-    p_values = stats.binom.sf(hits - 1, times, rate)
-    return int((p_values[times > 0] * np.count_nonzero(times) < SURELY).sum())
+    distance = (seen.separation[known] - 0.5) * np.sqrt(pairs[known] * 12 / (models + 1))
+    sure = stats.norm.sf(distance) * np.count_nonzero(known) < SURELY
+    return int((sure & (seen.named[known] >= 0.5)).sum())
 
 
 def _by_chance(

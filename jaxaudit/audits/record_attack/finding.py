@@ -48,7 +48,7 @@ def find(audit: "RecordAudit") -> Finding:
             f"trained on {'it' if single == 1 else 'them'} far more often than chance explains. On average over "
             f"records the attack does not succeed clearly ({words})."
         )
-        why = f"With probability {1 - SURELY:.0%} no record would be, if the attack knew nothing."
+        why = f"With probability {1 - SURELY:.0%} no record's outputs would differ so much by chance."
         return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
     if all(_fails(each.rates) for each in audit.attacks):
         sentence = f"No attack tells records that a model was trained on from others ({words}; guessing: 0.5)."

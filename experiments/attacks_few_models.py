@@ -51,8 +51,8 @@ class World(NamedTuple):
 
 def digits() -> World:
     examples = load("digits")
-    learner = _mlp((128, 64), examples.inputs.reshape(len(examples), -1).shape[1], 10, epochs=40)
-    flat = examples.inputs.reshape(len(examples), -1)
+    learner = _mlp((128, 64), examples.inputs[0].size, 10, epochs=40)
+    flat = _scaled(examples.inputs).reshape(len(examples), -1)
     return World(flat, examples.labels, learner, "MLP 128-64, Adam, 40 epochs")
 
 
@@ -65,20 +65,24 @@ def location() -> World:
 def mnist() -> World:
     examples = load("mnist")
     some = np.random.default_rng(1).permutation(len(examples))[:4000]
-    flat = examples.inputs[some].reshape(len(some), -1)
+    flat = _scaled(examples.inputs[some]).reshape(len(some), -1)
     learner = _mlp((256, 128), flat.shape[1], 10, epochs=20)
     return World(flat, examples.labels[some], learner, "MLP 256-128, Adam, 20 epochs")
 
 
 def cifar10() -> World:
     examples = load("cifar10/cifar10_gray28_jpeg.npz@train")
-    some = np.random.default_rng(1).permutation(len(examples))[:4000]
-    inputs = examples.inputs[some]
+    some = np.random.default_rng(1).permutation(len(examples))[:2000]
+    inputs = _scaled(examples.inputs[some])[..., None]
     learner = network(models.ResNet, inputs.shape[1:], 10, optimizer=optax.adam(1e-3), epochs=15, batch_size=64)
     return World(inputs, examples.labels[some], learner, "residual network, Adam, 15 epochs; gray images of 28 x 28")
 
 
 SETS = {"digits": digits, "location": location, "mnist": mnist, "cifar10": cifar10}
+
+
+def _scaled(images: np.ndarray) -> np.ndarray:
+    return images / np.float32(255)
 
 
 def _mlp(hidden: tuple[int, ...], inputs: int, classes: int, epochs: int) -> Learner:

@@ -14,6 +14,8 @@ Where the provider chose among whole groups (a patient's records, near-copies), 
 records are not: `groups` has whole groups permuted, and variances taken over groups.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 from scipy import stats
@@ -87,7 +89,13 @@ def holdout_test(
     found, scores = adjusted_scores(target, size, shadows, membership, own)
     mine, others = scores[0, :size], scores[0, size:]
     asked = np.arange(len(target)) < size
-    test = permutation_test(key, mine, others, groups=own, permutations=permutations, alpha=alpha)
+    supposed = np.concatenate([membership, asked[None]])
+    with ThreadPoolExecutor(1) as beside:
+        testing = beside.submit(permutation_test, key, mine, others, groups=own, permutations=permutations, alpha=alpha)
+        among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
+        test = testing.result()
+    full = differences(without_difficulty(among, among, supposed), supposed)
+    p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     unseen = np.mean([mean_variance(s, own, ~m) for s, m in zip(scores[1:], membership, strict=True)])
     least = float(unseen * (1 / size + 1 / len(others)))
     effect = effect_of(test, scores, size, membership, own)
@@ -100,10 +108,6 @@ def holdout_test(
         *_holdout_used(found, membership, size, stated),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    supposed = np.concatenate([membership, asked[None]])
-    among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
-    full = differences(without_difficulty(among, among, supposed), supposed)
-    p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     how = {"alpha": alpha, "level": level, "stated": stated}
     return conclude("holdout", test.p_larger, p_fully, effect, doubts=doubts, invalid=(), recipe=recipe, **how)
 

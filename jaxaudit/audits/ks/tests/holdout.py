@@ -1,5 +1,6 @@
 """The holdout test as a test of `ks`: see `jaxaudit.metrics.holdout`."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -95,20 +96,22 @@ class HoldoutTest:
         own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
         fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
         better = better_recipe(fit, advice.recipe)
-        found = evidence.once("dealt", lambda: _exchangeable(key, evidence))
+        with ThreadPoolExecutor(1) as beside:
+            sampled = beside.submit(evidence.once, "dealt", lambda: _exchangeable(key, evidence))
+            usage = holdout_test(
+                stream(key, "holdout test"),
+                said.log_odds[:n],
+                said.log_odds[dealt][n:],
+                said.at_resolution(evidence.trained[ROLE].log_odds)[:, dealt],
+                evidence.members(ROLE)[:, dealt],
+                groups=evidence.pool.groups,
+                level=level,
+                stated=self.stated,
+                printed=said.printed,
+                recipe=better,
+            )._replace(design=evidence.design)
+        found = sampled.result()
         checks = (holdout_like_query(found), holdout_apart(found), fit)
-        usage = holdout_test(
-            stream(key, "holdout test"),
-            said.log_odds[:n],
-            said.log_odds[dealt][n:],
-            said.at_resolution(evidence.trained[ROLE].log_odds)[:, dealt],
-            evidence.members(ROLE)[:, dealt],
-            groups=evidence.pool.groups,
-            level=level,
-            stated=self.stated,
-            printed=said.printed,
-            recipe=better,
-        )._replace(design=evidence.design)
         judgement = self.decide(usage, checks, better, _groups_of(evidence), advice)
         change = _change(key, said, evidence, level)
         return judgement if change is None else with_change(judgement, change)

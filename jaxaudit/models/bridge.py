@@ -1,7 +1,9 @@
-"""From a Flax or PyTorch module to two pure functions; everything that is not a parameter is explicit state."""
+"""From a Flax, PyTorch or Keras module to two pure functions; everything that is not a parameter is explicit state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -11,11 +13,12 @@ from jaxtyping import Array, Float, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.models.factory import FORMS, Call, plan_call
+from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
 from jaxaudit.models.linen import evaluation_draws, linen_functions
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 ModuleFactory = Callable[..., Any]
-"""`factory(input_shape, classes, *, rngs) -> module` of Flax or PyTorch, which maps `[n, *input_shape]` to
+"""`factory(input_shape, classes, *, rngs) -> module` of Flax, PyTorch or Keras, which maps `[n, *input_shape]` to
 logits `[n, classes]`; or one with other parameters, matched by their names: see `plan_call`."""
 
 
@@ -31,6 +34,26 @@ UNFIT = (
 """Exceptions of a network that was written for other records, or that cannot be called like one."""
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The framework that a network is written in.
+
+    Attributes:
+        framework: its name: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        outputs: `(params, state, inputs) -> outputs` as this framework itself computes them in evaluation; None where
+            that is what `PureModule.apply` does.
+        unsaved: arrays of the state that this framework does not save, by name.
+        second_names: of arrays that it saves under several names, what `unsaved` and the parameters call them.
+        read: the arrays of a file of a format that this framework alone reads; None if it has none.
+    """
+
+    framework: str
+    outputs: Callable[[Any, Any, np.ndarray], np.ndarray] | None = None
+    unsaved: Mapping[str, np.ndarray] = field(default_factory=dict)
+    second_names: Mapping[str, str] = field(default_factory=dict)
+    read: Callable[[Path], dict[str, np.ndarray]] | None = None
+
+
 class PureModule(NamedTuple):
     """A network as two pure functions.
 
@@ -44,6 +67,7 @@ class PureModule(NamedTuple):
         draws: whether it draws random numbers in training.
         seeded: whether the parameters depend on the key. They do not for an NNX module whose factory takes no `rngs`:
             every model then starts from the same weights.
+        origin: the framework that it is written in.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -51,6 +75,7 @@ class PureModule(NamedTuple):
     batch_coupled: bool
     draws: bool = False
     seeded: bool = True
+    origin: Origin = Origin("jax")
 
 
 def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
@@ -75,7 +100,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
 
     whole = isinstance(factory, linen.Module)
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
-    if isinstance(factory, nnx.Module) or is_torch_module(factory):
+    if isinstance(factory, nnx.Module) or is_torch_module(factory) or is_keras_model(factory):
         raise InputError(
             f"the model {type(factory).__name__} is already built, so every model would start from its weights; name "
             "its class, or a function that builds it."
@@ -96,11 +121,13 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
         ) from error
     try:
         if isinstance(built, linen.Module):
-            net = PureModule(*linen_functions(built, input_shape))
+            net = PureModule(*linen_functions(built, input_shape), origin=Origin("flax.linen"))
         elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build)._replace(seeded=call is None or call.seeded)
+        elif is_keras_model(built):
+            net = _keras_functions(built, name, input_shape)
         else:
-            net = PureModule(*torch_functions(partial(call.made, factory, None), name, input_shape))
+            net = _torch_functions(partial(call.made, factory, None), name, input_shape)
         _check_outputs(net, name, input_shape, classes)
     except InputError:
         raise
@@ -113,7 +140,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
 
 
 def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:
-    """The Linen or PyTorch module that the factory builds, if it does; it holds no JAX arrays, so a trial shows it."""
+    """The module that the factory builds, if it is none of NNX: others hold no arrays of JAX, so a trial shows them."""
     built = []
     jax.eval_shape(lambda key: built.append(build(key)), _abstract_key())
     return None if isinstance(built[0], nnx.Module) else built[0]
@@ -124,11 +151,12 @@ def _abstract_key() -> Any:
 
 
 def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
-    module = call.made(factory, nnx.Rngs(key))
-    if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module):
+    with built_by_keras():
+        module = call.made(factory, nnx.Rngs(key))
+    if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
         raise InputError(
             f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module or flax.linen.Module, "
-            "nor a torch.nn.Module."
+            "nor a torch.nn.Module or keras.Model."
         )
     return module
 
@@ -149,7 +177,20 @@ def _nnx_functions(module: nnx.Module, build: Callable[[Key[Array, ""]], nnx.Mod
         logits = net(inputs)
         return (logits, nnx.state(net, nnx.Not(nnx.Param))) if training else (logits, state)
 
-    return PureModule(init, apply, bool(jax.tree.leaves(coupling)), bool(jax.tree.leaves(random)))
+    coupled, draws = (bool(jax.tree.leaves(each)) for each in (coupling, random))
+    return PureModule(init, apply, coupled, draws, origin=Origin("flax.nnx"))
+
+
+def _keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> PureModule:
+    found = keras_functions(model, name, input_shape)
+    origin = Origin("keras", found.outputs, read=found.read)
+    return PureModule(found.init, found.apply, False, found.draws, False, origin)
+
+
+def _torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> PureModule:
+    found = torch_functions(build, name, input_shape)
+    origin = Origin("torch", found.outputs, found.unsaved, found.second_names)
+    return PureModule(found.init, found.apply, found.batch_coupled, found.draws, found.seeded, origin)
 
 
 def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int) -> None:

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxaudit.data.weights.weights import FROM_PYTORCH, pytorch_names
+from jaxaudit.data.weights.weights import FROM_PYTORCH, PYTORCH, pytorch_names
 from jaxaudit.errors import InputError
 from jaxaudit.models.bridge import PureModule
 from jaxaudit.models.linen import PARAMS, LinenState
 
 SHOWN = 3
 WRAPPERS = ("value", "raw_value")
+PYTORCH_WRAPPERS = ("module.", "_orig_mod.", "module/", "_orig_mod/")
+"""Before each name: what `DataParallel` and `torch.compile` give a state, dots or slashes."""
 
 
 class Restored(NamedTuple):
@@ -50,9 +52,10 @@ def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
 def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
     """The module `net` with these weights.
 
-    Names may be those of `name_weights`, with `.` for `/`, with or without an outer `params` on those below it, and
-    with the `value` that NNX puts at the end of each; nothing else is guessed. Arrays of another float type than the
-    module's are converted.
+    Names may be those of `name_weights`, with `.` for `/`, with or without an outer `params` on those below it, with
+    the `value` that NNX puts at the end of each, or with the `module.` or `_orig_mod.` that PyTorch's wrappers put
+    before each; nothing else is guessed. What PyTorch does not save of a module is taken from the module. Arrays of
+    another float type than the module's are converted.
 
     Args:
         net: the module.
@@ -69,8 +72,9 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     both = {name: leaf for name, leaf in of_state.items() if name not in of_params} | of_params
     # Keys and counters of random layers may be in a file; evaluation does not use them.
     random = {name for name, leaf in _places(state) if _is_random(leaf)}
-    spelled = _spelled_like(dict(weights), {*both, *random})
-    found = {name: values for name, values in spelled.items() if name not in random}
+    spelled = _spelled_like(dict(weights), {*both, *random, *net.origin.second_names} - net.origin.unsaved.keys())
+    found = _without_second_names({**spelled}, net.origin.second_names, source)
+    found = {**net.origin.unsaved, **{name: values for name, values in found.items() if name not in random}}
     missing_state = [name for name in of_state if name not in found]
     if missing_state and found.keys() == of_params.keys():
         raise InputError(
@@ -79,7 +83,7 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
             "nnx.state(model), or all variables of a Linen module."
         )
     faults = _faults(found, both)
-    foreign = pytorch_names(weights) if faults else []
+    foreign = pytorch_names(weights) if faults and net.origin.framework != "torch" else []
     if foreign:
         wanted = [f"{name} {leaf.shape}" for name, leaf in (of_params | of_state).items()]
         raise InputError(
@@ -87,11 +91,12 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
             f"{FROM_PYTORCH}."
         )
     if faults:
-        raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.")
+        raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.{_likely_reason(found, both)}")
     cast = {name: _cast(found[name], leaf, name, source) for name, leaf in both.items()}
-    converted = sorted({str(found[name].dtype) for name in both if found[name].dtype != both[name].dtype})
-    kinds = sorted({str(leaf.dtype) for leaf in both.values()})
-    notes = (f"{source}: converted from {', '.join(converted)} to {', '.join(kinds)}",) if converted else ()
+    floats = [name for name, leaf in both.items() if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    other = [name for name in floats if found[name].dtype != both[name].dtype]
+    converted, kinds = (sorted({str(of[name].dtype) for name in other}) for of in (found, both))
+    notes = (f"{source}: converted from {', '.join(converted)} to {', '.join(kinds)}",) if other else ()
     return Restored(_filled(params, cast), _filled(state, cast), notes)
 
 
@@ -123,7 +128,7 @@ def _named(tree: Any) -> Iterator[tuple[str, Any]]:
 def _spelled_like(weights: dict[str, np.ndarray], wanted: set[str]) -> dict[str, np.ndarray]:
     """The weights under the spelling of their names that fits the wanted ones best."""
     spellings = [weights]
-    for respell in (_slashes, _unwrapped, _outside_params, _outside_params):
+    for respell in (_slashes, _unwrapped, _outside_params, _outside_params, _inside_wrapper, _inside_wrapper):
         for known in tuple(spellings):
             names = [respell(name, list(known)) for name in known]
             if len(set(names)) == len(names) and names != list(known):
@@ -142,6 +147,27 @@ def _unwrapped(name: str, names: list[str]) -> str:
 
 def _outside_params(name: str, names: list[str]) -> str:
     return re.sub(f"^{PARAMS}/", "", name)
+
+
+def _inside_wrapper(name: str, names: list[str]) -> str:
+    wrapped = next((each for each in PYTORCH_WRAPPERS if all(known.startswith(each) for known in names)), "")
+    return name.removeprefix(wrapped)
+
+
+def _without_second_names(
+    weights: dict[str, np.ndarray], second_names: Mapping[str, str], source: str
+) -> dict[str, np.ndarray]:
+    """The weights, each of those that have two names once."""
+    for again, first in second_names.items():
+        values = weights.pop(again, None)
+        if values is None:
+            continue
+        if not np.array_equal(weights.setdefault(first, values), values):
+            raise InputError(
+                f"{source}: {again} and {first} are one array in this network, and differ in the file; is it of "
+                "another network, whose weights are not shared?"
+            )
+    return weights
 
 
 def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[str]:
@@ -164,6 +190,26 @@ def _faults(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> list[
         (kinds, str),
     ]
     return [say(_some(names)) for names, say in said if names]
+
+
+def _likely_reason(found: Mapping[str, np.ndarray], wanted: Mapping[str, Any]) -> str:
+    """In a sentence, if one reason explains what does not fit."""
+    missing, spare = wanted.keys() - found.keys(), found.keys() - wanted.keys()
+    pairs = [(found[name].shape, wanted[name].shape) for name in wanted.keys() & found.keys()]
+    unlike = [(ours, theirs) for ours, theirs in pairs if ours != theirs]
+    if missing and not spare and all(name.endswith(PYTORCH) for name in missing):
+        return " Batch normalisation needs its running statistics: save the whole state_dict(), not parameters() alone."
+    if missing and len(missing) == len(spare):
+        shapes = [sorted(tuple(of[name].shape) for name in names) for of, names in ((wanted, missing), (found, spare))]
+        if shapes[0] == shapes[1]:
+            return " The shapes of those are the same: were layers renamed?"
+    if unlike and all(len(ours) > 1 and ours == theirs[::-1] for ours, theirs in unlike):
+        return " Their axes are in the opposite order: were kernels transposed for another framework?"
+    sizes = {pair for ours, theirs in unlike for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]}
+    if len(sizes) == 1 and all(len(ours) == len(theirs) for ours, theirs in unlike):
+        ours, theirs = sizes.pop()
+        return f" They have {ours} where the network has {theirs}: is it another number of outputs (classes)?"
+    return ""
 
 
 def _kind(dtype: Any) -> str:

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.models.torch_trial import Trial, own_generator, pytorch, tensors_of, tried
+from jaxaudit.models.torch_trial import Trial, in_pytorch, logits_of, own_generator, pytorch, tensors_of, tried
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
 ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
@@ -53,6 +54,9 @@ class TorchFunctions(NamedTuple):
     batch_coupled: bool
     draws: bool
     seeded: bool
+    outputs: Callable[[Any, TorchState, np.ndarray], np.ndarray]
+    unsaved: Mapping[str, np.ndarray]
+    second_names: Mapping[str, str]
 
 
 def is_torch_module(value: Any) -> bool:
@@ -67,7 +71,7 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
     The module is unchanged. A model starts from weights that `build` draws with PyTorch's generator, seeded by the
     model's key. Batch normalisation keeps its running statistics, and dropout draws from the state's key. The last axis
     of images (and of series, for convolutions), the channels, is moved to the front; a module that does not accept
-    that gets its records as they are.
+    that gets its records as they are. A module that refuses fractions, such as an embedding, gets whole numbers.
 
     JAX's outputs, gradient and state after some random records are compared with PyTorch's.
 
@@ -84,6 +88,8 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
     environment = _torchax(name).default_env()
     trial = tried(build, name, input_shape)
     training, evaluation = trial.another().train(), trial.another().eval()
+    for module in (training, evaluation):
+        _padded_by_hook(module)
     for part in _running_statistics(training):
         if part.momentum is None:
             raise InputError(
@@ -104,11 +110,11 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
         return params, TorchState(rest, jax.random.fold_in(key, 1) if trial.draws else None)
 
     def called(module: Any, tensors: Mapping[str, Any], inputs: Array, key: Any) -> tuple[Any, dict[str, Any]]:
-        placed = jnp.moveaxis(inputs, -1, 1) if trial.channels_first else inputs
+        placed = trial.form.placed(inputs, jnp)
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
         with _translated(environment, key):
             outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
-        return environment.t2j_iso(outputs), environment.t2j_iso(held)
+        return environment.t2j_iso(logits_of(outputs)), environment.t2j_iso(held)
 
     def apply(params: Any, state: TorchState, inputs: Array, mode: bool) -> tuple[Any, TorchState]:
         if not mode:
@@ -133,7 +139,14 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
             "Keep tensors that are made outside forward in the module (register_buffer), replace operations that "
             f"torchax does not have, {ELSEWHERE}."
         ) from error
-    return TorchFunctions(init, apply, trial.batch_coupled, trial.draws, trial.seeded)
+
+    def outputs(params: Any, state: TorchState, inputs: np.ndarray) -> np.ndarray:
+        return in_pytorch(trial, {**params, **state.tensors}, inputs)
+
+    saved = trial.saved_as
+    unsaved = {each: values for each, values in trial.tensors.items() if each not in saved.values()}
+    second = {again: first for again, first in saved.items() if again != first}
+    return TorchFunctions(init, apply, trial.batch_coupled, trial.draws, trial.seeded, outputs, unsaved, second)
 
 
 def _torchax(name: str) -> Any:
@@ -185,6 +198,18 @@ def _update_running_statistics(part: Any, inputs: tuple[Any, ...]) -> None:
     mean, variance = values.mean(axes), values.var(axes, unbiased=True)
     part.running_mean.mul_(1 - part.momentum).add_(part.momentum * mean)
     part.running_var.mul_(1 - part.momentum).add_(part.momentum * variance)
+
+
+def _padded_by_hook(module: Any) -> None:
+    """Embeddings pass no gradient to the row of their padding; torchax's own way would hide that rows are taken."""
+    for part in module.modules():
+        if isinstance(part, pytorch().nn.Embedding) and part.padding_idx is not None:
+            part.register_forward_hook(partial(_without_gradient_at, part.padding_idx))
+            part.padding_idx = None
+
+
+def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows: Any) -> Any:
+    return pytorch().where((inputs[0] == padding)[..., None], rows.detach(), rows)
 
 
 def _compare(apply: Callable[..., tuple[Any, TorchState]], trial: Trial, name: str) -> None:

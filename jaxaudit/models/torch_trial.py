@@ -17,14 +17,32 @@ GENERATOR = Lock()
 """Held while PyTorch's generator, of which there is one, is borrowed."""
 
 
+class Form(NamedTuple):
+    """How a module takes records.
+
+    Attributes:
+        channels_first: the last axis of a record is moved to the front.
+        whole: numbers are indices, such as those of tokens, in int32.
+    """
+
+    channels_first: bool
+    whole: bool
+
+    def placed(self, inputs: Any, numbers: Any) -> Any:
+        """The records as the module takes them; `numbers` is `numpy`, or what stands for it."""
+        moved = numbers.moveaxis(inputs, -1, 1) if self.channels_first else inputs
+        return moved.astype(numbers.int32) if self.whole else moved
+
+
 class Trial(NamedTuple):
     """A module's properties, and its answers to random records.
 
     Attributes:
         another: builds the module again.
         tensors: all of its tensors by name.
+        saved_as: the name here of each tensor that `state_dict` has.
         trained: the names of its parameters that require a gradient.
-        channels_first: whether the last axis of a record is moved to the front.
+        form: how the module takes records.
         draws: whether it draws random numbers in training.
         batch_coupled: whether in training one record's output depends on the others.
         seeded: whether the initial weights depend on the seed.
@@ -37,8 +55,9 @@ class Trial(NamedTuple):
 
     another: Callable[[], Any]
     tensors: dict[str, np.ndarray]
+    saved_as: dict[str, str]
     trained: tuple[str, ...]
-    channels_first: bool
+    form: "Form"
     draws: bool
     batch_coupled: bool
     seeded: bool
@@ -80,6 +99,22 @@ def tensors_of(module: Any) -> dict[str, np.ndarray]:
     }
 
 
+def in_pytorch(trial: Trial, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
+    """The outputs of the module with these tensors in evaluation, as PyTorch computes them."""
+    torch = pytorch()
+    module = trial.another().eval()
+    with torch.no_grad():
+        for name, each in _named(module).items():
+            each.copy_(torch.from_numpy(np.array(tensors[name])))
+        placed = _placed(np.array(inputs, np.float32), trial.form)
+        return np.asarray(logits_of(module(torch.from_numpy(placed))).numpy())
+
+
+def _saved_as(module: Any) -> dict[str, str]:
+    names = {id(each): name for name, each in _named(module).items()}
+    return {name: names[id(each)] for name, each in module.state_dict(keep_vars=True).items() if id(each) in names}
+
+
 def _named(module: Any) -> dict[str, Any]:
     torch = pytorch()
     named: dict[int, tuple[str, Any]] = {}
@@ -113,8 +148,9 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> 
         )
     seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
     inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
-    channels_first = _channels_first(another, inputs, name)
-    placed = _placed(inputs, channels_first)
+    form = _form(another, inputs, name)
+    inputs = np.floor(2 * inputs) if form.whole else inputs
+    placed = _placed(inputs, form)
     draws = _draws(another().train(), placed)
     if _draws(another().eval(), placed):
         raise InputError(
@@ -135,7 +171,7 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> 
     changed = any(not np.array_equal(each, after[place]) for place, each in tensors.items())
     coupled = _has_running_statistics(module) or (changed if draws else changed or _couples(another, True, placed))
     return Trial(
-        *(another, tensors, tuple(gradient), channels_first, draws, coupled, seeded),
+        *(another, tensors, _saved_as(another()), tuple(gradient), form, draws, coupled, seeded),
         *(inputs, directions, outputs, gradient, after),
     )
 
@@ -166,31 +202,40 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
         )
 
 
-def _channels_first(another: Callable[[], Any], inputs: np.ndarray, name: str) -> bool:
-    """Channels of images go first, of series if there are convolutions, unless the module wants records as they are."""
+def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
+    """Channels of images go first, of series if there are convolutions, unless the module wants records as they are.
+
+    A module that refuses fractions gets whole numbers.
+    """
     convolves = any(isinstance(part, pytorch().nn.modules.conv._ConvNd) for part in another().modules())
     usual = convolves or inputs.ndim == 4
     faults: list[str] = []
-    for first in (usual, not usual) if inputs.ndim > 2 else (False,):
+    places = (usual, not usual) if inputs.ndim > 2 else (False,)
+    for form in [Form(first, whole) for whole in (False, True) for first in places]:
         try:
-            outputs = _outputs(another().eval(), _placed(inputs, first))
+            outputs = _outputs(another().eval(), _placed(np.floor(2 * inputs) if form.whole else inputs, form))
         except Exception as error:  # whatever a network raises at records of another shape
             faults.append(f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}")
             continue
         if not isinstance(outputs, pytorch().Tensor):
             raise InputError(f"the model {name} returns a {type(outputs).__name__}; it must return the logits alone.")
-        return first
+        return form
     raise InputError(f"the model {name} does not accept records of shape {inputs.shape[1:]}: {faults[0]}")
 
 
-def _placed(inputs: np.ndarray, channels_first: bool) -> np.ndarray:
-    return np.ascontiguousarray(np.moveaxis(inputs, -1, 1)) if channels_first else inputs
+def _placed(inputs: np.ndarray, form: Form) -> np.ndarray:
+    return np.ascontiguousarray(form.placed(inputs, np))
 
 
 def _outputs(module: Any, inputs: np.ndarray) -> Any:
     torch = pytorch()
     with torch.no_grad(), own_generator(SEED):
-        return module(torch.from_numpy(inputs))
+        return logits_of(module(torch.from_numpy(inputs)))
+
+
+def logits_of(outputs: Any) -> Any:
+    """The logits of what a module returns: itself, or its `logits`, as the models of `transformers` name them."""
+    return getattr(outputs, "logits", outputs)
 
 
 def _draws(module: Any, inputs: np.ndarray) -> bool:
@@ -218,7 +263,7 @@ def _answers(
     torch = pytorch()
     names = {place: each for place, each in _named(module).items() if each.requires_grad}
     with own_generator(SEED):
-        outputs = module(torch.from_numpy(inputs))
+        outputs = logits_of(module(torch.from_numpy(inputs)))
         if not outputs.requires_grad:
             raise InputError(
                 f"the outputs of the model {name} depend on no parameter that requires a gradient, so it cannot be "

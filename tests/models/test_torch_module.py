@@ -5,6 +5,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ import pytest
 from support.cli_runs import process
 from support.pure_modules import KEY, images
 
+from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
@@ -276,6 +279,126 @@ def test_a_torchax_that_does_not_import_names_the_pip_line(fault: Exception, mon
     assert caught.match(str(fault))
 
 
+class Unsaved(nn.Module):
+    """One array of two names, a buffer that is not saved, a plain tensor; logits as `transformers` returns them."""
+
+    def __init__(self, num_classes: int = 3) -> None:
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, num_classes)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.full((4,), 0.5), persistent=False)
+        self.plain = torch.full((4,), 2.0)
+
+    def forward(self, inputs: Any) -> Any:
+        return SimpleNamespace(logits=self.out(self.second(torch.tanh(self.first(inputs))) * self.scale * self.plain))
+
+
+class Tokens(nn.Module):
+    def __init__(self, num_classes: int = 3) -> None:
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, num_classes)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.out(torch.tanh(self.embedding(tokens)).mean(1))
+
+
+def state_of(module: Any) -> dict[str, np.ndarray]:
+    return {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
+
+
+def squared_norms(module: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
+    """Of each record's gradient, by a loop of backward passes."""
+    found = []
+    for record, label in zip(inputs, labels, strict=True):
+        module.zero_grad()
+        outputs = module(torch.from_numpy(record)[None])
+        nn.functional.cross_entropy(getattr(outputs, "logits", outputs), torch.tensor([int(label)])).backward()
+        found.append(sum(float(each.grad.double().square().sum()) for each in module.parameters()))
+    return np.array(found)
+
+
+def measured(factory: Any, module: Any, inputs: np.ndarray, labels: np.ndarray) -> Any:
+    net = pure_module(factory, inputs.shape[1:], 3)
+    restored = load_weights(net, state_of(module), "weights", factory.__name__)
+    examples = Examples(inputs, labels, ("a", "b", "c"), "records")
+    return audit_efficacy(net, NamedWeights("judged", restored.params, restored.state), examples)
+
+
+def test_what_a_state_dict_repeats_or_lacks_is_the_modules_own():
+    torch.manual_seed(3)
+    module, inputs, labels = Unsaved(), images(7, 4), np.arange(7) % 3
+    found = measured(Unsaved, module, inputs, labels)
+    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, inputs, labels), rtol=1e-5)
+    assert found.framework == "torch"
+    assert 0 <= found.judged.conversion_error < 1e-6
+
+
+def test_arrays_that_are_one_must_be_equal_in_the_file():
+    net, state = pure_module(Unsaved, (4,), 3), state_of(Unsaved())
+    with pytest.raises(InputError, match=r"second\.weight and first\.weight"):
+        load_weights(net, {**state, "second.weight": state["second.weight"] + 1}, "weights", "Unsaved")
+
+
+def test_tokens_are_whole_numbers_and_their_padding_has_no_gradient():
+    torch.manual_seed(3)
+    module, labels = Tokens(), np.arange(6) % 3
+    tokens = np.random.default_rng(1).integers(0, 9, (6, 5))
+    tokens[:, -1] = 0
+    found = measured(Tokens, module, tokens, labels)
+    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, tokens, labels), rtol=1e-5)
+    assert set(found.judged.measured.paths.values()) == {"contracted"}
+
+
+def test_a_function_that_is_not_the_networks_is_refused():
+    module, inputs = Plain(), images(5, 4)
+    net = pure_module(Plain, (4,), 3)
+    restored = load_weights(net, state_of(module), "weights", "Plain")
+
+    def other(params: Any, state: Any, inputs: Any, training: bool) -> Any:
+        logits, state = net.apply(params, state, inputs, training)
+        return logits.at[0].multiply(1 + 1e-3), state
+
+    examples = Examples(inputs, np.arange(5) % 3, ("a", "b", "c"), "records")
+    with pytest.raises(InputError, match=r"1\.\de-03|[5-9]\.\de-04"):
+        audit_efficacy(net._replace(apply=other), NamedWeights("judged", restored.params, restored.state), examples)
+
+
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod."])
+def test_names_may_have_the_prefix_of_a_wrapper(wrapper: str):
+    net, state = pure_module(Plain, (4,), 3), state_of(Plain())
+    plain, wrapped = (
+        load_weights(net, {f"{prefix}{name}": each for name, each in state.items()}, "weights", "Plain").params
+        for prefix in ("", wrapper)
+    )
+    jax.tree.map(np.testing.assert_array_equal, plain, wrapped)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (lambda state: {**state, "second.weight": state["second.weight"].T}, "opposite order"),
+        (
+            lambda state: {
+                **state,
+                "second.weight": state["second.weight"][:2],
+                "second.bias": state["second.bias"][:2],
+            },
+            "2 where the network has 3",
+        ),
+        (lambda state: {name.replace("second", "head"): each for name, each in state.items()}, "renamed"),
+    ],
+)
+def test_why_weights_do_not_fit_is_said(changed: Callable[[Any], Any], reason: str):
+    with pytest.raises(InputError, match=reason):
+        load_weights(pure_module(Plain, (4,), 3), changed(state_of(Plain())), "weights", "Plain")
+
+
+def test_parameters_without_running_statistics_are_not_enough():
+    state = {name: each for name, each in state_of(Pixels(2, 3)).items() if "running" not in name}
+    with pytest.raises(InputError, match="running statistics"):
+        load_weights(pure_module(Pixels, (4, 4, 2), 3), state, "weights", "Pixels")
+
+
 NET = """
 from torch import nn
 
@@ -312,7 +435,9 @@ def test_a_trained_module_is_measured_from_its_own_file(own: Path):
     inputs, labels = images(5, 4, 3, 2), np.arange(5)
     np.savez(own / "forget.npz", x=inputs, y=labels)
     words = ("--params", "net.safetensors", "--data", "forget.npz", "--classes", "10", "--json")
-    found = process("efficacy", "--model", "net.py:Net", *words, cwd=own).result["models"][0]["information"]
+    result = process("efficacy", "--model", "net.py:Net", *words, cwd=own).result
+    assert (result["framework"], result["conversion_error"] < 1e-6) == ("torch", True)
+    found = result["models"][0]["information"]
     squares = []
     for image, label in zip(inputs, labels, strict=True):
         module.zero_grad()

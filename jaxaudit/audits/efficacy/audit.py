@@ -17,6 +17,8 @@ from jaxaudit.metrics.efficacy import measure_efficacy
 from jaxaudit.models import PureModule
 
 CHUNK = 1024
+MOST_CONVERSION_ERROR = 1e-4
+"""Beyond this, a converted network is another function."""
 
 
 class NamedWeights(NamedTuple):
@@ -53,7 +55,8 @@ def audit_efficacy(
         chunk: records per step; by default as many as fit into moderate memory.
 
     Raises:
-        InputError: a label is not an output of the network, names are not distinct, or gradients are not finite.
+        InputError: a label is not an output of the network, names are not distinct, gradients are not finite, or a
+            network of another framework has outputs in JAX that differ from its own by more than 1e-4 of their size.
 
     >>> import jax
     >>> from jaxaudit.models import MLP, pure_module
@@ -85,7 +88,7 @@ def audit_efficacy(
         log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
         measured = measure_efficacy(log_prob, weights.params, inputs, labels, chunk=chunk)
         found.append(JudgedWeights(weights.name, measured, *_fit(net, weights, inputs, labels)))
-    return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws)
+    return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws, net.origin.framework)
 
 
 def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
@@ -100,16 +103,39 @@ def _log_prob_of(net: PureModule, state: Any) -> Callable[[Any, Any, Any], Array
     return log_prob
 
 
-def _fit(net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Accuracy and mean log-probability (nats) on the records."""
+def _fit(
+    net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray
+) -> tuple[float, float, float | None]:
+    """Accuracy, mean log-probability (nats) and conversion error on the records."""
 
     @jax.jit
-    def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array]:
-        log_probs = precise_log_softmax(_logits(net, params, state, inputs))
+    def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array, Array]:
+        logits = _logits(net, params, state, inputs)
+        log_probs = precise_log_softmax(logits)
         own = jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
-        return log_probs.argmax(axis=1) == labels, own
+        return log_probs.argmax(axis=1) == labels, own, logits
 
     parts = [slice(start, start + CHUNK) for start in range(0, len(labels), CHUNK)]
     seen = [look(weights.params, weights.state, jnp.asarray(inputs[part]), jnp.asarray(labels[part])) for part in parts]
-    hits, own = (np.concatenate([np.asarray(each[index], np.float64) for each in seen]) for index in (0, 1))
-    return float(hits.mean()), float(own.mean())
+    hits, own, logits = (np.concatenate([np.asarray(each[index], np.float64) for each in seen]) for index in range(3))
+    return float(hits.mean()), float(own.mean()), _conversion_error(net, weights, inputs, logits)
+
+
+def _conversion_error(
+    net: PureModule, weights: NamedWeights, inputs: np.ndarray, logits: Float[np.ndarray, "n classes"]
+) -> float | None:
+    """How far the outputs lie from those of the network's own framework; see `JudgedWeights`."""
+    if net.origin.outputs is None:
+        return None
+    parts = [inputs[start : start + CHUNK] for start in range(0, len(inputs), CHUNK)]
+    theirs = np.concatenate([net.origin.outputs(weights.params, weights.state, part) for part in parts])
+    scale = np.sqrt(np.mean(np.sum(np.square(theirs, dtype=np.float64), axis=1)))
+    error = float(np.linalg.norm(logits - theirs, axis=1).max() / max(scale, np.finfo(np.float32).tiny))
+    if not error <= MOST_CONVERSION_ERROR:
+        raise InputError(
+            f"{weights.name}: in JAX the outputs of the network differ from those in {net.origin.framework} by "
+            f"{error:.1e} of their size, more than {MOST_CONVERSION_ERROR:g}, so its gradients would be those of "
+            "another function. Does it compute in 16 bits, or in place? Keep it in 32 bits, and compute without "
+            "changing tensors in place; on a GPU also set JAX_DEFAULT_MATMUL_PRECISION=highest."
+        )
+    return error

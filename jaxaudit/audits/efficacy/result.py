@@ -23,12 +23,15 @@ class JudgedWeights(NamedTuple):
         measured: their efficacy: in total, per layer, and per record.
         accuracy: share of the records that are classified as labelled.
         mean_log_prob: mean log-probability of the label, in nats.
+        conversion_error: the largest distance of a record's outputs from those that the network's own framework
+            computes, relative to the root mean square norm of those; None where JAX is what it computes with.
     """
 
     name: str
     measured: MeasuredEfficacy
     accuracy: float
     mean_log_prob: float
+    conversion_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,7 @@ class EfficacyAudit:
         labels: of the records, in their order.
         classes: the number of outputs of the network.
         draws: whether the network has layers that are random in training; they were off.
+        framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
     """
 
     judged: JudgedWeights
@@ -48,6 +52,7 @@ class EfficacyAudit:
     labels: Int[np.ndarray, " n"]
     classes: int
     draws: bool
+    framework: str = "jax"
 
     @cached_property
     def finding(self) -> Finding:

@@ -17,10 +17,11 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.words import parse_hidden, parse_reference
 from jaxaudit.data import Examples
-from jaxaudit.data.weights.weights import Weights, read_weights
+from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.models import RUN_ONCE, PureModule, pure_module
+from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.places import without_folders
 from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_record
@@ -88,10 +89,12 @@ def _given(options: EfficacyOptions) -> Given:
     if model.params is None or model.model is None or data.data is None:
         raise InputError("--params, --model and --data belong together: give all three, or none for an example.")
     sources = [parse_reference(text) for text in model.reference]
-    weights = {path: read_weights(path) for path in [model.params, *(path for _, path in sources if path)]}
+    paths = [model.params, *(path for _, path in sources if path)]
+    weights = {path: read_weights(path) for path in paths if not is_keras_file(path)}
     examples = label_outputs(read_inputs(data.data, data), data.classes)
     factory, classes = make_factory(model.model, parse_hidden(model.hidden or "")), len(examples.class_names)
     net = pure_module(factory, examples.inputs.shape[1:], classes)
+    weights |= {path: _read_own(net, path) for path in paths if path not in weights}
     notes = outputs_note(examples)
 
     def restore(name: str, path: Path) -> NamedWeights:
@@ -114,6 +117,18 @@ def _given(options: EfficacyOptions) -> Given:
     return Given(net, judged, references, examples, tuple(notes))
 
 
+def _read_own(net: PureModule, path: Path) -> Weights:
+    """Weights from a file that only the network's own framework reads."""
+    if net.origin.read is None:
+        raise InputError(
+            f"{path}: is a file of Keras, and the network is not a Keras model; name the function that builds that "
+            "model (--model), or save the weights as .safetensors."
+        )
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; weights are {KINDS}.")
+    return net.origin.read(path)
+
+
 def outputs_note(examples: Examples) -> list[str]:
     """Which output each class is assigned to, if its name does not tell.
 
@@ -131,7 +146,7 @@ def outputs_note(examples: Examples) -> list[str]:
 
 def _hint(wanted: int | None, weights: Weights, classes: int) -> str:
     """A further hint if weights do not fit a network with this number of outputs."""
-    sizes = {values.shape[-1] for values in weights.values() if values.ndim}
+    sizes = {size for values in weights.values() if values.ndim for size in (values.shape[0], values.shape[-1])}
     if wanted is None and classes not in sizes:
         return f" The network has {classes} outputs, the number of classes in the data; --classes sets this number."
     return ""

@@ -23,7 +23,7 @@ Weights = dict[str, np.ndarray]
 METADATA = {"jaxaudit_weights": "1"}
 """What stands in the header of a file written here: the version of its names. More entries would have no order."""
 
-KINDS = "a .safetensors file, a Flax .msgpack file, or an Orbax directory"
+KINDS = "a .safetensors file, a Flax .msgpack file, an Orbax directory, or a .keras or .weights.h5 file of Keras"
 PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"}
 PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
 """How names end that only PyTorch gives."""
@@ -33,6 +33,10 @@ FROM_PYTORCH = (
     "convolutions are HWIO instead of OIHW, and images are flattened as HWC instead of CHW. Rename and transpose the "
     "arrays and save them as .safetensors; or name the PyTorch module itself (--model); or, for jaxaudit ks, hand over "
     "the model's outputs instead (--target): it needs no weights"
+)
+TO_SAFETENSORS = (
+    'Of a PyTorch state, where you trust it: python -c "import torch, safetensors.torch as s; '
+    "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (--model)"
 )
 MSGPACK = {".msgpack", ".flax"}
 SAFETENSORS = ".safetensors"
@@ -104,7 +108,7 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
     if suffix in PICKLES:
         raise InputError(
             f"{path}: a {suffix} file may be a pickle, which runs code when it is loaded, so it is not; save the "
-            f"weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
+            f"weights as .safetensors. {TO_SAFETENSORS}."
         )
     with open_data(path) as file:
         size = file_size(file)
@@ -121,7 +125,7 @@ def _read_file(path: Path, max_bytes: int) -> Weights:
     if content == "pickle":
         raise InputError(
             f"{path}: begins like a pickle or a PyTorch file, which run code when they are loaded, so it is not; save "
-            f"the weights as .safetensors. Of PyTorch's: {FROM_PYTORCH}."
+            f"the weights as .safetensors. {TO_SAFETENSORS}."
         )
     wanted = "safetensors" if suffix == SAFETENSORS else "msgpack" if suffix in MSGPACK else content
     if wanted is None:

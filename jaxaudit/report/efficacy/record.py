@@ -33,6 +33,7 @@ class Model(Part):
     accuracy: float
     mean_log_probability: Number
     layers: list[Layer]
+    conversion_error: float | None = None
 
 
 class Exposed(Part):
@@ -48,6 +49,7 @@ class EfficacyRecord(Record, kw_only=True):
 
     `models` begins with the weights in question. `records` is in the order of the data and complete up to
     `MOST_RECORDS`, beyond that those that the weights in question expose most. `caveats` are those of the finding.
+    `conversion_error` is the largest of all weights; see `jaxaudit.audits.efficacy.result.JudgedWeights`.
     """
 
     schema: Literal["jaxaudit.efficacy/2"] = "jaxaudit.efficacy/2"
@@ -58,6 +60,8 @@ class EfficacyRecord(Record, kw_only=True):
     paths: dict[str, str]
     records: list[Exposed]
     caveats: list[str]
+    framework: str = "jax"
+    conversion_error: float | None = None
 
 
 def efficacy_record(
@@ -75,10 +79,13 @@ def efficacy_record(
     shown = np.arange(len(audit.labels))
     if len(shown) > MOST_RECORDS:
         shown = np.sort(np.argsort(audit.judged.measured.per_example, kind="stable")[:MOST_RECORDS])
+    errors = [model.conversion_error for model in audit.models]
     return EfficacyRecord(
         finding=finding,
         records_measured=len(audit.labels),
         outputs=audit.classes,
+        framework=audit.framework,
+        conversion_error=max((each for each in errors if each is not None), default=None),
         models=[_model(model, "reference" if index else "judged") for index, model in enumerate(audit.models)],
         paths=audit.judged.measured.paths,
         records=[
@@ -111,6 +118,7 @@ def _model(model: JudgedWeights, role: Literal["judged", "reference"]) -> Model:
         model.accuracy,
         number(model.mean_log_prob),
         [_layer(name, found) for name, found in model.measured.layers.items()],
+        model.conversion_error,
     )
 
 

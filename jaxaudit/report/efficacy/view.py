@@ -14,6 +14,7 @@ from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 LISTED = 50
+FRAMEWORKS = {"torch": "PyTorch", "keras": "Keras"}
 ROOM, LEAST_ROOM = 58, 9
 """Columns of a terminal that the names of weights may share, and how many each needs for its numbers."""
 
@@ -49,6 +50,7 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
             "Efficacy is 1 / information, and never above its bound. The smaller it is, the less the weights fit the "
             "records, and the less they expose by this measure.",
             _paths(result),
+            *_converted(result),
         ),
         repeat(result.provenance),
         terms("efficacy", "bound of the efficacy", "Fisher information"),
@@ -76,6 +78,16 @@ def _paths(result: EfficacyRecord) -> str:
     return (
         f"{paths.count(CONTRACTED)} of {len(paths)} parameter tensors: per-example norms without materialising "
         "per-example gradients."
+    )
+
+
+def _converted(result: EfficacyRecord) -> tuple[str, ...]:
+    """That the network was measured as a function of JAX, and how far that is from what it was."""
+    if result.conversion_error is None:
+        return ()
+    return (
+        f"The network is written in {FRAMEWORKS.get(result.framework, result.framework)}. In JAX, its outputs on these "
+        f"records differ by {result.conversion_error:.0e} of their size at most.",
     )
 
 

@@ -1,0 +1,199 @@
+"""From a Keras 3 model on its JAX backend to pure functions: trainable variables are parameters, others are state.
+
+Keras is imported here and only for a Keras model. Of a saved model its weights alone are read: no class, function or
+configuration that a file names.
+"""
+
+import importlib
+import random
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.errors import InputError
+
+SUFFIXES = (".keras", ".weights.h5")
+"""Of the files in which Keras saves weights."""
+MEMBER = "model.weights.h5"
+SEED = 1
+MODEL_BACKEND = "jax"
+
+
+class KerasFunctions(NamedTuple):
+    """The functions of a `PureModule`, and what its fields say."""
+
+    init: Callable[[Key[Array, ""]], tuple[Any, Any]]
+    apply: Callable[[Any, Any, Array, bool], tuple[Any, Any]]
+    draws: bool
+    outputs: Callable[[Any, Any, np.ndarray], np.ndarray]
+    read: Callable[[Path], dict[str, np.ndarray]]
+
+
+def is_keras_model(value: Any) -> bool:
+    """Whether it is a Keras model; Keras is not imported to find out."""
+    keras = sys.modules.get("keras")
+    return keras is not None and hasattr(keras, "Model") and isinstance(value, keras.Model)
+
+
+def is_keras_file(path: Path) -> bool:
+    """Whether its name is that of a file in which Keras saves weights.
+
+    >>> is_keras_file(Path("net.keras")), is_keras_file(Path("net.safetensors"))
+    (True, False)
+    """
+    return path.name.lower().endswith(SUFFIXES)
+
+
+@contextmanager
+def built_by_keras() -> Iterator[None]:
+    """In this context a Keras model may be built, also while JAX traces; its weights have the same seed each time."""
+    keras: Any = sys.modules.get("keras")
+    if keras is None or not hasattr(keras, "utils"):
+        yield
+        return
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002 (Keras seeds it)
+    try:
+        with jax.ensure_compile_time_eval():
+            keras.utils.set_random_seed(SEED)
+            yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+
+
+def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> KerasFunctions:
+    """The pure functions of a Keras model, in evaluation.
+
+    Names of arrays are the paths of its variables. `init` returns the weights that the model was built with.
+
+    Args:
+        model: the model, built or not.
+        name: its name in messages.
+        input_shape: the shape of one record.
+
+    Raises:
+        InputError: Keras computes with another backend than JAX, or the model is not built and does not say how.
+    """
+    keras: Any = importlib.import_module("keras")
+    if keras.backend.backend() != MODEL_BACKEND:
+        raise InputError(
+            f"the model {name} is a Keras model on the backend {keras.backend.backend()}; here Keras must compute with "
+            f"JAX: set the environment variable KERAS_BACKEND={MODEL_BACKEND} before it is imported."
+        )
+    if not model.built:
+        with jax.ensure_compile_time_eval():
+            model(jnp.zeros((1, *input_shape), jnp.float32), training=False)
+    trained = {each.path: each for each in model.trainable_variables}
+    rest = {each.path: each for each in model.non_trainable_variables}
+    if len(trained) + len(rest) != len(model.variables):
+        raise InputError(f"the model {name} has variables of the same path; give its layers names of their own.")
+    first = tuple({path: np.asarray(each.value) for path, each in of.items()} for of in (trained, rest))
+
+    def init(key: Key[Array, ""]) -> tuple[Any, Any]:
+        return jax.tree.map(jnp.asarray, first)
+
+    def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
+        if training:
+            raise InputError(
+                f"the model {name} is a Keras model, which is judged here and not trained; train such models with your "
+                "own script: jaxaudit shadows plan."
+            )
+        mine = [[of[path] for path in names] for of, names in ((params, trained), (state, rest))]
+        return model.stateless_call(*mine, inputs, training=False)[0], state
+
+    def outputs(params: Any, state: Any, inputs: np.ndarray) -> np.ndarray:
+        with _holding(trained, params), _holding(rest, state):
+            return np.asarray(model(np.asarray(inputs, np.float32), training=False))
+
+    def read(path: Path) -> dict[str, np.ndarray]:
+        with _kept({**trained, **rest}):
+            _load(model, path)
+            return {name: np.asarray(each.value) for name, each in {**trained, **rest}.items()}
+
+    draws = any(path.endswith("seed_generator_state") for path in rest)
+    return KerasFunctions(init, apply, draws, outputs, read)
+
+
+@contextmanager
+def _kept(variables: Mapping[str, Any]) -> Iterator[None]:
+    before = {path: each.value for path, each in variables.items()}
+    try:
+        yield
+    finally:
+        for path, each in variables.items():
+            each.assign(before[path])
+
+
+@contextmanager
+def _holding(variables: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+    with _kept(variables):
+        for path, each in variables.items():
+            each.assign(values[path])
+        yield
+
+
+def _load(model: Any, path: Path) -> None:
+    """The model with the weights of the file; what the file holds is measured before Keras opens it."""
+    wrong = f"{path}: is no whole file of Keras weights"
+    with tempfile.TemporaryDirectory() as folder, parsing(wrong, "was it written to its end?"):
+        weights = path
+        if path.name.lower().endswith(".keras"):
+            weights = Path(folder) / MEMBER
+            with zipfile.ZipFile(path) as archive:
+                size = archive.getinfo(MEMBER).file_size
+                _refuse_larger(size, path)
+                with archive.open(MEMBER) as member:
+                    weights.write_bytes(member.read(size))
+        _check_arrays(weights, path)
+        try:
+            model.load_weights(weights)
+        except (ValueError, KeyError) as error:
+            raise InputError(
+                f"{path}: does not fit the model: {(str(error).strip() or '-').splitlines()[0]} Is it of another "
+                "network, or of another number of classes (--classes)?"
+            ) from error
+
+
+def _check_arrays(weights: Path, path: Path) -> None:
+    """Refuses arrays that lie elsewhere, are larger than allowed, or have numbers that are not finite."""
+    h5py: Any = importlib.import_module("h5py")
+    total = 0
+
+    def visit(group: Any) -> None:
+        nonlocal total
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise InputError(f"{path}: has a link to somewhere else ({name[:40]}); save the weights again.")
+            found = group[name]
+            if isinstance(found, h5py.Group):
+                visit(found)
+                continue
+            if found.external or found.is_virtual:
+                raise InputError(f"{path}: {name[:40]} lies in another file; save the weights again.")
+            total += prod(found.shape) * found.dtype.itemsize
+            _refuse_larger(total, path)
+            if found.dtype.kind == "f" and not np.isfinite(found[...]).all():
+                raise InputError(f"{path}: {found.name} has numbers that are NaN or infinite; did training diverge?")
+
+    with h5py.File(weights, "r") as file:
+        visit(file)
+
+
+def _refuse_larger(size: int, path: Path) -> None:
+    if size > MAX_BYTES:
+        raise InputError(
+            f"{path}: states {size / 2**30:.1f} GiB, more than the allowed {MAX_BYTES / 2**30:.1f} GiB; save only the "
+            "weights."
+        )

@@ -116,8 +116,7 @@ def lira(online: bool, fixed: bool) -> Twin:
             for v in range(views):
                 widths = pooled if fixed else (inner[:, v].std(), outer[:, v].std())
                 of_in, of_out = [
-                    (np.median(side[:, v]), width + 1e-30)
-                    for side, width in zip((inner, outer), widths, strict=True)
+                    (np.median(side[:, v]), width + 1e-30) for side, width in zip((inner, outer), widths, strict=True)
                 ]
                 value = x[v, n]
                 if online:
@@ -419,8 +418,10 @@ def dealt_rows(how: str, models: int, records: int) -> np.ndarray:
 @pytest.mark.parametrize("saturated", [False, True])
 @pytest.mark.parametrize(
     ("how", "planned", "models"),
-    [("fixed", 6, 6), ("fixed", 12, 12), ("fixed", 16, 12), ("fixed", 32, 8), ("coins", 6, 6), ("coins", 12, 12)]
-    + [("turns", 12, 12)],
+    [
+        *(("fixed", 6, 6), ("fixed", 12, 12), ("fixed", 16, 12), ("fixed", 32, 8)),
+        *(("coins", 6, 6), ("coins", 12, 12), ("turns", 12, 12)),
+    ],
 )
 def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, models: int, saturated: bool):
     """The area under the ROC curve is one half within 5 standard errors, however records were dealt to models.
@@ -435,7 +436,7 @@ def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, model
         shadowed.models[:, :, ::2] = 20.0
     assert shadowed.references == models - 1 - (how == "fixed")
     for attack in RECORD_ATTACKS:
-        if shadowed.references < attack.least.together or isinstance(attack, LiRACode) and models < planned:
+        if shadowed.references < attack.least.together or (isinstance(attack, LiRACode) and models < planned):
             continue  # the authors' code leaves out no partner
         found = attack.scores(shadowed)
         kept = np.isfinite(found)

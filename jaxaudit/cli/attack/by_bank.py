@@ -23,7 +23,8 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.record import Provenance
-from jaxaudit.report.record_attack.record import Names, record_attack_record
+from jaxaudit.report.record_attack.exposure import Names
+from jaxaudit.report.record_attack.record import record_attack_record
 from jaxaudit.runs.directory import Writer, arrays
 
 

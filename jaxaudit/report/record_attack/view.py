@@ -4,7 +4,8 @@ from jaxaudit.errors import visible
 from jaxaudit.report.glossary import Term, terms
 from jaxaudit.report.numbers import NONE, number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record_attack.record import Attack, Rates, RecordAttackRecord, Riskiest, Target
+from jaxaudit.report.record_attack.exposure import Riskiest
+from jaxaudit.report.record_attack.record import Attack, Rates, RecordAttackRecord, Target
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
@@ -129,12 +130,13 @@ def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
                 percent(rate.fpr),
                 f"{number(rate.value, 4)} ({span(rate, 4)})",
                 f"{number(real.value, 4)} ({span(real, 4)})",
+                number(rate.spread, 4),
                 number(rate.on_curve, 4),
                 *right,
             )
         )
     shares = [f"right if {percent(float(share))} are members" for share in rates.tpr_at_fpr[0].predictive_value]
-    columns = ("stated FPR", "true positive rate", "realised FPR", "TPR on the curve", *shares)
+    columns = ("stated FPR", "true positive rate", "realised FPR", "TPR, SD over models", "TPR on the curve", *shares)
     return Cells(f"What {visible(name)} reaches", columns, tuple(rows), columns, on=on)
 
 

@@ -20,7 +20,7 @@ from jaxaudit.attacks.records import (
     Shadowed,
     Stacked,
 )
-from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, left_out
+from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, left_out, unused_records
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
 from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.attacks.records.sides import sides
@@ -392,6 +392,43 @@ def test_base_orders_records_as_rmia_with_gamma_1_does():
     for first, second in zip(BASE().scores(shadowed), RMIA(gamma=1.0).scores(shadowed), strict=True):
         # RMIA's share of others below is the rank.
         np.testing.assert_array_equal(np.argsort(first), np.argsort(second, kind="stable"))
+
+
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("gamma", [1.0, 2.0])
+def test_rmia_compares_with_records_that_nobody_used(online: bool, gamma: float):
+    """So no score depends on how many of the bank's other records a target used."""
+    shadowed = world(records=120)
+    unused = np.arange(120) < 100
+    rows = shadowed.membership & ~unused
+    shadowed = shadowed._replace(membership=rows, unused=unused, targets=world(1, models=2, records=120).models)
+    found, attack = RMIA(online, gamma).scores(shadowed), RMIA(online, gamma)
+    for x, scores in zip(shadowed.attacked, found, strict=True):
+        own = ratios(x, shadowed.models, rows, online, attack.scale)[0]
+        np.testing.assert_allclose(scores, [np.mean([of_x / z > gamma for z in own[:100]]) for of_x in own], atol=1e-12)
+    assert not attack.relative(shadowed)
+    assert attack.relative(shadowed._replace(unused=None))
+    shadowed.attacked[:, :, 101:] += 5.0
+    np.testing.assert_array_equal(attack.scores(shadowed)[:, :101], found[:, :101])
+
+
+@pytest.mark.parametrize(
+    ("models", "records", "without", "found"),
+    [
+        (16, 400, 0, 0),
+        (16, 400, 150, 150),
+        (16, 400, 90, 0),
+        (3, 20_000, 0, 0),
+        (3, 2000, 2000, 0),
+        (4, 9000, 6000, None),
+    ],
+)
+def test_records_left_out_by_chance_are_no_population(models: int, records: int, without: int, found: int | None):
+    """With three models a record in eight is in none; it is not known that a target has none of them."""
+    rows = np.random.default_rng(0).random((models, records)) < 0.5
+    rows[:, :without] = False
+    unused = unused_records(rows)
+    assert (0 if unused is None else unused.sum()) == ((~rows.any(axis=0)).sum() if found is None else found)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -10,6 +10,8 @@ from jaxaudit.errors import InputError
 
 BLOCK = 1 << 18
 """Numbers of a block of records, for all models together."""
+LEAST_UNUSED = 100
+"""Records that no model used with which others can be compared; fewer give scores that tie."""
 SPREAD = (0.7548776662466927, 0.5698402909980532)
 """Multiples of these, modulo 1, are spread evenly over the unit square (1 / g and 1 / g^2, g^3 = g + 1)."""
 
@@ -38,12 +40,15 @@ class Shadowed(NamedTuple):
         targets: of the attacked models; None: each shadow model is attacked by the others.
         dealt: how many of all planned models have each record, if a deal fixed it: where each model is attacked by the
             others, one of the other kind is left out, too. None: each model has a coin for each record.
+        unused: records that no model was trained on, nor any target, which attacks may compare others with; None
+            without. See `unused_records`.
     """
 
     models: Float[np.ndarray, "models views n"]
     membership: Bool[np.ndarray, "models n"]
     targets: Float[np.ndarray, "targets views n"] | None = None
     dealt: Dealt | None = None
+    unused: Bool[np.ndarray, " n"] | None = None
 
     @property
     def attacked(self) -> Float[np.ndarray, "targets views n"]:
@@ -64,7 +69,8 @@ class Shadowed(NamedTuple):
             part = slice(start, start + size)
             targets = None if self.targets is None else self.targets[:, :, part]
             dealt = None if self.dealt is None else Dealt(*(each[part] for each in self.dealt))
-            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets, dealt)
+            unused = None if self.unused is None else self.unused[part]
+            yield part, Shadowed(self.models[:, :, part], self.membership[:, part], targets, dealt, unused)
 
 
 class Least(NamedTuple):
@@ -91,8 +97,9 @@ class RecordAttack(Protocol):
         source: the paper or code it is from.
         least: how many shadow models it needs.
 
-    One whose score of a record depends on the target's other records has an attribute `relative` that is true: what it
-    calls by chance among records that were never used cannot be read from shadow models that used half of theirs.
+    One whose score of a record depends on the target's other records has a method `relative`, which says of what it is
+    given whether the target may have used these: what it then calls by chance among records that were never used cannot
+    be read from shadow models that used half of theirs.
     """
 
     @property
@@ -126,6 +133,22 @@ def deal_of(planned: Bool[np.ndarray, "models n"]) -> Dealt:
     inside = float(share[share < 1].sum()) / max(rows, 1) * size
     turn = np.arange(records) * SPREAD[0] % 1
     return Dealt(np.full(records, inside), np.full(records, size - inside if np.isfinite(size) else np.inf), turn)
+
+
+def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " n"] | None:
+    """The records that no planned model is trained on, if the bank has them on purpose; None without.
+
+    So it is if there are `LEAST_UNUSED` of them, and ten times as many as no model would happen to have if each had the
+    others by coins of its own: those a target may have.
+
+    >>> unused_records(np.arange(300) < np.array([[150], [200]])).sum()
+    np.int64(100)
+    """
+    unused = ~planned.any(axis=0)
+    count = int(unused.sum())
+    none = float(np.prod(1 - planned[:, ~unused].mean(axis=1))) if count < len(unused) else 1.0
+    by_chance = (len(unused) - count) * none / (1 - none) if none < 1 else np.inf
+    return unused if count >= max(LEAST_UNUSED, 10 * by_chance) else None
 
 
 def left_out(shadowed: Shadowed) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:

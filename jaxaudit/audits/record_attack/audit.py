@@ -136,7 +136,8 @@ def attack_records(
         of_targets = _of_targets(said, targets, known, scores, own, false_positive_rates, level)
         if best is None:
             best, named_at = (scores, said, rates), rate_named_at(rates)
-            relative = bool(getattr(attack, "relative", False))
+            asks = getattr(attack, "relative", None)
+            relative = asks is not None and asks(own)
         kept = scores if said is None else said
         results.append(RecordAttackResult(attack.name, attack.meaning, attack.source, kept, rates, of_targets))
         if progress is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records import Shadowed
-from jaxaudit.attacks.records.attack import Dealt, deal_of
+from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
 from jaxaudit.audits.bank_odds import BLOCK, log_odds_by_view
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
@@ -79,7 +79,9 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
         raise InputError("no record was in the training sets of some finished models and not of others.")
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
-    shadowed = Shadowed(odds, membership, dealt=_dealt(bank, columns))
+    shadowed = Shadowed(
+        odds, membership, dealt=_dealt(bank, columns), unused=unused_records(bank.membership[:, columns])
+    )
     return BankOutputs(models, columns, records or bank.description.records, shadowed)
 
 

@@ -144,7 +144,7 @@ def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " 
     >>> unused_records(np.arange(300) < np.array([[150], [200]])).sum()
     np.int64(100)
     """
-    unused = ~planned.any(axis=0)
+    unused = np.asarray(planned.sum(axis=0) == 0)
     count = int(unused.sum())
     none = float(np.prod(1 - planned[:, ~unused].mean(axis=1))) if count < len(unused) else 1.0
     by_chance = (len(unused) - count) * none / (1 - none) if none < 1 else np.inf

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
+from jaxaudit.audits.record_attack.beside_pdtp import beside_pdtp
 from jaxaudit.audits.record_attack.calls import by_chance, called_by_shadows, expected, rate_named_at, surely_named
 from jaxaudit.audits.record_attack.epsilon import bound_of_recipe
 from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, content_hash, revealing_classes
@@ -56,6 +57,7 @@ def audit_records(
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
+    pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> RecordAudit:
     """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
@@ -72,6 +74,8 @@ def audit_records(
         false_positive_rates: the stated ones.
         level: confidence level of the intervals.
         delta: bound epsilon from below, for differential privacy with this delta, by the deciding attack.
+        pdtp: nats, of each record that is attacked, dropped ones included; NaN where it was not measured. The deciding
+            attack is compared with it.
         progress: told of each attack made.
 
     Raises:
@@ -88,6 +92,7 @@ def audit_records(
         false_positive_rates=false_positive_rates,
         level=level,
         delta=delta,
+        pdtp=pdtp,
         progress=progress,
     )
 
@@ -101,6 +106,7 @@ def attack_records(
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
+    pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> RecordAudit:
     """What these attacks say of the records of a bank whose outputs were read; see `audit_records`."""
@@ -113,6 +119,8 @@ def attack_records(
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
     others = _targets(targets, known, bank)
+    if pdtp is not None and pdtp.shape != (known.records,):
+        raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
     # Refused before the attacks are made.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
     results, best, named_at, relative = [], None, np.nan, False
@@ -165,6 +173,7 @@ def attack_records(
         views=bank.description.queries,
         level=level,
         epsilon=epsilon,
+        pdtp=None if pdtp is None else beside_pdtp(pdtp[known.columns], seen.named, seen.separation),
     )
     if others is None:
         return found

@@ -6,6 +6,7 @@ from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.record_attack.result import RecordAttackResult, RecordAudit, TargetRecords
 from jaxaudit.metrics import attack_rates as metrics
 from jaxaudit.report.record import Number, Part, Provenance, Record, number
+from jaxaudit.report.record_attack.beside_pdtp import BesidePDTP, beside_of
 from jaxaudit.report.record_attack.epsilon import Epsilon, epsilon_of
 from jaxaudit.report.record_attack.exposure import Exposure, Names, exposure_of
 
@@ -117,6 +118,7 @@ class RecordAttackRecord(Record, kw_only=True):
     exposure: Exposure
     targets: list[Target]
     epsilon: Epsilon | None = None
+    beside_pdtp: BesidePDTP | None = None
 
 
 def record_attack_record(audit: RecordAudit, names: Names, provenance: Provenance) -> RecordAttackRecord:
@@ -134,6 +136,7 @@ def record_attack_record(audit: RecordAudit, names: Names, provenance: Provenanc
         exposure=exposure_of(audit, names),
         targets=[_target(target) for target in audit.targets],
         epsilon=None if audit.epsilon is None else epsilon_of(audit.epsilon),
+        beside_pdtp=beside_of(audit),
         provenance=provenance,
     )
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy import stats
 
 from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import DATA, Case, classifier
@@ -26,6 +25,7 @@ from experiments.record import RESULTS, describe_run
 from experiments.summary import Row
 from jaxaudit import audit_pdtp, fit_many
 from jaxaudit.attacks.records import LiRA, Shadowed, Stacked
+from jaxaudit.audits.record_attack.beside_pdtp import OFTEN, RISKY, beside_pdtp
 from jaxaudit.data import candidates, load_table
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.metrics.attack_rates import called_at
@@ -33,7 +33,7 @@ from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.vulnerability import vulnerability
 
 POOL, MODELS, HALVES, SEEDS = 600, 64, 4, 3
-FALSE_POSITIVES, OFTEN, RISKY = 0.01, 0.5, 1.0
+FALSE_POSITIVES = 0.01
 ATTACKS = {"lira": LiRA(), "stacked": Stacked()}
 
 
@@ -77,22 +77,19 @@ def run(data: str, seed: int) -> dict[str, Any]:
 def compared(found: dict[str, Any]) -> dict[str, Any]:
     """Rank correlations with PDTP, and which records are at risk by which."""
     values = np.array([np.nan if each is None else each for each in found["pdtp"]])
-    known = np.isfinite(values)
-    rows = {}
+    rows, separation = {}, np.array(found["separation"])
     for name in ATTACKS:
-        named = np.array(found[name])
-        rank: Any = stats.spearmanr(values[known], named[known])
-        by_pdtp, by_attack = values[known] > RISKY, named[known] >= OFTEN
+        beside = beside_pdtp(values, np.array(found[name]), separation)
         rows[name] = {
-            "rank_correlation": float(rank.statistic),
-            "p_value": float(rank.pvalue),
-            "both": int((by_pdtp & by_attack).sum()),
-            "pdtp_alone": int((by_pdtp & ~by_attack).sum()),
-            "attack_alone": int((~by_pdtp & by_attack).sum()),
-            "neither": int((~by_pdtp & ~by_attack).sum()),
+            "rank_correlation": beside.rank_correlation.coefficient,
+            "p_value": beside.rank_correlation.p_value,
+            "both": beside.both,
+            "pdtp_alone": beside.pdtp_alone,
+            "attack_alone": beside.attack_alone,
+            "neither": beside.neither,
         }
-    with_separation: Any = stats.spearmanr(values[known], np.array(found["separation"])[known])
-    return {"measured": int(known.sum()), "compared": rows, "with_separation": float(with_separation.statistic)}
+    measured, with_separation = int(beside.compared.sum()), beside.with_separation.coefficient
+    return {"measured": measured, "compared": rows, "with_separation": with_separation}
 
 
 def main() -> None:

@@ -9,12 +9,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from quapy.method.aggregative import EMQ, DyS
-from scipy import special
 from sklearn.linear_model import LogisticRegression
 
 from jaxaudit.attacks.records import RMIA, AttackP, RecordAttack, Shadowed
-from jaxaudit.attacks.records.base import mean_probabilities
-from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import adjusted_count, holdout_test
 from jaxaudit.metrics.profile import profile
@@ -65,18 +62,16 @@ def rmia(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
     """
     if len(shadows.odds) < LEAST_RMIA:
         return targets.asked, shadows.asked
-    extra = shadows.odds.shape[1] - shadows.held
-    rows = np.concatenate([membership, np.zeros((len(membership), extra), bool)], axis=1)
-    found = []
-    for models in (targets.odds[:, None], None):
-        shadowed = Shadowed(shadows.odds[:, None], rows, models)
-        ratios = (special.expit(shadowed.attacked) / mean_probabilities(shadowed)[0])[:, 0]
-        found.append(np.stack([share_exceeded(row[: shadows.query], row[shadows.held :], GAMMA) for row in ratios]))
+    population = np.arange(shadows.odds.shape[1]) >= shadows.held
+    rows = np.concatenate([membership, np.zeros((len(membership), population.sum()), bool)], axis=1)
+    shadowed = Shadowed(shadows.odds[:, None], rows, unused=population)
+    of = (targets.odds[:, None], None)
+    found = [RMIA(gamma=GAMMA).scores(shadowed._replace(targets=each))[:, : shadows.query] for each in of]
     return found[0], found[1]
 
 
 def rmia_of_bank(shadows: Said, membership: np.ndarray, targets: Said) -> Scores:
-    """RMIA as `jaxaudit attack` has it: the records z are those of the bank, query set and holdout."""
+    """RMIA as `jaxaudit attack` has it without a population: the records z are query set and holdout."""
     attack: RecordAttack = RMIA(gamma=GAMMA) if len(shadows.odds) >= LEAST_RMIA else AttackP()
     of = (targets.dealt[:, None], None)
     found = [attack.scores(Shadowed(shadows.dealt[:, None], membership, each))[:, : shadows.query] for each in of]

@@ -112,9 +112,25 @@ def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
         "classes": list(whole.class_names),
         "notes": list(whole.notes),
         "content_hash": whole.content_hash,
+        **_as_a_set(whole),
         f"{role}_records": len(table),
         f"{role}_content_hash": table.content_hash,
     }
+
+
+def _as_a_set(table: "Table") -> dict[str, str]:
+    """The hash of the same records as a set of a bank, if they are rows of numbers."""
+    import numpy as np
+
+    from jaxaudit.data import Examples
+
+    if any(column.categories is not None for column in table.columns):
+        return {}
+    with np.errstate(over="ignore"):
+        values = np.asarray(table.values, np.float32)
+    if not np.isfinite(values).all():
+        return {}
+    return {"records_content_hash": Examples(values, table.labels, table.class_names, table.name).content_hash}
 
 
 def drawn(

@@ -16,7 +16,6 @@ from .checks import Check as Check
 from .checks import calibration_reach as calibration_reach
 from .checks import class_coverage as class_coverage
 from .checks import distances_apart as distances_apart
-from .checks import holdout_like_query as holdout_like_query
 from .checks import positive_control as positive_control
 from .checks import query_size as query_size
 from .checks import shadow_accuracy as shadow_accuracy
@@ -42,6 +41,7 @@ from .ema import member_thresholds as member_thresholds
 from .ema import signals as signals
 from .exchangeability import Alike as Alike
 from .exchangeability import alike as alike
+from .exchangeability import holdout_like_query as holdout_like_query
 from .forgetting_quality import Answers as Answers
 from .forgetting_quality import ChallengeScore as ChallengeScore
 from .forgetting_quality import challenge_score as challenge_score

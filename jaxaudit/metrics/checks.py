@@ -5,7 +5,6 @@ domain, and that the two reference distributions differ by more than noise (Liu 
 Each check has a number, a threshold, and what to do if it fails.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho
 
 MIN_ACCURACY = 0.9
@@ -21,7 +19,6 @@ MIN_REACH = 0.1
 MAX_NOISE_SHARE = 0.5
 MAX_TIED_SHARE = 0.5
 MIN_CLASS_RECORDS = 10
-DEALT_LEVEL = 0.01
 SHADOW_ACCURACY = "shadow accuracy"
 CALIBRATION_LIKE_QUERY = "calibration like query"
 CLASS_COVERAGE = "class coverage"
@@ -250,59 +247,3 @@ def reference_like_target(
     )
     passed = share >= minimum
     return Check(REFERENCE_LIKE_TARGET, passed, share, minimum, True, message + ("" if passed else advice))
-
-
-def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
-    """There is no evidence that query set and holdout were sampled differently.
-
-    The number is the smallest of five p-values, times five; of those that were measured, if the inputs are not at hand.
-    If both were sampled alike, the check fails with probability `level` at most.
-    """
-    names = {"labels": "classes", "inputs": "inputs", "difficulty": "difficulty"}
-    names |= {"copies": "copies", "clustered": "near-copies"}
-    said = {
-        "labels": "class frequencies differ",
-        "inputs": "inputs differ in mean or spread",
-        "difficulty": "one of them is easier for models that were not trained on it",
-        "copies": "duplicate records have all their copies in one of them",
-        "clustered": "similar records are in the same one of them, as if groups were dealt whole (then give --groups)",
-    }
-    measured = {name: getattr(found, name) for name in said if not math.isnan(getattr(found, name))}
-    smallest = min(1.0, len(measured) * min(measured.values()))
-    passed = smallest > level
-    if passed:
-        left = [words for name, words in names.items() if name not in measured]
-        message = (
-            "no evidence that query set and holdout were sampled differently "
-            f"({', '.join(names[name] for name in measured)}: p = {smallest:.2g})"
-        )
-        message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
-    else:
-        wrong = [said[name] for name, value in measured.items() if len(measured) * value <= level]
-        message = (
-            f"query set and holdout were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
-            "difference between them need not be use. Split the provider's records at random, with one copy of each"
-        )
-    return Check(HOLDOUT_LIKE_QUERY, passed, smallest, level, True, message)
-
-
-def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
-    """Near-copies of query records are no more frequent in the holdout than by chance.
-
-    A failure is a warning: a target that used the query set then seems to have used the holdout, too, and less
-    difference is left to detect. So is it if near-copies were not counted.
-    """
-    if math.isnan(found.mixed):
-        message = "near-copies of query records in the holdout were not counted, because the records are not at hand"
-        return Check(HOLDOUT_APART, False, found.mixed, level, False, message)
-    passed = found.mixed > level
-    message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
-    advice = "; use of the query set also shows on the holdout. Deal near-copies as one group (jaxaudit deal --groups)"
-    return Check(
-        HOLDOUT_APART,
-        passed,
-        found.mixed,
-        level,
-        False,
-        f"{message} (p = {found.mixed:.2g})" + ("" if passed else advice),
-    )

@@ -5,6 +5,7 @@ they can show many violations: other classes, other inputs, easier or harder rec
 are all in one set. Arrays in, numbers out.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, joined
 from jaxaudit.randomness import generator_of, stream
 
@@ -21,6 +23,7 @@ MOST_RECORDS = 5_000
 MOST_FEATURES = 64
 """Features that are used; of more, this many random combinations."""
 NOT_MEASURED = float("nan")
+DEALT_LEVEL = 0.01
 ROWS = 64
 BLOCK = 1024
 
@@ -221,3 +224,59 @@ def _copies_of_groups(copies: np.ndarray, groups: np.ndarray, size: int) -> floa
     # Groups that share a record, directly or through others, count as one pair: the probability is rather too large.
     first = np.sort(np.unique(groups, return_index=True)[1])
     return _copies(joined(groups, copies)[first], int((first < size).sum()))
+
+
+def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
+    """There is no evidence that query set and holdout were sampled differently.
+
+    The number is the smallest of five p-values, times five; of those that were measured, if the inputs are not at hand.
+    If both were sampled alike, the check fails with probability `level` at most.
+    """
+    names = {"labels": "classes", "inputs": "inputs", "difficulty": "difficulty"}
+    names |= {"copies": "copies", "clustered": "near-copies"}
+    said = {
+        "labels": "class frequencies differ",
+        "inputs": "inputs differ in mean or spread",
+        "difficulty": "one of them is easier for models that were not trained on it",
+        "copies": "duplicate records have all their copies in one of them",
+        "clustered": "similar records are in the same one of them, as if groups were dealt whole (then give --groups)",
+    }
+    measured = {name: getattr(found, name) for name in said if not math.isnan(getattr(found, name))}
+    smallest = min(1.0, len(measured) * min(measured.values()))
+    passed = smallest > level
+    if passed:
+        left = [words for name, words in names.items() if name not in measured]
+        message = (
+            "no evidence that query set and holdout were sampled differently "
+            f"({', '.join(names[name] for name in measured)}: p = {smallest:.2g})"
+        )
+        message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
+    else:
+        wrong = [said[name] for name, value in measured.items() if len(measured) * value <= level]
+        message = (
+            f"query set and holdout were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
+            "difference between them need not be use. Split the provider's records at random, with one copy of each"
+        )
+    return Check(HOLDOUT_LIKE_QUERY, passed, smallest, level, True, message)
+
+
+def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:
+    """Near-copies of query records are no more frequent in the holdout than by chance.
+
+    A failure is a warning: a target that used the query set then seems to have used the holdout, too, and less
+    difference is left to detect. So is it if near-copies were not counted.
+    """
+    if math.isnan(found.mixed):
+        message = "near-copies of query records in the holdout were not counted, because the records are not at hand"
+        return Check(HOLDOUT_APART, False, found.mixed, level, False, message)
+    passed = found.mixed > level
+    message = f"near-copies of query records in the holdout: {'no more' if passed else 'more'} than by chance"
+    advice = "; use of the query set also shows on the holdout. Deal near-copies as one group (jaxaudit deal --groups)"
+    return Check(
+        HOLDOUT_APART,
+        passed,
+        found.mixed,
+        level,
+        False,
+        f"{message} (p = {found.mixed:.2g})" + ("" if passed else advice),
+    )

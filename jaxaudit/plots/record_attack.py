@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from jaxaudit.plots.style import BLUE, DASHES, INK, MUTED, SERIES, dress, legend
+from jaxaudit.plots.style import BLUE, DASHES, INK, MUTED, SERIES, VERMILION, dress, legend
 
 LEAST = 1e-5
 
@@ -66,3 +66,23 @@ def draw_separations(axes: Axes, edges: Float[np.ndarray, " edges"], counts: Int
     dress(axes, "separation of models with and without the record", "records")
     axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
     axes.set_xlim(0, 1)
+
+
+def draw_beside_pdtp(
+    axes: Axes, pdtp: Float[np.ndarray, " n"], named: Float[np.ndarray, " n"], risky: tuple[float, float]
+) -> None:
+    """The share of models that name a record against its PDTP in nats; lines where each is at risk."""
+    finite = pdtp[np.isfinite(pdtp)]
+    most = max(3.0, float(finite.max(initial=0.0))) * 1.3
+    axes.plot(
+        np.minimum(pdtp, most), named, "o", color=BLUE, markersize=4.5, alpha=0.45, markeredgewidth=0, clip_on=False
+    )
+    dress(axes, "PDTP (nats)", "share of its models that name it")
+    axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
+    ticks = [0.0, *(tick for tick in (0.01, 0.1, 1.0, 10.0) if tick < most)]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(-0.001, most)
+    axes.set_ylim(-0.03, 1.03)
+    axes.axvline(risky[0], color=VERMILION, linewidth=1.6, linestyle=DASHES[1])
+    axes.axhline(risky[1], color=VERMILION, linewidth=1.6, linestyle=DASHES[1])

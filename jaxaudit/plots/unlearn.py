@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
+from jaxaudit.plots.attack import Row, draw_estimates
 from jaxaudit.plots.style import (
     BLUE,
     DASHES,
@@ -100,6 +101,13 @@ def draw_attacks(axes: Axes, methods: Sequence[Method], guess: float | None) -> 
     axes.set_ylim(-0.02, 1.02)
     _logarithmic(axes, "x", low, high)
     legend(axes, 3 if max(len(short(method.name)) for method in attacked) < 12 else 2)
+
+
+def draw_told_apart(axes: Axes, rows: Sequence[Row], across: str, best: tuple[float, float], guess: float) -> None:
+    """How well models are told from retrained ones, with intervals; the band is what retraining itself gets."""
+    draw_estimates(axes, rows, across, guess)
+    axes.axvspan(*best, color=LINE, alpha=0.7, linewidth=0, zorder=0, label="retraining")
+    legend(axes, 1)
 
 
 def _limits(values: Sequence[Float[np.ndarray, "..."]]) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Attacks on records against slow twins written from the formulas, analytic cases, and what they refuse."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from jaxaudit.attacks.records import (
     Shadowed,
     Stacked,
 )
-from jaxaudit.attacks.records.attack import check, counts, dealt_evenly, left_out
+from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, left_out, unused_records
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
 from jaxaudit.attacks.records.rmia import share_exceeded
 from jaxaudit.attacks.records.sides import sides
@@ -31,7 +32,21 @@ from jaxaudit.metrics.profile import PRIOR_MODELS, Profile
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, fit_weights, membership_evidence
 
 MODELS, RECORDS = 13, 37
-Twin = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+class Ragged(list[np.ndarray]):
+    """An array whose last axis is records; each record has its own number of models."""
+
+    def __getitem__(self, place: Any) -> Any:
+        *rest, record = place
+        return super().__getitem__(record)[tuple(rest)]
+
+    def __invert__(self) -> "Ragged":
+        return Ragged(~each for each in self)
+
+
+Twin = Callable[[np.ndarray, Any, Any], np.ndarray]
+"""Of a target's log-odds, and the models and their membership, as arrays or ragged."""
 
 
 def world(seed: int = 0, models: int = MODELS, views: int = 1, records: int = RECORDS, memory: float = 2.0) -> Shadowed:
@@ -44,19 +59,36 @@ def world(seed: int = 0, models: int = MODELS, views: int = 1, records: int = RE
     return Shadowed(log_odds, membership)
 
 
-def in_turn(shadowed: Shadowed, twin: Twin, paired: bool) -> np.ndarray:
-    """The twin's scores of each model from all others; if paired, without the next of the other kind, too."""
+def planned_for(shadowed: Shadowed, more: int = 4) -> Dealt:
+    """As if so many more models had been planned: numbers that are fixed, of which some models are finished."""
+    rows, records = shadowed.membership.shape
+    inside = np.full(records, (rows + more) // 2)
+    return Dealt(inside * 1.0, (rows + more - inside) * 1.0, np.arange(records) * 0.37 % 1)
+
+
+def partner_of(shadowed: Shadowed, model: int, record: int) -> int | None:
+    """The next model of the other kind, in a circle, if it is this record's turn."""
+    own, dealt = shadowed.membership[:, record], shadowed.dealt
+    circle = [*range(model + 1, len(own)), *range(model)]
+    others = [other for other in circle if own[other] != own[model]]
+    if dealt is None or not others:
+        return None
+    planned = (dealt.outside if own[model] else dealt.inside)[record]
+    due = (dealt.turn[record] + model * 0.5698402909980532) % 1 < len(others) / planned
+    return others[0] if due else None
+
+
+def in_turn(shadowed: Shadowed, twin: Twin, paired: bool = True) -> np.ndarray:
+    """The twin's scores of each model from all others; if paired, without its partner, too."""
     found = []
     for model in range(len(shadowed.models)):
-        columns = []
+        columns: list[tuple[np.ndarray, np.ndarray]] = []
         for record, own in enumerate(shadowed.membership.T):
-            circle = [*range(model + 1, len(own)), *range(model)]
-            partner = next((other for other in circle if own[other] != own[model]), None) if paired else None
-            columns.append([other for other in range(len(own)) if other not in (model, partner)])
-            models = shadowed.models[columns[-1], :, record], own[columns[-1]]
-            columns[-1] = models
-        models, membership = (np.stack(each, axis=-1) for each in zip(*columns, strict=True))
-        found.append(twin(shadowed.models[model], models, membership))
+            partner = partner_of(shadowed, model, record) if paired else None
+            others = [other for other in range(len(own)) if other not in (model, partner)]
+            columns.append((shadowed.models[others, :, record], own[others]))
+        models, membership = zip(*columns, strict=True)
+        found.append(twin(shadowed.models[model], Ragged(models), Ragged(membership)))
     return np.array(found)
 
 
@@ -64,7 +96,7 @@ def in_turn(shadowed: Shadowed, twin: Twin, paired: bool) -> np.ndarray:
 
 
 def lira(online: bool, fixed: bool) -> Twin:
-    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    def scores(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
         views, records = x.shape
         least = 1 if fixed else 3
         squares, freedom = np.zeros(2), np.zeros(2)
@@ -77,15 +109,14 @@ def lira(online: bool, fixed: bool) -> Twin:
         pooled = np.sqrt(squares / freedom)
         found = np.full(records, np.nan)
         for n in range(records):
-            inner, outer = models[membership[:, n]], models[~membership[:, n]]
+            inner, outer = models[membership[:, n], :, n], models[~membership[:, n], :, n]
             if len(outer) < least or (online and len(inner) < least):
                 continue
             ratios = []
             for v in range(views):
-                widths = pooled if fixed else (inner[:, v, n].std(), outer[:, v, n].std())
+                widths = pooled if fixed else (inner[:, v].std(), outer[:, v].std())
                 of_in, of_out = [
-                    (np.median(side[:, v, n]), width + 1e-30)
-                    for side, width in zip((inner, outer), widths, strict=True)
+                    (np.median(side[:, v]), width + 1e-30) for side, width in zip((inner, outer), widths, strict=True)
                 ]
                 value = x[v, n]
                 if online:
@@ -101,7 +132,7 @@ def lira(online: bool, fixed: bool) -> Twin:
 def lira_code(online: bool, fixed: bool) -> Twin:
     """As the authors' code does it: of each side the first k models, k the smallest number over records."""
 
-    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    def scores(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
         records = x.shape[1]
         inner = [models[membership[:, n], :, n] for n in range(records)]
         outer = [models[~membership[:, n], :, n] for n in range(records)]
@@ -119,7 +150,7 @@ def lira_code(online: bool, fixed: bool) -> Twin:
     return scores
 
 
-def ratios(x: np.ndarray, models: np.ndarray, membership: np.ndarray, online: bool, scale: float) -> np.ndarray:
+def ratios(x: np.ndarray, models: Any, membership: Any, online: bool, scale: float) -> np.ndarray:
     found = np.empty(x.shape)
     for v, n in np.ndindex(*x.shape):
         said = special.expit(models[:, v, n])
@@ -129,7 +160,7 @@ def ratios(x: np.ndarray, models: np.ndarray, membership: np.ndarray, online: bo
 
 
 def rmia(online: bool, gamma: float = 2.0, scale: float = 0.3) -> Twin:
-    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    def scores(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
         own = ratios(x, models, membership, online, scale)
         return np.array(
             [
@@ -144,7 +175,7 @@ def rmia(online: bool, gamma: float = 2.0, scale: float = 0.3) -> Twin:
 
 
 def base(online: bool) -> Twin:
-    def scores(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+    def scores(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
         found = np.empty(x.shape)
         for v, n in np.ndindex(*x.shape):
             said = models[:, v, n] if online else models[~membership[:, n], v, n]
@@ -154,7 +185,7 @@ def base(online: bool) -> Twin:
     return scores
 
 
-def attack_r(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+def attack_r(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
     found = np.empty(x.shape)
     for v, n in np.ndindex(*x.shape):
         others = models[~membership[:, n], v, n]
@@ -162,7 +193,7 @@ def attack_r(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.nd
     return found.mean(axis=0)
 
 
-def bavaria(x: np.ndarray, models: np.ndarray, membership: np.ndarray) -> np.ndarray:
+def bavaria(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
     """The posterior predictive by its definition, with SciPy's Student t; priors by their moments."""
     densities = []
     for rows in (membership, ~membership):
@@ -221,9 +252,10 @@ TWINS: dict[str, tuple[RecordAttack, Twin]] = {
 def test_an_attack_is_its_formula(name: str, paired: bool, views: int):
     """Each model attacked by the others, and targets that are none of them."""
     attack, twin = TWINS[name]
-    shadowed = world(views=views)._replace(paired=paired)
+    shadowed = world(views=views)
+    shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
     # The authors' code leaves out the model alone.
-    slow = in_turn(shadowed, twin, paired and not isinstance(attack, LiRACode))
+    slow = in_turn(shadowed, twin, not isinstance(attack, LiRACode))
     np.testing.assert_allclose(attack.scores(shadowed), slow, rtol=1e-11, atol=1e-12)
     targets = world(1, models=2, views=views).models
     whole = shadowed._replace(targets=targets)
@@ -237,7 +269,8 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
 
     A target's evidence is from all models, with the weights of all.
     """
-    shadowed = world(views=2)._replace(paired=paired)
+    shadowed = world(views=2)
+    shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
     models, membership = shadowed.models.mean(axis=1), shadowed.membership
     evidence, found = slow_evidence_of_each(shadowed), Stacked().scores(shadowed)
     for fold in np.array_split(np.arange(MODELS), FOLDS):
@@ -254,8 +287,8 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
 
 def slow_evidence_of_each(shadowed: Shadowed) -> np.ndarray:
     """The evidence of every model from the others."""
-    models, membership, paired = shadowed.models.mean(axis=1), shadowed.membership, bool(shadowed.paired)
-    further, found = slow_further(in_turn(shadowed, base(True), paired), in_turn(shadowed, bavaria, paired)), []
+    models, membership = shadowed.models.mean(axis=1), shadowed.membership
+    further, found = slow_further(in_turn(shadowed, base(True)), in_turn(shadowed, bavaria)), []
     for model, own in enumerate(models):
         left = [side[model] for side in left_out(shadowed)]
         kept = [[row not in (left[0][n], left[1][n]) for n in range(RECORDS)] for row in range(len(models))]
@@ -309,17 +342,19 @@ def test_sides_are_those_of_the_other_models(seed: int, paired: bool):
     random = np.random.default_rng(seed)
     models = random.integers(-3, 4, (6, 2, 20)).astype(float)
     membership = random.random((6, 20)) < 0.3
-    shadowed = Shadowed(models, membership, paired=paired)
+    shadowed = Shadowed(models, membership)
+    shadowed = shadowed._replace(dealt=planned_for(shadowed, 2) if paired else None)
     for place, (side, without) in enumerate(zip(sides(shadowed), left_out(shadowed), strict=True)):
         own = membership if place == 0 else ~membership
         for model, view, record in np.ndindex(*models.shape):
             rows = own[:, record].copy()
             assert rows[model] == (without[model, record] == model)
             rows[model] = False
-            if paired and not own[model, record] and rows.any():
-                partner = int(without[model, record])
+            partner = None if own[model, record] else partner_of(shadowed, model, record)
+            if partner is not None:
                 assert rows[partner]
                 rows[partner] = False
+            assert own[model, record] or without[model, record] == (-1 if partner is None else partner)
             values = models[rows, view, record]
             at = model, view, record
             assert side.count[model, record] == len(values)
@@ -359,6 +394,43 @@ def test_base_orders_records_as_rmia_with_gamma_1_does():
         np.testing.assert_array_equal(np.argsort(first), np.argsort(second, kind="stable"))
 
 
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("gamma", [1.0, 2.0])
+def test_rmia_compares_with_records_that_nobody_used(online: bool, gamma: float):
+    """So no score depends on how many of the bank's other records a target used."""
+    shadowed = world(records=120)
+    unused = np.arange(120) < 100
+    rows = shadowed.membership & ~unused
+    shadowed = shadowed._replace(membership=rows, unused=unused, targets=world(1, models=2, records=120).models)
+    found, attack = RMIA(online, gamma).scores(shadowed), RMIA(online, gamma)
+    for x, scores in zip(shadowed.attacked, found, strict=True):
+        own = ratios(x, shadowed.models, rows, online, attack.scale)[0]
+        np.testing.assert_allclose(scores, [np.mean([of_x / z > gamma for z in own[:100]]) for of_x in own], atol=1e-12)
+    assert not attack.relative(shadowed)
+    assert attack.relative(shadowed._replace(unused=None))
+    shadowed.attacked[:, :, 101:] += 5.0
+    np.testing.assert_array_equal(attack.scores(shadowed)[:, :101], found[:, :101])
+
+
+@pytest.mark.parametrize(
+    ("models", "records", "without", "found"),
+    [
+        (16, 400, 0, 0),
+        (16, 400, 150, 150),
+        (16, 400, 90, 0),
+        (3, 20_000, 0, 0),
+        (3, 2000, 2000, 0),
+        (4, 9000, 6000, None),
+    ],
+)
+def test_records_left_out_by_chance_are_no_population(models: int, records: int, without: int, found: int | None):
+    """With three models a record in eight is in none; it is not known that a target has none of them."""
+    rows = np.random.default_rng(0).random((models, records)) < 0.5
+    rows[:, :without] = False
+    unused = unused_records(rows)
+    assert (0 if unused is None else unused.sum()) == ((~rows.any(axis=0)).sum() if found is None else found)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_shares_are_counted_as_quotients_round(seed: int):
     random = np.random.default_rng(seed)
@@ -368,35 +440,62 @@ def test_shares_are_counted_as_quotients_round(seed: int):
         np.testing.assert_array_equal(share_exceeded(values, values, gamma), slow)
 
 
+def dealt_rows(how: str, models: int, records: int) -> np.ndarray:
+    """Rows of planned models: a fixed number a record, or a coin, or half of all records in a third of the models."""
+    random = np.random.default_rng(8)
+    if how == "fixed":
+        return np.stack([random.permutation(models) < models // 2 for _ in range(records)], axis=1)
+    if how == "coins":
+        return random.random((models, records)) < 0.5
+    rows = np.stack([random.permutation(records) < records // 2 for _ in range(models)])
+    rows[::3], rows[1::3] = True, False
+    return rows
+
+
 @pytest.mark.parametrize("saturated", [False, True])
-@pytest.mark.parametrize("coins", [False, True])
-@pytest.mark.parametrize("models", [6, 12])
-def test_a_model_without_memory_gives_nothing_away(models: int, coins: bool, saturated: bool):
+@pytest.mark.parametrize(
+    ("how", "planned", "models"),
+    [
+        *(("fixed", 6, 6), ("fixed", 12, 12), ("fixed", 16, 12), ("fixed", 32, 8)),
+        *(("coins", 6, 6), ("coins", 12, 12), ("turns", 12, 12)),
+    ],
+)
+def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, models: int, saturated: bool):
     """The area under the ROC curve is one half within 5 standard errors, however records were dealt to models.
 
-    Numbers of models with a record tell nothing, not even where half of the outputs are cut at the same number.
+    Numbers of models with a record tell nothing: not where some of the planned models are finished, and not even where
+    half of the outputs are cut at the same number.
     """
+    rows = dealt_rows(how, planned, 4000)
     shadowed = world(7, models=models, records=4000, memory=0.0)
-    if coins:
-        shadowed = shadowed._replace(membership=np.random.default_rng(8).random((models, 4000)) < 0.5)
+    shadowed = shadowed._replace(membership=rows[:models], dealt=deal_of(rows))
     if saturated:
         shadowed.models[:, :, ::2] = 20.0
-    assert dealt_evenly(shadowed.membership) == (not coins)
-    shadowed = shadowed._replace(paired=not coins)
+    assert shadowed.references == models - 1 - (how == "fixed")
     for attack in RECORD_ATTACKS:
-        if shadowed.references < attack.least.together:
-            continue
+        if shadowed.references < attack.least.together or (isinstance(attack, LiRACode) and models < planned):
+            continue  # the authors' code leaves out no partner
         found = attack.scores(shadowed)
         kept = np.isfinite(found)
-        if not kept.any():
-            continue
-        areas = [
-            auc(own[seen], row[seen])
+        pairs = [
+            (own[seen], row[seen])
             for own, row, seen in zip(found, shadowed.membership, kept, strict=True)
             if 0 < row[seen].sum() < seen.sum()
         ]
-        error = 1 / np.sqrt(3 * kept.sum())
-        assert abs(np.mean(areas) - 0.5) < 5 * error, attack.name
+        if not pairs:
+            continue
+        error = 1 / np.sqrt(3 * sum(len(own) for own, _ in pairs))
+        assert abs(np.mean([auc(*pair) for pair in pairs]) - 0.5) < 5 * error, attack.name
+
+
+@pytest.mark.parametrize("missing", [0, 20])
+def test_how_records_were_dealt_is_told_from_their_rows(missing: int):
+    """Of a fixed deal to 40 models, all rows or half: the size is within 3 of 40 (ten standard errors)."""
+    found = deal_of(dealt_rows("fixed", 40, 20_000)[: 40 - missing])
+    assert np.ptp(found.inside) == np.ptp(found.outside) == 0
+    assert found.inside[0] + found.outside[0] == pytest.approx(40, abs=3 if missing else 1e-9)
+    for how in ("coins", "turns"):
+        assert np.isinf(deal_of(dealt_rows(how, 40, 20_000))[:2]).all()
 
 
 def test_too_few_models_give_no_score():
@@ -407,7 +506,7 @@ def test_too_few_models_give_no_score():
     inside, outside = counts(shadowed)
     assert inside[0].tolist() == [4, 0, 2, 0]
     assert outside[0].tolist() == [0, 4, 2, 4]
-    inside, outside = counts(shadowed._replace(paired=True))
+    inside, outside = counts(shadowed._replace(dealt=Dealt(np.full(4, 1.0), np.full(4, 1.0), np.zeros(4))))
     assert inside[0].tolist() == [4, 0, 2, 0]
     assert outside[0].tolist() == [0, 3, 1, 4]
     assert np.isnan(LiRA().scores(shadowed)).all()

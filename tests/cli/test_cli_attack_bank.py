@@ -255,6 +255,26 @@ def test_an_attack_that_compares_with_the_targets_other_records_names_nobody_by_
     assert (unused["finding"]["verdict"], unused["named"]) == ("inconclusive", [])
 
 
+def test_rmia_names_members_where_the_bank_has_records_that_nobody_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Of 1,000 records that may have been used, no more of a target that used none than chance explains (1%)."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(6)
+    rows = np.stack([random.permutation(1300) < 650 for _ in range(24)])
+    rows[:, 1000:] = False
+    members = np.array([np.arange(1300) < 800, np.zeros(1300, bool)])
+    odds = random.normal(size=(26, 1300)) + 4.0 * np.concatenate([rows, members])
+    bank_of(tmp_path / "bank", odds[:24], rows)
+    for name, values in zip(("used", "unused"), odds[24:], strict=True):
+        np.save(f"{name}.npy", values.astype(np.float32))
+    result = attacked("--attacks", "rmia", "--target", "used.npy", "--target", "unused.npy")
+    used, unused = result["targets"]
+    assert [each["finding"]["verdict"] for each in (used, unused)] == ["attack succeeds", "inconclusive"]
+    assert used["named"][0]["count"] > used["named"][0]["at_most"]
+    assert all(each["count"] <= each["at_most"] for each in unused["named"])
+
+
 def test_the_level_of_the_intervals_decides_no_verdict(folder: Path):
     verdicts = []
     for level in ("0.05", "0.95"):

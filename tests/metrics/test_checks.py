@@ -11,8 +11,6 @@ from jaxaudit.metrics.checks import (
     calibration_reach,
     class_coverage,
     distances_apart,
-    holdout_apart,
-    holdout_like_query,
     models_of_test,
     positive_control,
     query_size,
@@ -20,7 +18,7 @@ from jaxaudit.metrics.checks import (
     target_accuracy,
     tied_confidences,
 )
-from jaxaudit.metrics.exchangeability import Alike
+from jaxaudit.metrics.exchangeability import Alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.ks import Rho
 
 LABELS = np.repeat([0, 1, 2, 3], [40, 20, 20, 20])  # guessing the commonest class: 40%

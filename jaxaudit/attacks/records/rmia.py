@@ -15,9 +15,11 @@ from jaxaudit.errors import InputError
 class RMIA:
     """The share of records z for which [p(x) / P(x)] / [p(z) / P(z)] is larger than gamma (equation 4).
 
-    p is the target's probability of a record's class, P the mean over shadow models. The records z are all records of
-    the bank. Ratios are ranked, so n records take n log n steps and no n times n of memory. Two records that exceed the
-    same z have the same score: at very low false positive rates, ties decide. With several views, shares are averaged.
+    p is the target's probability of a record's class, P the mean over shadow models. The records z are those that no
+    model was trained on (`Shadowed.unused`), as in the paper. Without such, they are all records of the bank, and how
+    many of these a target used moves all of its scores. Ratios are ranked, so n records take n log n steps and no n
+    times n of memory. Two records that exceed the same z have the same score: at very low false positive rates, ties
+    decide. With several views, shares are averaged.
 
     Attributes:
         online: whether P is over all shadow models. If not, P = ((1 + scale) mean + 1 - scale) / 2, mean over models
@@ -29,7 +31,6 @@ class RMIA:
     online: bool = True
     gamma: float = 2.0
     scale: float = 0.3
-    relative = True
     source = "Zarifzadeh, Liu & Shokri 2024"
 
     def __post_init__(self) -> None:
@@ -51,6 +52,10 @@ class RMIA:
     def least(self) -> Least:
         return Least() if self.online else Least(outside=1)
 
+    def relative(self, shadowed: Shadowed) -> bool:
+        """Whether records are compared with others that the target may have used."""
+        return shadowed.unused is None
+
     def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
         """The score of each record under each target; NaN where there are too few models."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
@@ -64,7 +69,7 @@ class RMIA:
             known[:, part] = enough(block, self.least)
         for own, row, seen in zip(ratios, found, known, strict=True):
             for each in own:
-                row += share_exceeded(each, each[seen], self.gamma)
+                row += share_exceeded(each, each[seen if shadowed.unused is None else shadowed.unused], self.gamma)
         return np.where(known, found / views, np.nan)
 
 

@@ -7,20 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import stats
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
+from jaxaudit.audits.record_attack.beside_pdtp import beside_pdtp
+from jaxaudit.audits.record_attack.calls import by_chance, called_by_shadows, expected, rate_named_at, surely_named
 from jaxaudit.audits.record_attack.epsilon import bound_of_recipe
 from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, content_hash, revealing_classes
 from jaxaudit.audits.record_attack.finding import SURELY, find_target
-from jaxaudit.audits.record_attack.result import NAMED_AT, Named, RecordAttackResult, RecordAudit, TargetRecords
+from jaxaudit.audits.record_attack.result import Named, RecordAttackResult, RecordAudit, TargetRecords
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, AttackRates, attack_rates, called_at
-from jaxaudit.metrics.vulnerability import Vulnerability, likeness, same_outputs, vulnerability
+from jaxaudit.metrics.vulnerability import likeness, same_outputs, vulnerability
 
 USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
 MOST_UNJUDGED = 0.5
@@ -56,6 +57,7 @@ def audit_records(
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
+    pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> RecordAudit:
     """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
@@ -72,6 +74,8 @@ def audit_records(
         false_positive_rates: the stated ones.
         level: confidence level of the intervals.
         delta: bound epsilon from below, for differential privacy with this delta, by the deciding attack.
+        pdtp: nats, of each record that is attacked, dropped ones included; NaN where it was not measured. The deciding
+            attack is compared with it.
         progress: told of each attack made.
 
     Raises:
@@ -88,6 +92,7 @@ def audit_records(
         false_positive_rates=false_positive_rates,
         level=level,
         delta=delta,
+        pdtp=pdtp,
         progress=progress,
     )
 
@@ -101,6 +106,7 @@ def attack_records(
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
+    pdtp: Float[np.ndarray, " records"] | None = None,
     progress: Progress | None = None,
 ) -> RecordAudit:
     """What these attacks say of the records of a bank whose outputs were read; see `audit_records`."""
@@ -113,6 +119,8 @@ def attack_records(
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
     others = _targets(targets, known, bank)
+    if pdtp is not None and pdtp.shape != (known.records,):
+        raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
     # Refused before the attacks are made.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
     results, best, named_at, relative = [], None, np.nan, False
@@ -135,15 +143,16 @@ def attack_records(
             said[:, alone] = np.nan
         of_targets = _of_targets(said, targets, known, scores, own, false_positive_rates, level)
         if best is None:
-            best, named_at = (scores, said, rates), _named_at(rates)
-            relative = bool(getattr(attack, "relative", False))
+            best, named_at = (scores, said, rates), rate_named_at(rates)
+            asks = getattr(attack, "relative", None)
+            relative = asks is not None and asks(own)
         kept = scores if said is None else said
         results.append(RecordAttackResult(attack.name, attack.meaning, attack.source, kept, rates, of_targets))
         if progress is not None:
             progress(place + 1, len(chosen))
     if best is None:
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
-    called, judged = _called(best[0], own.membership, named_at)
+    called, judged = called_by_shadows(best[0], own.membership, named_at)
     odds = own.models.mean(axis=1)
     seen = vulnerability(odds, own.membership, called, judged, level=level)
     found = RecordAudit(
@@ -151,7 +160,7 @@ def attack_records(
         left_out=left_out,
         targets=(),
         named_at=named_at,
-        surely_named=_surely_named(seen, len(own.models)),
+        surely_named=surely_named(seen, len(own.models)),
         vulnerability=seen,
         copies=same_outputs(odds, bank.labels[known.columns]),
         revealing=revealing_classes(bank, known.models.tolist(), known.columns),
@@ -164,6 +173,7 @@ def attack_records(
         views=bank.description.queries,
         level=level,
         epsilon=epsilon,
+        pdtp=None if pdtp is None else beside_pdtp(pdtp[known.columns], seen.named, seen.separation),
     )
     if others is None:
         return found
@@ -253,7 +263,7 @@ def _judged(
     limits = [rate.stated for rate in told if rate.resolvable and rate.stated in false_positive_rates]
     surely = 1 - SURELY / len(targets)
     called = called_at(said, np.zeros(said.shape, bool), limits, (scores, own.membership))
-    chance = _by_chance(scores, own.membership, limits)
+    chance = by_chance(scores, own.membership, limits)
     at_named = np.zeros(said.shape, bool)
     if np.isfinite(found.named_at):
         at_named = called_at(said, np.zeros(said.shape, bool), [found.named_at], (scores, own.membership))[0]
@@ -261,7 +271,7 @@ def _judged(
     for place, target in enumerate(targets):
         records = int((~np.isnan(said[place])).sum())
         numbers = tuple(
-            Named(limit, int(each[place].sum()), *_expected(by_model, records, surely), surely)
+            Named(limit, int(each[place].sum()), *expected(by_model, records, surely), surely)
             for limit, each, by_model in zip(limits, called, chance, strict=True)
         )
         like = None
@@ -271,55 +281,3 @@ def _judged(
         finding = find_target(found.finding, at, like, records, len(own.models), relative)
         judged.append(TargetRecords(target.name, at_named[place], numbers, like, finding))
     return tuple(judged)
-
-
-def _named_at(rates: AttackRates) -> float:
-    """The false positive rate at which records count as named; NaN if none can be told."""
-    told = sorted(rate.stated for rate in rates.rates if rate.resolvable and rate.stated >= NAMED_AT)
-    return told[0] if told else float("nan")
-
-
-def _called(
-    scores: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"], named_at: float
-) -> tuple[Bool[np.ndarray, "models n"], Bool[np.ndarray, "models n"]]:
-    """Which records are called members of each shadow model, and of which anything is said."""
-    if not np.isfinite(named_at):
-        return np.zeros(scores.shape, bool), np.zeros(scores.shape, bool)
-    return called_at(scores, membership, [named_at])[0], ~np.isnan(scores)
-
-
-def _surely_named(seen: Vulnerability, models: int) -> int:
-    """The records that half or more of their models name, and whose outputs differ by more than chance explains.
-
-    Calls of one record rest on the same shadow models, so they are not independent; outputs of different models are. So
-    the rank-sum test of outputs decides (Mann & Whitney 1947, normal approximation, too large far out in the tail), by
-    Bonferroni over all records.
-    """
-    pairs = seen.inside * seen.outside
-    known = np.isfinite(seen.named) & (pairs > 0)
-    if not known.any():
-        return 0
-    distance = (seen.separation[known] - 0.5) * np.sqrt(pairs[known] * 12 / (models + 1))
-    sure = stats.norm.sf(distance) * np.count_nonzero(known) < SURELY
-    return int((sure & (seen.named[known] >= 0.5)).sum())
-
-
-def _by_chance(
-    scores: Float[np.ndarray, "models n"], truth: Bool[np.ndarray, "models n"], limits: Sequence[float]
-) -> list[Float[np.ndarray, " models"]]:
-    """The realised false positive rate of each shadow model, at each stated one."""
-    outside = ~truth & ~np.isnan(scores)
-    kept = outside.any(axis=1)
-    return [
-        (called & outside)[kept].sum(axis=1) / outside[kept].sum(axis=1) for called in called_at(scores, truth, limits)
-    ]
-
-
-def _expected(rates: Float[np.ndarray, " models"], records: int, level: float) -> tuple[float, float]:
-    """How many of these records a model that used none would have called, on average, and at most."""
-    mean = float(rates.mean())
-    if len(rates) < 2:
-        return mean * records, float(records)
-    spread = rates.std(ddof=1) * np.sqrt(1 + 1 / len(rates))
-    most = mean + float(stats.t.ppf(level, len(rates) - 1)) * max(spread, np.sqrt(mean * (1 - mean) / records))
-    return mean * records, float(most * records)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records import Shadowed
-from jaxaudit.attacks.records.attack import dealt_evenly
+from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
 from jaxaudit.audits.bank_odds import BLOCK, log_odds_by_view
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
@@ -79,18 +79,21 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
         raise InputError("no record was in the training sets of some finished models and not of others.")
     if np.ptp(odds, axis=0).max() == 0:
         raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
-    shadowed = Shadowed(odds, membership, paired=_paired(bank)[columns])
+    shadowed = Shadowed(
+        odds, membership, dealt=_dealt(bank, columns), unused=unused_records(bank.membership[:, columns])
+    )
     return BankOutputs(models, columns, records or bank.description.records, shadowed)
 
 
-def _paired(bank: Bank) -> Bool[np.ndarray, " records"]:
-    """The records that were dealt to fixed numbers of models: by set, and by all rows that were planned."""
-    found = np.zeros(bank.description.records, bool)
+def _dealt(bank: Bank, columns: Int[np.ndarray, " n"]) -> Dealt:
+    """How these records were dealt to models: by set, and by all rows that were planned."""
+    found = Dealt(*(np.full(bank.description.records, np.inf) for _ in Dealt._fields))
     for part in (bank.query, bank.holdout, bank.calibration):
         kept = np.flatnonzero(~bank.dropped[part]) + part.start
         if len(kept):
-            found[kept] = dealt_evenly(np.array(bank.membership[:, kept]))
-    return found
+            for whole, own in zip(found, deal_of(np.array(bank.membership[:, kept])), strict=True):
+                whole[kept] = own
+    return Dealt(*(each[columns] for each in found))
 
 
 def content_hash(bank: Bank, known: BankOutputs) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.record_attack.beside_pdtp import BesidePDTP
 from jaxaudit.audits.record_attack.epsilon import RecipeBound
 from jaxaudit.audits.record_attack.finding import find
 from jaxaudit.metrics.attack_rates import AttackRates
@@ -94,6 +95,7 @@ class RecordAudit:
         views: of each record.
         level: confidence level of the intervals.
         epsilon: a lower bound on the epsilon of the recipe; None where it was not asked for.
+        pdtp: of the records, beside the deciding attack; None where it was not given.
     """
 
     attacks: tuple[RecordAttackResult, ...]
@@ -113,6 +115,7 @@ class RecordAudit:
     views: int
     level: float
     epsilon: RecipeBound | None = None
+    pdtp: BesidePDTP | None = None
 
     @cached_property
     def finding(self) -> Finding:

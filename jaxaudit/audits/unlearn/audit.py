@@ -1,6 +1,6 @@
 """The `unlearn` audit, end to end: train, forget by every method, compare each with retrained models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from jaxaudit.audits.unlearn.result import (
     Scores,
     UnlearnAudit,
 )
-from jaxaudit.audits.unlearn.share import RETRAIN, TRAIN, costs
+from jaxaudit.audits.unlearn.share import RETRAIN, TRAIN, costs, unlearning
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError
@@ -98,14 +98,15 @@ def audit_unlearn(
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level)
     sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     count = min(len(train), len(test)) if nonmembers is None else nonmembers
-    work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names)
+    work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names, tuple(methods))
     parts = dict(zip(work, execution.split(*work.values()), strict=True))
     keys = jax.random.split(stream(key, "train"), seeds)
     params = _trained(keys, train, learner, forget, amnesiac, parts)
     for name, method in methods.items():
         noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
         together = jax.default_backend() != "cpu"
-        params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], train, forget, together)
+        own = [parts[unlearning(name, index)] for index in range(sets)]
+        params[name] = _unlearned(name, method, learner, noise, params[ORIGINAL], train, forget, together, own)
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
@@ -241,8 +242,9 @@ def _unlearned(
     train: Examples,
     forget: np.ndarray,
     together: bool,
+    parts: Sequence[Execution],
 ) -> NetworkParams:
-    """The method's models: one at a time, or all of a set together."""
+    """The method's models: one at a time, or all of a set together; `parts` are told of each set's progress."""
     records = jnp.asarray(train.inputs, jnp.float32), jnp.asarray(train.labels)
 
     def one(key: Any, model: NetworkParams, row: Any) -> NetworkParams:
@@ -253,14 +255,22 @@ def _unlearned(
         check_like(name, model.params, new)
         return NetworkParams(new, model.state)
 
-    def of_set(keys: Any, row: Any) -> Any:
+    def of_set(keys: Any, row: Any, part: Execution) -> Any:
         if together:
-            return jax.tree.map(_on_host, at_once(keys, originals, row))
-        models = [alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row) for m, key in enumerate(keys)]
+            found = jax.tree.map(_on_host, at_once(keys, originals, row))
+            _end(part)
+            return found
+        models = []
+        for m, key in enumerate(keys):
+            # On the host, so that it is done when it is said to be.
+            model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
+            models.append(jax.tree.map(_on_host, model))
+            if part.progress is not None:
+                part.progress(m + 1, len(keys))
         return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
 
     alone, at_once = jax.jit(one), jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
-    rows = [of_set(keys[index], jnp.asarray(row)) for index, row in enumerate(forget)]
+    rows = [of_set(*each) for each in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
     return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
 
 

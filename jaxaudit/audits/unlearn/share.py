@@ -1,8 +1,11 @@
 """The cost of the parts of an `unlearn` audit, for its progress."""
 
+from collections.abc import Sequence
+
 from jaxaudit.attacks.learned import BATCH_SIZE
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED
 from jaxaudit.learners import NetworkLearner
+from jaxaudit.unlearning.passes import EPOCHS
 
 TRAIN, RETRAIN = "train", "retrain"
 
@@ -16,14 +19,24 @@ def costs(
     seeds: int,
     sets: int,
     names: list[str],
+    methods: Sequence[str] = (),
 ) -> dict[str, int | float]:
-    """An estimate of the work of each part, in model steps: training, then judging each method on each set.
+    """An estimate of the work of each part, in model steps: training, unlearning, then judging each method on each set.
 
-    The parts are `train`, `retrain`, `untrained`, `original`, and for each of `names` and each set `NAME SET`.
+    The parts are `train`, `retrain`, `untrained`, `original`, for each of `names` and each set `NAME SET`, and for each
+    of `methods`, which unlearn trained models, and each set `unlearning(NAME, SET)`. What a method costs is unknown: as
+    much as the usual passes over all records.
     """
     steps = learner.epochs * -(-examples // learner.batch_size) * seeds
     attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0
     training = {TRAIN: steps * (1.5 if AMNESIAC in names else 1.0), RETRAIN: steps * sets}
     references = {UNTRAINED: 1.0, ORIGINAL: attack + 1.0}
     judging = {f"{name} {index}": attack * attack_each + 1.0 for name in names for index in range(sets)}
-    return training | references | judging
+    passes = EPOCHS * -(-examples // learner.batch_size) * seeds
+    unlearned = {unlearning(name, index): float(passes) for name in methods for index in range(sets)}
+    return training | unlearned | references | judging
+
+
+def unlearning(name: str, index: int) -> str:
+    """The part in which a method makes models forget a set."""
+    return f"unlearn {name} {index}"

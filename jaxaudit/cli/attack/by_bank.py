@@ -15,6 +15,7 @@ from jaxaudit.audits.record_attack.evidence import bank_outputs, content_hash
 from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.audits.record_attack.target import prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack.command import OF_BANK, AttackOptions, attacks_named
+from jaxaudit.cli.attack.measured_pdtp import measured_pdtp
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.shadows.provenance import described_bank
@@ -23,7 +24,8 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.record import Provenance
-from jaxaudit.report.record_attack.record import Names, record_attack_record
+from jaxaudit.report.record_attack.exposure import Names
+from jaxaudit.report.record_attack.record import record_attack_record
 from jaxaudit.runs.directory import Writer, arrays
 
 
@@ -39,6 +41,8 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
     bank = load_bank(path)
     attacks = _attacks(options)
     targets, records = _targets(options, bank)
+    beside = options.audit.pdtp
+    pdtp = None if beside is None else measured_pdtp(beside, bank, records)
     known = bank_outputs(bank, len(USUAL if attacks is None else attacks), records)
     missing = bank.missing()
     if len(missing):
@@ -54,6 +58,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
             attacks=attacks,
             level=options.audit.level,
             delta=options.audit.delta,
+            pdtp=pdtp,
             progress=execution.progress,
         )
 
@@ -140,6 +145,7 @@ def _rows(found: RecordAudit, names: Names) -> Iterator[list[Any]]:
         "named_high": each.named_high,
         "wrongly_named": each.wrongly,
         "same_outputs": found.copies,
+        **({} if found.pdtp is None else {"pdtp": found.pdtp.pdtp}),
     }
     scores = {
         f"{kind}_{place}": values.tolist()

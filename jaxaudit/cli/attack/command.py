@@ -19,7 +19,7 @@ ON_RECORDS = (
     *("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
 )
 """Attacks by a bank; a test holds these names to `RECORD_ATTACKS`, which takes a second to import."""
-NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale", "delta"})
+NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale", "delta", "pdtp"})
 OF_BANK = NEEDING_BANK | {"shadows", "attacks", "seed", "level", "top", "as_json", "out", "report", "fail_on"}
 
 
@@ -70,6 +70,13 @@ class ByBank:
         "pip install 'jaxaudit[dp]'.",
         minimum=1e-15,
         maximum=0.1,
+    )
+    pdtp: Path | None = option(
+        None,
+        "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
+        "records are at risk by PDTP, and which by the deciding attack?",
+        metavar="RUN",
+        names="file",
     )
 
 
@@ -191,6 +198,8 @@ ATTACK = Command(
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
 
     `jaxaudit attack --shadows bank --target out.npy`
+
+    `jaxaudit attack --shadows bank --pdtp run` (beside what `jaxaudit pdtp --out run` measured on the same records)
 
     `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,

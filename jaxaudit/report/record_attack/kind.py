@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from jaxaudit.report.kind import Arrays, Kind, demand
 from jaxaudit.report.page import Picture
+from jaxaudit.report.record_attack.beside_pdtp import check_beside
 from jaxaudit.report.record_attack.epsilon import Epsilon
 from jaxaudit.report.record_attack.record import Rates, RecordAttackRecord
 from jaxaudit.report.record_attack.view import record_attack_part
@@ -23,6 +24,8 @@ def _check(result: RecordAttackRecord, arrays: Arrays) -> None:
     demand(len(limits) == 1 and limits != {()}, "its attacks have different false positive rates, or none")
     if result.epsilon is not None:
         _check_epsilon(result.epsilon)
+    if result.beside_pdtp is not None:
+        check_beside(result.beside_pdtp)
     exposure = result.exposure
     edges, counts = exposure.separation_edges, exposure.separation_counts
     demand(len(edges) == len(counts) + 1 > 1, "its histogram is misshapen")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxaudit.audits.record_attack.beside_pdtp import OFTEN, RISKY
 from jaxaudit.errors import visible
 from jaxaudit.plots import record_attack as plot
 from jaxaudit.plots.attack import Row, draw_estimates
@@ -12,6 +13,7 @@ from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.numbers import number, percent
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import as_float
+from jaxaudit.report.record_attack.beside_pdtp import BesidePDTP, beside_words
 from jaxaudit.report.record_attack.record import Attack, Curve, RecordAttackRecord
 from jaxaudit.report.run import Run, named
 
@@ -24,7 +26,13 @@ def record_attack_pictures(run: Run[RecordAttackRecord]) -> tuple[Picture, ...]:
     """All charts of a run."""
     result = run.result
     areas = _areas("auc", "Area under the ROC curve of each attack", [_row(each) for each in result.attacks], result)
-    return (areas, _curves(result.attacks), _separations(result))
+    beside = result.beside_pdtp
+    return (
+        areas,
+        _curves(result.attacks),
+        _separations(result),
+        *(() if beside is None else (_beside(beside),)),
+    )
 
 
 def compared_picture(runs: Sequence[Run[RecordAttackRecord]]) -> Picture:
@@ -124,4 +132,32 @@ def _separations(result: RecordAttackRecord) -> Picture:
         "Records at the dotted line give nothing away; some lie off it by chance.",
         draw,
         Cells("Records by separation", ("separation", "records"), rows, ("records",), folded=True),
+    )
+
+
+def _beside(found: BesidePDTP) -> Picture:
+    """PDTP against the share of models that name a record."""
+    values, named = np.array([as_float(each) for each in found.pdtp]), np.array(found.named)
+
+    def draw() -> Figure:
+        figure, axes = canvas()
+        plot.draw_beside_pdtp(axes, values, named, (RISKY, OFTEN))
+        return figure
+
+    alone = f"{found.pdtp_alone:,} at risk by PDTP alone, {found.attack_alone:,} by the attack alone"
+    columns = ("PDTP (nats)", "share of its models that name it")
+    return Picture(
+        "beside-pdtp",
+        "PDTP, and how often a record is given away",
+        f"{found.both:,} records are at risk by both, {alone}.",
+        "A mark is a record. Right of the vertical line PDTP is above 1 nat; above the horizontal line half or more of "
+        f"the models trained on the record give it away. {alone}. {beside_words(found)}",
+        draw,
+        Cells(
+            "Records by PDTP and calls",
+            columns,
+            tuple((f"{value:.4g}", f"{share:.4g}") for value, share in zip(values, named, strict=True)),
+            columns,
+            folded=True,
+        ),
     )

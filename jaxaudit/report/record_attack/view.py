@@ -4,7 +4,9 @@ from jaxaudit.errors import visible
 from jaxaudit.report.glossary import Term, terms
 from jaxaudit.report.numbers import NONE, number, percent, precise, span
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.record_attack.record import Attack, Rates, RecordAttackRecord, Riskiest, Target
+from jaxaudit.report.record_attack.beside_pdtp import beside_table, beside_words
+from jaxaudit.report.record_attack.exposure import Riskiest
+from jaxaudit.report.record_attack.record import Attack, Rates, RecordAttackRecord, Target
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
@@ -38,6 +40,7 @@ def record_attack_part(run: Run[RecordAttackRecord], top: int = 10) -> Part:
                 for attack in told[:1]
                 if attack.of_targets is not None
             ),
+            *(() if result.beside_pdtp is None else (beside_table(result.beside_pdtp, result.decided_by),)),
             _riskiest(result, top, "terminal"),
             _riskiest(result, LISTED, "page"),
         ),
@@ -46,6 +49,7 @@ def record_attack_part(run: Run[RecordAttackRecord], top: int = 10) -> Part:
         repeat(result.provenance),
         (
             *terms("membership attack", "ROC and AUC", "log-odds", "nat", "shadow bank", "shadow model", "interval"),
+            *(() if result.beside_pdtp is None else terms("PDTP", "DTP-1")),
             *(Term(f"{visible(each.name)} attack", each.meaning, each.source) for each in result.attacks),
         ),
     )
@@ -129,12 +133,13 @@ def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
                 percent(rate.fpr),
                 f"{number(rate.value, 4)} ({span(rate, 4)})",
                 f"{number(real.value, 4)} ({span(real, 4)})",
+                number(rate.spread, 4),
                 number(rate.on_curve, 4),
                 *right,
             )
         )
     shares = [f"right if {percent(float(share))} are members" for share in rates.tpr_at_fpr[0].predictive_value]
-    columns = ("stated FPR", "true positive rate", "realised FPR", "TPR on the curve", *shares)
+    columns = ("stated FPR", "true positive rate", "realised FPR", "TPR, SD over models", "TPR on the curve", *shares)
     return Cells(f"What {visible(name)} reaches", columns, tuple(rows), columns, on=on)
 
 
@@ -177,6 +182,8 @@ def _legend(result: RecordAttackRecord) -> tuple[str, ...]:
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one record added or removed, by outputs on "
             "these records alone."
         )
+    if result.beside_pdtp is not None:
+        found.append(beside_words(result.beside_pdtp))
     if result.left_out:
         found.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
     return tuple(found)

@@ -23,6 +23,8 @@ def _check(result: UnlearnRecord, arrays: Arrays) -> None:
         )
         records = result.protocol.forgotten_records
         demand(method.challenge is None or len(method.challenge.epsilon) == records, "epsilons are of other records")
+    compared = [method.name for method in result.methods if method.challenge is not None]
+    demand(not compared or RETRAINING in compared, "methods are compared with retraining, and it is not")
     measured = [method.scores.efficacy is not None and method.scores.bound is not None for method in result.methods]
     demand(any(measured), "no method has an efficacy and its bound")
     judged = [method.conclusion for method in result.methods if method.conclusion is not None]

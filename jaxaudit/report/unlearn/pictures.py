@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.audits.unlearn.result import RETRAINING
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots.attack import Row
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.numbers import number, precise
+from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
-from jaxaudit.report.unlearn.record import Spread, UnlearnRecord
+from jaxaudit.report.unlearn.record import Ranged, Spread, UnlearnRecord
 
 SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
@@ -26,6 +28,7 @@ def unlearn_pictures(run: Run[UnlearnRecord]) -> tuple[Picture, ...]:
         _efficacies("efficacy", drawn, _band(run.result)),
         _bounds(drawn),
         *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
+        *_told_apart(run.result),
     )
 
 
@@ -111,4 +114,59 @@ def _attacks(drawn: list[plot.Method], baseline: float | None) -> Picture:
         "The mean probability of membership that a learned attack gives the forgotten records." + line,
         draw,
         _values(drawn, "Efficacy and attack probability of every model", ("efficacy", "attack")),
+    )
+
+
+def _told_apart(result: UnlearnRecord) -> tuple[Picture, ...]:
+    """Forgetting quality and U-LiRA, the references among them; none where nothing was compared."""
+    compared = [(visible(method.name), method) for method in result.methods]
+    quality = [(name, method.challenge.quality) for name, method in compared if method.challenge is not None]
+    lira = [(name, method.u_lira) for name, method in compared if method.u_lira is not None]
+    if not quality or not lira:
+        return ()
+    most = "Further right is better forgetting; what lies left of the band is told from retrained models."
+    least = "Further left is better forgetting; what lies right of the band is told from retrained models."
+    return (
+        _estimates(
+            result, "quality", "Forgetting quality F, of the challenge of 2023", "forgetting quality F", quality, most
+        ),
+        _estimates(
+            result, "u-lira", "Accuracy of U-LiRA, which knows the method", "accuracy of U-LiRA", lira, least, 0.5
+        ),
+    )
+
+
+def _estimates(
+    result: UnlearnRecord,
+    name: str,
+    title: str,
+    across: str,
+    found: Sequence[tuple[str, Ranged]],
+    meaning: str,
+    guess: float | None = None,
+) -> Picture:
+    rows = [Row(method, *msgspec.structs.astuple(value)) for method, value in found]
+    best = next(row for row in rows if row.name == RETRAINING)
+
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(rows)) + 0.2)
+        plot.draw_told_apart(axes, rows, across, (best.low, best.high), best.value if guess is None else guess)
+        return figure
+
+    return Picture(
+        name,
+        title,
+        "; ".join(f"{row.name}: {number(row.value, 2)}" for row in rows) + ".",
+        "The diamond compares half of a method's models with retrained models of other seeds, the bar is its "
+        f"{percent(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
+        f"the best there is; `original` forgot nothing. {meaning} The dotted line is "
+        + ("retraining." if guess is None else "guessing."),
+        draw,
+        Cells(
+            across[0].upper() + across[1:],
+            ("models", across, "low", "high"),
+            tuple((row.name, *(number(value, 4) for value in row[1:])) for row in rows),
+            (across, "low", "high"),
+            folded=True,
+        ),
     )

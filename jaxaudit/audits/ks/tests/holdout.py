@@ -24,12 +24,10 @@ from jaxaudit.metrics.checks import (
     TARGET_OUTPUTS,
     Check,
     better_recipe,
-    holdout_apart,
-    holdout_like_query,
     models_of_test,
 )
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.exchangeability import Alike, alike
+from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.permutation import check_groups
 from jaxaudit.metrics.profile import profile

@@ -1,0 +1,237 @@
+"""Attacks on records, against the code of two tools for audits: LeakPro and SACRO-ML.
+
+    git clone https://github.com/aidotse/LeakPro
+    git clone https://github.com/AI-SDC/SACRO-ML
+    python -m experiments.crosscheck.record_attacks_tools LeakPro SACRO-ML
+
+Only the methods that are compared are taken from their files: `run_attack` of LeakPro's AttackLiRA and AttackBASE,
+`prepare_attack` and `_run_attack` of its AttackRMIA, and `_compute_scores` of SACRO-ML's LIRAAttack; what they read
+from their own objects is given to them. Both have the mean of shadow models where LiRA's authors have the median. So
+the models of each record lie symmetrically: mean and median are equal. LeakPro averages over all models for RMIA's
+records z, so no model was trained on these. Its softmax, by PyTorch, is replaced by SciPy's.
+"""
+
+import __future__
+
+import ast
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from scipy import special
+from scipy.stats import norm, shapiro
+
+from experiments.crosscheck.record import Check, run
+from jaxaudit.attacks.records import BASE, RMIA, LiRA, LiRACode, RecordAttack, Shadowed
+
+MODELS, RECORDS, POPULATION = 64, 300, 200
+ATTACKS = Path("leakpro/attacks/mia_attacks")
+LIRA, UTILS = Path("sacroml/attacks/likelihood_attack.py"), Path("sacroml/attacks/utils.py")
+BECAUSE = "float64; they go through probabilities, whose distance from 1 is rounded"
+WHAT = f"scores of a target on {RECORDS} records by {MODELS} models that lie symmetrically"
+
+
+def functions_of(path: Path, space: dict[str, Any], of: str | None = None) -> dict[str, Callable[..., Any]]:
+    """The functions of a file, or the methods of one of its classes, that find these names."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    if of is not None:
+        body = next(node.body for node in body if isinstance(node, ast.ClassDef) and node.name == of)
+    kept: list[ast.stmt] = [node for node in body if isinstance(node, ast.FunctionDef)]
+    for node in kept:
+        assert isinstance(node, ast.FunctionDef)
+        node.decorator_list = []
+    found = dict(space)
+    flags = __future__.annotations.compiler_flag
+    exec(compile(ast.Module(kept, []), str(path), "exec", flags, dont_inherit=True), found)
+    return {node.name: found[node.name] for node in kept if isinstance(node, ast.FunctionDef)}
+
+
+def with_methods(methods: dict[str, Callable[..., Any]], **given: Any) -> SimpleNamespace:
+    """An object with these methods, and with what they read."""
+    own = SimpleNamespace(**given)
+    for name, method in methods.items():
+        setattr(own, name, partial(method, own))
+    return own
+
+
+def world() -> Shadowed:
+    """Each record in half of the models, which lie symmetrically on both sides; behind them a population in none."""
+    random = np.random.default_rng(5)
+    records = RECORDS + POPULATION
+    membership = np.stack([random.permutation(MODELS) < MODELS // 2 for _ in range(records)], axis=1)
+    membership[:, RECORDS:] = False
+    centre, gap = random.normal(1, 1, records), np.abs(random.normal(0, 1, records))
+    models = centre + gap * membership
+    for record, rows in enumerate(membership.T):
+        for side in (np.flatnonzero(rows), np.flatnonzero(~rows)):
+            noise = random.normal(size=len(side) // 2)
+            models[random.permutation(side), record] += np.concatenate([noise, -noise])
+    target = centre + random.normal(size=records) + gap * (random.random(records) < 0.5)
+    return Shadowed(models[:, None], membership, target[None, None], unused=np.arange(records) >= RECORDS)
+
+
+def dealt(whole: Shadowed) -> Shadowed:
+    """Without the population."""
+    assert whole.targets is not None
+    return Shadowed(whole.models[:, :, :RECORDS], whole.membership[:, :RECORDS], whole.targets[:, :, :RECORDS])
+
+
+def check() -> list[Check]:
+    leakpro, sacro = (Path(each) for each in sys.argv[1:3])
+    whole = world()
+    return [*of_leakpro(leakpro, whole), *of_sacro(sacro, dealt(whole))]
+
+
+# LeakPro
+
+
+def of_leakpro(folder: Path, whole: Shadowed) -> Iterable[Check]:
+    some = dealt(whole)
+    lira = partial(leakpro_lira, folder, some)
+    yield compared(LiRA(), some, lira(online=True), "LeakPro AttackLiRA, carlini")
+    # Theirs is the logarithm of the probability of which ours is that of the rest.
+    offline = -np.log1p(-np.exp(lira(online=False)))
+    yield compared(LiRA(online=False), some, offline, "LeakPro AttackLiRA, offline")
+    for online in (True, False):
+        mode = "" if online else ", offline"
+        base = BASE(online)
+        yield compared(base, some, leakpro_base(folder, some, online), f"LeakPro AttackBASE{mode}")
+        ours = RMIA(online, gamma=2.0, scale=0.33)
+        theirs = leakpro_rmia(folder, whole, online)
+        yield compared(ours, whole, theirs, f"LeakPro AttackRMIA{mode}", within=RECORDS)
+
+
+def told(folder: Path, file: str, of: str, **given: Any) -> SimpleNamespace:
+    """An attack of theirs that was told everything, and gives its scores as they are."""
+    space = {
+        "np": np,
+        "norm": norm,
+        "tqdm": lambda values, **_: values,
+        "logger": SimpleNamespace(info=lambda _: None),
+        "softmax_logits": lambda logits, temperature: special.softmax(logits / temperature, axis=-1),
+        "log_softmax": special.log_softmax,
+        "logsumexp": special.logsumexp,
+        "MIAResult": SimpleNamespace(from_full_scores=lambda signal_values, **_: signal_values[:, 0]),
+        "ShadowModelHandler": lambda: SimpleNamespace(
+            target_model_hash="", load_logits=lambda name="", indx=None: given["said"][-1 if indx is None else indx]
+        ),
+    }
+    records = given["said"].shape[1]
+    return with_methods(
+        functions_of(folder / ATTACKS / file, space, of),
+        num_shadow_models=MODELS,
+        shadow_model_indices=range(MODELS),
+        audit_dataset={
+            "data": np.arange(records),
+            "in_members": np.arange(records),
+            "out_members": np.arange(0),
+        },
+        handler=SimpleNamespace(
+            get_labels=lambda records: np.ones(len(records), int),
+            train_indices=np.arange(records),
+            test_indices=np.arange(0),
+            target_model=None,
+        ),
+        configs=SimpleNamespace(model_dump=dict),
+        temperature=1.0,
+        **given,
+    )
+
+
+def logits(shadowed: Shadowed) -> np.ndarray:
+    """Two classes, of the shadow models and then of the target."""
+    second = np.concatenate([shadowed.models, shadowed.attacked])[:, 0]
+    return np.stack([np.zeros_like(second), second], axis=-1)
+
+
+def leakpro_lira(folder: Path, some: Shadowed, online: bool) -> np.ndarray:
+    attack = told(
+        *(folder, "lira.py", "AttackLiRA"),
+        said=logits(some),
+        online=online,
+        var_calculation="carlini",
+        fix_var_threshold=MODELS // 2,
+        out_indices=~some.membership,
+        shadow_models_logits=some.models[:, 0],
+        target_logits=some.attacked[0, 0],
+    )
+    return attack.run_attack()
+
+
+def leakpro_base(folder: Path, some: Shadowed, online: bool) -> np.ndarray:
+    attack = told(
+        *(folder, "base.py", "AttackBASE"),
+        said=logits(some),
+        online=online,
+        out_indices=~some.membership,
+        offline_scale_factor=1.0,
+    )
+    return attack.run_attack()
+
+
+def leakpro_rmia(folder: Path, whole: Shadowed, online: bool) -> np.ndarray:
+    attack = told(
+        *(folder, "rmia.py", "AttackRMIA"),
+        said=logits(whole),
+        online=online,
+        out_indices=~whole.membership,
+        attack_data_indices=np.arange(RECORDS, RECORDS + POPULATION),
+        z_data_sample_fraction=1.0,
+        gamma=2.0,
+        offline_a=0.33,
+        epsilon=0.0,
+        load_for_optuna=False,
+        shadow_models=[None] * MODELS,
+    )
+    attack._prepare_shadow_models = lambda: None
+    attack.prepare_attack()
+    return attack.run_attack()
+
+
+# SACRO-ML
+
+
+def of_sacro(folder: Path, some: Shadowed) -> Iterable[Check]:
+    space = {"np": np, "shapiro": shapiro, "contextlib": contextlib, "warnings": warnings, "EPS": 1e-16}
+    utils = functions_of(folder / UTILS, space)
+    space |= {"utils": SimpleNamespace(**utils), "norm": norm, "logger": SimpleNamespace(info=lambda _: None)}
+    methods = functions_of(folder / LIRA, space, "LIRAAttack")
+    sides = [
+        {n: some.models[rows, 0, n].tolist() for n, rows in enumerate(side.T)}
+        for side in (~some.membership, some.membership)
+    ]
+    own = special.expit(some.attacked[0, 0])
+    said = np.stack([1 - own, own], axis=1)
+
+    def scores(mode: str, fixed: bool) -> np.ndarray:
+        attack = with_methods(methods, mode=mode, fix_variance=fixed, report_individual=False)
+        return np.array(attack._compute_scores(np.ones(RECORDS, int), said, *sides)[0])[:, 1]
+
+    yield compared(LiRA(), some, scores("online-carlini", False), "SACRO-ML LIRAAttack, online-carlini")
+    rest = -np.log1p(-scores("offline", False))
+    yield compared(LiRA(online=False), some, rest, "SACRO-ML LIRAAttack, offline")
+    for fixed in (False, True):
+        name = f"SACRO-ML LIRAAttack, offline-carlini{', fix_variance' if fixed else ''}"
+        yield compared(LiRACode(False, fixed), some, scores("offline-carlini", fixed), name)
+
+
+def compared(attack: RecordAttack, shadowed: Shadowed, theirs: np.ndarray, name: str, within: int = RECORDS) -> Check:
+    ours = attack.scores(shadowed)[0, :within]
+    difference = np.abs(ours - theirs[:within]).max() / np.abs(theirs[:within]).max()
+    of = f"{type(attack).__module__.removeprefix('jaxaudit.')}.{type(attack).__name__}, {attack.name}"
+    if isinstance(attack, RMIA):
+        what = f"{WHAT}, {POPULATION} further records as z, gamma 2, scale 0.33"
+        most = 1 / POPULATION + 1e-12
+        because = "two ratios that are equal but for rounding may be counted either way: one record"
+        return Check(of, name, what, np.abs(ours - theirs[:within]).max(), most, because)
+    return Check(of, name, f"{WHAT}, relative to the largest", difference, 1e-10, BECAUSE)
+
+
+if __name__ == "__main__":
+    run("record_attacks_tools", check, ("scipy",))

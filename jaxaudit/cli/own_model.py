@@ -14,8 +14,8 @@ NETWORKS = (
     "resnet-8-16-bn)"
 )
 OWN = (
-    "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, called as "
-    "factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
+    "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, "
+    "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
 )
 """For the help of every command with --model."""
 

@@ -33,7 +33,11 @@ class Weights(Network):
 
     model: str | None = option(None, f"The network: {NETWORKS}, or {OWN}.", check=parse_model)
     hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
-    params: Path | None = option(None, "The weights: .safetensors, Flax .msgpack, an Orbax directory, or Keras's .keras or .weights.h5.", names="file")
+    params: Path | None = option(
+        None,
+        "The weights: .safetensors, Flax .msgpack, an Orbax directory, or Keras's .keras or .weights.h5.",
+        names="file",
+    )
     reference: tuple[str, ...] = option(
         (),
         "Reference weights of the same network, as NAME=PATH, or untrained: new initial weights from the seed. "

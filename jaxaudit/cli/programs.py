@@ -43,17 +43,17 @@ def keep_programs() -> None:
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
+    # Half an entry, which another process is writing, is compiled again like any other that cannot be read.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
     before = jax.config.values
     if before["jax_compilation_cache_dir"] or not before["jax_enable_compilation_cache"]:
         return
-    folder = cache_dir() / FOLDER / _name()
+    folder = cache_dir() / FOLDER / machine()
     with suppress(OSError):
         cache_dir().mkdir(parents=True, exist_ok=True)
     if not (is_private(folder.parent) and is_private(folder)):
         return
-    _drop_unused(folder.parent)
-    # Half an entry, which another process is writing, is compiled again like any other that cannot be read.
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    drop_unused(folder.parent)
     wanted = {**SETTINGS, "jax_compilation_cache_dir": str(folder)}
     for name, value in wanted.items():
         jax.config.update(name, value)
@@ -63,7 +63,7 @@ def keep_programs() -> None:
         compilation_cache.reset_cache()
 
 
-def _name() -> str:
+def machine() -> str:
     """Whatever compiled code is made for: versions, device, what the processor can do, and the cores to share work."""
     import jax
 
@@ -83,7 +83,7 @@ def _processor_can() -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def _drop_unused(folder: Path) -> None:
+def drop_unused(folder: Path) -> None:
     """Drops the programs of all machines and versions that were not read for longest, down to `MOST_BYTES`."""
     found: list[tuple[float, Path, int]] = []
     for path in folder.rglob("*"):

@@ -207,7 +207,7 @@ def test_the_least_recently_used_are_dropped(tmp_path: Path, monkeypatch: pytest
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(bytes(100))
         os.utime(place, (1e9 - age, 1e9 - 10))
-    programs._drop_unused(tmp_path)
+    programs.drop_unused(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["new", "old"]
 
 

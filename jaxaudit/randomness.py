@@ -47,7 +47,7 @@ def keys_at(keys: Key[Array, " models"], places: Int[np.ndarray, " places"] | sl
     return _wrapped(np.asarray(jax.random.key_data(keys))[places], keys)
 
 
-def joined(parts: Iterable[Key[Array, " some"]]) -> Key[Array, " all"]:
+def joined(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
     """The keys of all parts, one after another, on the host for the same reason.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)

@@ -140,7 +140,8 @@ def test_a_shorter_draw_of_words_is_a_prefix_of_a_longer_one():
 
 
 def test_one_program_draws_every_count_of_words():
-    compiled = program._chunk_bits._cache_size
+    draw: Any = program._chunk_bits
+    compiled = draw._cache_size
     program.chunk_bits(KEYS[:3], 2, 1500)
     before = compiled()
     for count in (1025, 1999, 2048):

@@ -5,17 +5,19 @@ a target, a replicate or a method leaves all other draws, seeds and p-values unc
 """
 
 import zlib
+from collections.abc import Iterable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 
 def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
     """The key of a purpose, named by words and numbers: `stream(key, "train", "never")`.
 
     A word folds in its CRC-32, a number itself, so the same purpose has the same key in every version and process.
-    Several keys for one purpose are `jax.random.split(stream(...), count)`; more keys begin with the same ones.
+    Several keys for one purpose are `several(stream(...), count)`; more keys begin with the same ones.
 
     >>> key = jax.random.key(7)
     >>> bool(stream(key, "train", 1) == stream(stream(key, "train"), 1)), bool(stream(key, "a") == stream(key, "b"))
@@ -24,6 +26,40 @@ def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
     for part in purpose:
         key = jax.random.fold_in(key, zlib.crc32(part.encode()) if isinstance(part, str) else part)
     return key
+
+
+def several(key: Key[Array, ""], count: int) -> Key[Array, " count"]:
+    """`jax.random.split(key, count)`, with one compilation for all counts up to the next power of two.
+
+    >>> bool((several(jax.random.key(7), 3) == jax.random.split(jax.random.key(7), 3)).all())
+    True
+    """
+    return keys_at(jax.random.split(key, 1 << max(count - 1, 0).bit_length()), slice(count))
+
+
+def keys_at(keys: Key[Array, " models"], places: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
+    """`keys[places]`, picked on the host: JAX would compile several programs for each number of places.
+
+    >>> keys = jax.random.split(jax.random.key(7), 3)
+    >>> bool((keys_at(keys, np.array([2, 0])) == keys[np.array([2, 0])]).all())
+    True
+    """
+    return _wrapped(np.asarray(jax.random.key_data(keys))[places], keys)
+
+
+def joined(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
+    """The keys of all parts, one after another, on the host for the same reason.
+
+    >>> keys = jax.random.split(jax.random.key(7), 3)
+    >>> bool((joined([keys[:1], keys[1:]]) == keys).all())
+    True
+    """
+    each = list(parts)
+    return _wrapped(np.concatenate([jax.random.key_data(keys) for keys in each]), each[0])
+
+
+def _wrapped(words: np.ndarray, like: Key[Array, " models"]) -> Key[Array, " keys"]:
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(like))
 
 
 def generator_of(key: Key[Array, ""]) -> np.random.Generator:

@@ -1,7 +1,6 @@
 """What holds for all tests: a cache of their own, never the user's."""
 
 import gc
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,9 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 from jax.experimental.compilation_cache import compilation_cache
-from support.cli_runs import COMPILE_CACHE, write_sets
+from support.cli_runs import write_sets
+
+from jaxaudit.cli import programs
 
 # On a busy machine a draw or a compilation takes long without being wrong; and whether a change lands is not luck.
 settings.register_profile("jaxaudit", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -29,13 +30,17 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What compiles the same program compiles it once: most of the time of these tests is compilation."""
-    folder = tmp_path_factory.getbasetemp()
-    # The processes that share the tests share what they compiled.
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled"
+def _compiled_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What compiles the same program compiles it once, in all processes and runs: it takes most of the time of tests.
+
+    `pytest --cache-clear` drops the programs. `cli/test_cli_programs.py` runs without them.
+    """
+    kept = request.config.cache
+    assert kept is not None
+    folder = kept.mkdir("programs")
+    programs.drop_unused(folder)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**COMPILE_CACHE, "jax_compilation_cache_dir": str(folder)}.items():
+        for name, value in {**programs.SETTINGS, "jax_compilation_cache_dir": str(folder / programs.machine())}.items():
             jax.config.update(name, value)
             patch.setenv(name.upper(), str(value))
         compilation_cache.reset_cache()

@@ -118,11 +118,13 @@ def run(command: Command, options: Any) -> None:
     """
     output = options.output
     preflight.check(options, command.checks)
+    from jaxaudit.cli.programs import keep_programs
     from jaxaudit.cli.work import lasting_work
 
     with lasting_work(output.out) as begin:
         from jaxaudit.cli.show import as_text, show, show_planned, show_text
 
+        keep_programs()
         started = time.time()
         job = command.prepare(options)
         if isinstance(job, Planned):

@@ -40,13 +40,23 @@ def _private_folder() -> Path:
     """A temporary folder that other users cannot read or write."""
     try:
         folder = Path(tempfile.gettempdir()) / f"jaxaudit-{os.getuid()}"
+    except (OSError, AttributeError):  # no room, or no users with numbers
+        return NOWHERE
+    return folder if is_private(folder) else NOWHERE
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder, which is created if it is not there, is this user's and no other can read or write in it.
+
+    False, too, if it cannot be created, is a link, or the system has no users with numbers.
+    """
+    try:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
         status = folder.lstat()
-    except (OSError, AttributeError):  # no room, or no users with numbers
-        return NOWHERE
-    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
-    return folder if ours else NOWHERE
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    except (OSError, AttributeError):
+        return False
 
 
 def cache_path(key: str) -> Path:

@@ -26,9 +26,13 @@ class Block(NamedTuple):
 
 
 def _block_length(learner: SteppedLearner, steps: int, models: int) -> int:
-    """Steps a block: a whole epoch, rounded up to a power of two, where the table stays small."""
+    """Steps a block: a whole epoch, rounded up to a power of four, where the table stays small.
+
+    Of four, not two: each length is a program of its own, and the models of one audit differ in their steps.
+    """
     bound = max(1, TABLE_ENTRIES // (models * learner.batch_size))
-    return 1 << min(max(steps - 1, 0).bit_length(), bound.bit_length() - 1)
+    whole = max(steps - 1, 0).bit_length()
+    return 1 << min(whole + whole % 2, bound.bit_length() - 1)
 
 
 def epoch_blocks(
@@ -77,9 +81,9 @@ def _pool_epoch(
 ) -> tuple[np.ndarray, np.ndarray]:
     examples = rows.shape[1]
     if group.shared:
-        indices, real = pool_batches(np.asarray(chunk_bits(keys[:1], epoch, examples))[0], batch)
+        indices, real = pool_batches(chunk_bits(keys, epoch, examples, shared=True)[0], batch)
         return indices, np.moveaxis(rows[:, indices], 0, 1) * real[:, None]
-    bits = np.asarray(chunk_bits(keys, epoch, examples))
+    bits = chunk_bits(keys, epoch, examples)
     tables = [pool_batches(word, batch) for word in bits]
     indices = np.stack([table for table, _ in tables], axis=1)
     real = np.stack([row[table] * real for row, (table, real) in zip(rows, tables, strict=True)], axis=1)
@@ -92,7 +96,7 @@ def _own_epoch(
     indices = np.zeros((group.steps, len(rows), batch), np.int32)
     weights = np.zeros((group.steps, len(rows), batch), np.float32)
     members = [np.flatnonzero(row) for row in rows]
-    bits = np.asarray(chunk_bits(keys, epoch, max(map(len, members))))
+    bits = chunk_bits(keys, epoch, max(map(len, members)))
     for model, mine in enumerate(members):
         table, real = own_batches(bits[model, : len(mine)], mine, batch)
         indices[: len(table), model], weights[: len(table), model] = table, real

@@ -15,6 +15,7 @@ from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.randomness import keys_at
 
 PROBE_SHARE = 0.1
 """Measuring stops once it has taken this share of the training it is meant to speed up."""
@@ -117,7 +118,7 @@ def probe_models_per_batch(
     # Filled up like a chunk in training, so that the devices share it evenly.
     group = group.chunks(models_per_batch, len(jax.local_devices()))[0]
     rows = group.rows
-    own_keys = place_models(keys[rows])
+    own_keys = place_models(keys_at(keys, rows))
     states = [init_chunk(learner, own_keys) for _ in range(at_once)]
     block = next(epoch_blocks(learner, group, own_keys, membership[rows], 0))
     steps = min(block.steps, PROBE_STEPS)

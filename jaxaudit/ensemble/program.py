@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.learners.batch_order import epoch_bits, init_key
@@ -16,6 +17,9 @@ from jaxaudit.models import RUN_ONCE
 DISPATCH = Lock()
 """Held while a program is handed to the device (not while it runs): two threads must not compile the same one."""
 
+LEAST_WORDS = 512
+"""Drawing so many costs less than handing over the program."""
+
 
 @partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
 def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
@@ -23,10 +27,18 @@ def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
     return jax.vmap(lambda key: learner.init(init_key(key)))(keys)
 
 
-@partial(jax.jit, static_argnames="count")
-def chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: int) -> Array:
-    """The random words of one epoch for every model of a chunk."""
-    return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys)
+def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int, *, shared: bool = False) -> np.ndarray:
+    """The random words of one epoch for every model of a chunk, or for the first alone where its key is everyone's.
+
+    One compilation serves all counts up to the next power of two: words that are not wanted are drawn, and left.
+    """
+    drawn = 1 << max(count - 1, LEAST_WORDS - 1).bit_length()
+    return np.asarray(_chunk_bits(keys, epoch, drawn, shared))[:, :count]
+
+
+@partial(jax.jit, static_argnames=("count", "shared"))
+def _chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: int, shared: bool) -> Array:
+    return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys[:1] if shared else keys)
 
 
 def run_block(

@@ -19,6 +19,7 @@ from jaxaudit.ensemble.program import init_chunk
 from jaxaudit.ensemble.training_state import StateKeeper
 from jaxaudit.learners.learner import SteppedLearner
 from jaxaudit.membership import everyone
+from jaxaudit.randomness import keys_at
 
 MODELS = 64
 """About as many models as a plan has; the number per batch is chosen for them."""
@@ -76,7 +77,7 @@ def measure_speed(
     state = jax.eval_shape(lambda key: learner.init(key), keys[0])
     # Extended types such as keys have no plain size; their few bytes do not matter.
     state_bytes = sum(leaf.size * getattr(leaf.dtype, "itemsize", 8) for leaf in jax.tree.leaves(state))
-    return Speed(models_per_batch, step, _record(learner, keys[:models_per_batch], inputs), state_bytes)
+    return Speed(models_per_batch, step, _record(learner, keys_at(keys, slice(models_per_batch)), inputs), state_bytes)
 
 
 def _host_step(
@@ -95,7 +96,7 @@ def _host_step(
 
         keeper = StateKeeper(None, chunk.rows, chunk.steps, learner.epochs)
         with suppress(_Enough):
-            train_from_host(learner, chunk, keys[chunk.rows], membership[chunk.rows], pool, advance, keeper)
+            train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance, keeper)
         return float(np.median(np.diff(times[1:]))) if len(times) > 2 else (times[-1] - started) / len(times)
 
     with ThreadPoolExecutor(concurrent_chunks()) as threads:

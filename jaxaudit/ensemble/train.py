@@ -22,6 +22,7 @@ from jaxaudit.ensemble.results import Results
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd, epoch_end
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+from jaxaudit.randomness import keys_at
 
 WHOLE_FITS_PER_BATCH = 16
 FIRST_STEPS = 8
@@ -70,8 +71,9 @@ def train_stepped(
         rows = chunk.rows
         keeper = results.under_way(size, rows, chunk.steps, learner.epochs)
         end = epoch_end(learner, None if held is None else held[rows], pool)
+        own = keys_at(keys, rows), membership[rows]
         # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-        return jax.vmap(learner.finish)(train(learner, chunk, keys[rows], membership[rows], pool, advance, keeper, end))
+        return jax.vmap(learner.finish)(train(learner, chunk, *own, pool, advance, keeper, end))
 
     run_at_once(missing, train_one, lambda chunk, params: results.add(size, chunk.rows, params), concurrent_chunks())
 
@@ -152,7 +154,7 @@ def train_whole(
     for rows in chunk_places(total, size, len(jax.local_devices())):
         if not results.restore(size, rows):
             weights = place_models(membership[rows].astype(np.float32))
-            results.add(size, rows, _fit_chunk(learner, place_models(keys[rows]), *pool, weights))
+            results.add(size, rows, _fit_chunk(learner, place_models(keys_at(keys, rows)), *pool, weights))
         done += len(np.unique(rows))
         progress(done, total)
 

@@ -31,6 +31,7 @@ from support.tiny_learners import (
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.host_program import _optimizer_reads_params, steps_from_host
+from jaxaudit.ensemble.program import LEAST_WORDS
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.membership import bernoulli_halves, everyone, leave_one_out
 from jaxaudit.models import MLP
@@ -99,9 +100,10 @@ def test_memory_is_bounded_by_the_chunk():
         )
         assert len(sampled) > models // width
         peaks[models] = max(sampled)
-    # The pool; for every stream one training state a model, and tables of 4 steps (in use, waiting, in the making).
-    tables = 3 * 4 * width * 8 * (4 + 4)
-    bound = INPUTS.nbytes + LABELS.nbytes + concurrent_chunks() * (width * state + tables + 1024)
+    # The pool; for every stream one training state a model, tables of 4 steps (in use, waiting, in the making), and the
+    # random words that these are made of.
+    tables, words = 3 * 4 * width * 8 * (4 + 4), 4 * width * LEAST_WORDS
+    bound = INPUTS.nbytes + LABELS.nbytes + concurrent_chunks() * (width * state + tables + words + 1024)
     assert peaks[8] <= bound
     assert peaks[64] <= bound
     assert bound < 32 * state  # of 64 models

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tiny_learners import Normed, learner, small_mlp
 
-from jaxaudit.ensemble import batches
+from jaxaudit.ensemble import batches, program
 from jaxaudit.ensemble.batches import epoch_blocks
 from jaxaudit.ensemble.plan import chunk_places, plan
 from jaxaudit.learners.batch_order import epoch_bits, own_batches, pool_batches, takes_pool_order, traced_batches
@@ -137,6 +137,23 @@ traced: Any = jax.jit(traced_batches, static_argnums=(2, 3))
 
 def test_a_shorter_draw_of_words_is_a_prefix_of_a_longer_one():
     assert np.array_equal(epoch_bits(KEYS[1], 4, 10), epoch_bits(KEYS[1], 4, 1000)[:10])
+
+
+def test_one_program_draws_every_count_of_words():
+    draw: Any = program._chunk_bits
+    compiled = draw._cache_size
+    program.chunk_bits(KEYS[:3], 2, 1500)
+    before = compiled()
+    for count in (1025, 1999, 2048):
+        words = program.chunk_bits(KEYS[:3], 2, count)
+        assert np.array_equal(words, jax.vmap(lambda key, count=count: epoch_bits(key, 2, count))(KEYS[:3]))
+    assert compiled() == before
+    assert np.array_equal(program.chunk_bits(KEYS[:3], 2, 40, shared=True), epoch_bits(KEYS[0], 2, 40)[None])
+
+
+def test_epochs_of_like_length_take_blocks_of_one_length():
+    lengths = [batches._block_length(like(8, False), steps, 4) for steps in (1, 2, 4, 5, 16, 17, 59, 64, 65)]
+    assert lengths == [1, 4, 4, 16, 16, 64, 64, 64, 256]
 
 
 def test_words_differ_between_epochs_and_keys():

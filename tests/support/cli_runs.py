@@ -29,11 +29,6 @@ LEARNS = (
 """Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")
 """Too short to learn anything: for what has nothing to do with the verdict."""
-COMPILE_CACHE = {
-    "jax_compilation_cache_dir": None,
-    "jax_persistent_cache_min_compile_time_secs": 0.0,
-    "jax_persistent_cache_min_entry_size_bytes": -1,
-}
 
 
 class Done(NamedTuple):

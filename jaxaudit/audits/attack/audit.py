@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
@@ -26,7 +25,7 @@ from jaxaudit.learners import Learner
 from jaxaudit.membership import subsets
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy
 from jaxaudit.metrics.pdtp import BINS, pdtp
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import generator_of, several, stream
 
 
 def audit_attack(
@@ -89,7 +88,7 @@ def audit_attack(
     check_options(attacks, iterations, shadow_pairs, pooled_shadows, measured, bins, level)
     drawn = draw(key, examples, iterations, targets)
     half, measured = len(examples) // 2, min(measured, iterations)
-    keys = jax.random.split(stream(key, "train"), len(drawn.membership))
+    keys = several(stream(key, "train"), len(drawn.membership))
     pool = examples.inputs, examples.labels
     models_per_batch = execution.models_per_batch
     if execution.checkpoints is not None:
@@ -169,7 +168,7 @@ def _pooled(
     """Shadow models of random halves, and their outputs on every candidate."""
     candidates = len(examples)
     membership = subsets(generator_of(stream(key, "draw")), shadows, candidates // 2, candidates)
-    keys = jax.random.split(stream(key, "train"), shadows)
+    keys = several(stream(key, "train"), shadows)
     said = outputs_on(keys, membership, examples, learner, execution)
     return PooledShadows(said, membership, inputs, examples.labels)
 

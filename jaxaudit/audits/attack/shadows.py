@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -15,7 +14,7 @@ from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.learners import Learner
 from jaxaudit.learners.batch_order import POOL_ORDER_SHARE
 from jaxaudit.membership import WithAndWithout, with_and_without
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import generator_of, joined, several, stream
 
 MOST_TOGETHER = 20
 """Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
@@ -65,7 +64,7 @@ def pair_outputs(
     that their difference comes from the target, not from the seed.
     """
     groups = groups_of(targets, size)
-    keys = jnp.concatenate([jax.random.split(stream(key, "train", index), shadows) for index in range(len(groups))])
+    keys = joined(several(stream(key, "train", index), shadows) for index in range(len(groups)))
     pairs = draw_pairs(key, targets, size, len(examples), shadows)
     with_target, without_target = [], []
     parts = execution.split(*[1.0] * len(keys))

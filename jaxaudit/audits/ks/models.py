@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -15,7 +13,7 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import generator_of, joined, keys_at, several, stream
 
 Designs = Mapping[str, Int[np.ndarray, " models"]]
 """The place of each model's design among those of an audit, by role; roles that are missing have the first."""
@@ -125,7 +123,7 @@ def train_roles(
         execution: models per batch, progress, and where finished models are kept.
     """
     membership = np.concatenate([row for rows in roles.values() for row in rows])
-    keys = jnp.concatenate([jax.random.split(stream(key, role), len(rows)) for role, rows in roles.items() if rows])
+    keys = joined(several(stream(key, role), len(rows)) for role, rows in roles.items() if rows)
     inputs, labels = pool.examples.inputs, pool.examples.labels
     asked = pool.asked
     design = np.concatenate([designs.get(role, np.zeros(len(rows), int)) for role, rows in roles.items()])
@@ -134,7 +132,7 @@ def train_roles(
     models_per_batch = execution.models_per_batch
     if execution.checkpoints is not None:
         first = own_rows[0]
-        kept = kept_models_per_batch(keys[first], membership[first], inputs, labels, execution.checkpoints)
+        kept = kept_models_per_batch(keys_at(keys, first), membership[first], inputs, labels, execution.checkpoints)
         models_per_batch = kept or models_per_batch
     if models_per_batch is None:
         models_per_batch = measure_models_per_batch(keys, membership, inputs, labels, learners[0]).models_per_batch
@@ -156,7 +154,7 @@ def train_roles(
     # of the others.
     fitted = [
         fit_many(
-            *(keys[rows], membership[rows], inputs, labels, learner),
+            *(keys_at(keys, rows), membership[rows], inputs, labels, learner),
             execution=part,
             summarize=partial(score, learner),
             members_only=True,

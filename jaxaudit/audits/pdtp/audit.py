@@ -13,7 +13,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
 from jaxaudit.learners import BoundsDTP, Learner
 from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, seed_floor
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import joined, keys_at, several, stream
 
 
 def audit_pdtp(
@@ -78,8 +78,8 @@ def audit_pdtp(
     largest = each.argmax(axis=0), np.arange(len(chosen))
     floor = SeedFloor(np.zeros(len(chosen)), np.zeros(len(chosen)))
     if seeded:
-        others = jax.random.split(stream(key, "seed floor"), seeds - 1)
-        all_keys = jax.numpy.concatenate([keys[:1], others])
+        others = several(stream(key, "seed floor"), seeds - 1)
+        all_keys = joined([keys_at(keys, slice(1)), others])
         outputs = outputs_of_seeds(all_keys, examples, learner, chosen, execution=of_floor)
         floor = seed_floor(outputs, bins=bins)
     return PDTPAudit(

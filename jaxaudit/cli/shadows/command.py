@@ -70,8 +70,10 @@ def _check_learner(options: TrainOptions) -> None:
 
 def _train(options: Any) -> None:
     preflight.check(options, (_check_sets, lambda each: check_groups(each.data), _check_learner))
+    from jaxaudit.cli.programs import keep_programs
     from jaxaudit.cli.shadows.train import train
 
+    keep_programs()
     train(options)
 
 

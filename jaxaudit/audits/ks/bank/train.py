@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
@@ -18,7 +17,7 @@ from jaxaudit.data.bank.writing import write_outputs
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import joined, keys_at, several, stream
 
 MOST_BYTES = 1 << 28
 """Of outputs on the host at a time, where a batch of models is larger than one."""
@@ -76,7 +75,7 @@ def train_bank(
     for learner, own, part in zip(learners, rows_of, parts, strict=False):
         if len(own):
             fit_many(
-                *(keys[own], bank.membership[own][:, columns], inputs[columns], labels, learner),
+                *(keys_at(keys, own), bank.membership[own][:, columns], inputs[columns], labels, learner),
                 execution=part,
                 summarize=partial(keep, learner, own),
                 members_only=True,
@@ -91,8 +90,10 @@ def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
     roles = [ROLE_OF.get(kind, kind) for kind in kinds_of(bank)]
     counts = Counter(roles)
     training = stream(key, "train")
-    by_role = {role: iter(jax.random.split(stream(training, role), count)) for role, count in counts.items()}
-    return jnp.stack([next(by_role[role]) for role in roles])
+    by_role = joined(several(stream(training, role), count) for role, count in counts.items())
+    places = {role: place for place, role in enumerate(counts)}
+    order = np.argsort([places[role] for role in roles], kind="stable")
+    return keys_at(by_role, np.argsort(order))
 
 
 def _outputs(learner: Learner, params: Any, inputs: np.ndarray, classes: int) -> Any:

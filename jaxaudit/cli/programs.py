@@ -1,0 +1,144 @@
+"""Compiled programs on disk, so that a command need not compile what an earlier one did.
+
+JAX keeps and reads them; here is decided where, whose, how many, and whether this machine can read them at all. JAX's
+own bound of size is not used: with it all processes wait for one lock at every read, each write looks at every entry,
+and an entry without its time stamp ends all writing (jax issue 39880).
+"""
+
+import hashlib
+import os
+import platform
+import re
+import stat
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from jaxaudit.data.cache import cache_dir, is_private
+from jaxaudit.data.regular_files import whole_file
+
+FOLDER = "programs"
+MOST_BYTES = 256 << 20
+"""Of all programs when a command begins; those unused for longest are dropped first."""
+SETTINGS = {
+    # Most programs compile in less than JAX's usual second, and there are many.
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+_READS = ".reads"
+
+
+def keep_programs() -> None:
+    """What this process compiles is kept in the cache folder, and what earlier ones compiled is read from there.
+
+    Nothing is done if JAX's settings name another folder (`JAX_COMPILATION_CACHE_DIR`) or want none
+    (`JAX_ENABLE_COMPILATION_CACHE=false`). Programs are code, so a folder that others can read or write is not used;
+    nor is one that cannot be created. Neither is an error. A damaged program is compiled again. Two processes may use
+    the folder at the same time.
+    """
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    # Half an entry, which another process is writing, is compiled again like any other that cannot be read.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+    before = jax.config.values
+    if before["jax_compilation_cache_dir"] or not before["jax_enable_compilation_cache"]:
+        return
+    folder = cache_dir() / FOLDER / machine()
+    with suppress(OSError):
+        cache_dir().mkdir(parents=True, exist_ok=True)
+    if not (is_private(folder.parent) and is_private(folder)):
+        return
+    drop_unused(folder.parent)
+    wanted = {**SETTINGS, "jax_compilation_cache_dir": str(folder)}
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+    if not _reads_in_silence(folder):
+        for name in wanted:
+            jax.config.update(name, before[name])
+        compilation_cache.reset_cache()
+
+
+def machine() -> str:
+    """Whatever compiled code is made for: versions, device, what the processor can do, and the cores to share work."""
+    import jax
+
+    device = jax.local_devices()[0]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    facts = (version("jax"), version("jaxlib"), device.platform, device.device_kind, _processor_can(), cores)
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", f"jaxlib-{version('jaxlib')}-{device.device_kind}")
+    return f"{readable}-{hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()}"
+
+
+def _processor_can() -> str:
+    """The processor's instruction sets, where the system has a file that says them; else its name."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("flags", "Features")):
+                return " ".join(sorted(line.partition(":")[2].split()))
+    return f"{platform.machine()} {platform.processor()}"
+
+
+def drop_unused(folder: Path) -> None:
+    """Drops the programs of all machines and versions that were not read for longest, down to `MOST_BYTES`."""
+    found: list[tuple[float, Path, int]] = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # another process dropped it
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                # File systems note a day's first read, at most.
+                found.append((max(status.st_atime, status.st_mtime), path, status.st_size))
+    left = sum(size for _, _, size in found)
+    for _, path, size in sorted(found):
+        if left <= MOST_BYTES:
+            return
+        with suppress(OSError):
+            path.unlink()
+        left -= size
+
+
+def _reads_in_silence(folder: Path) -> bool:
+    """Whether a program that was kept is read back without a word; found out once for each folder.
+
+    On some processors XLA refuses what it compiled there itself, with a line on stderr for each program that no Python
+    code can catch (jax issue 38445).
+    """
+    import jax
+    import numpy as np
+
+    note = folder / _READS
+    with suppress(OSError):
+        return note.read_bytes() == b"yes"
+    try:
+        with _stderr() as said:
+            # Two functions of the same program: the first is compiled, the second is read.
+            for _ in range(2):
+                jax.jit(lambda number: number + 1)(np.float32(1)).block_until_ready()
+            silent = not said()
+    except OSError:
+        return False
+    with suppress(OSError), whole_file(note) as file:
+        file.write(b"yes" if silent else b"no")
+    return silent
+
+
+@contextmanager
+def _stderr() -> Iterator[Callable[[], bytes]]:
+    """What the process writes to its standard error meanwhile, from whatever language.
+
+    Raises:
+        OSError: it has none, or there is no room.
+    """
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        usual = os.dup(2)
+        try:
+            os.dup2(file.fileno(), 2)
+            yield lambda: os.pread(file.fileno(), 1 << 16, 0)
+        finally:
+            os.dup2(usual, 2)
+            os.close(usual)

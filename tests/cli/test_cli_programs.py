@@ -1,0 +1,218 @@
+"""Compiled programs that commands keep: the same numbers, in every state of the folder."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+from support.cli_runs import QUICK, Done, write_sets
+
+from jaxaudit.cli import programs
+
+WORDS = ("ks", *QUICK, "--target-data", "query.npz:0.5", "--json")
+COUNTED = """
+import atexit, collections, sys
+import jax
+counts = collections.Counter()
+jax.monitoring.register_event_listener(lambda event, **_: counts.update([event.rpartition("/")[2]]))
+atexit.register(lambda: open(sys.argv.pop(1), "w").write(f"{counts['cache_hits']} {counts['cache_misses']}"))
+from jaxaudit.cli import main
+place = sys.argv.pop(1)
+atexit.register(lambda: sys.argv.insert(1, place))
+main()
+"""
+"""A command whose programs that were read and kept are counted in the file named first."""
+
+
+Setting = Callable[..., Any]
+"""One of JAX's settings; unless named, where programs are kept."""
+
+
+class Run(NamedTuple):
+    """What a process printed, and how many programs it read and kept."""
+
+    done: Done
+    read: int
+    kept: int
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        return {name: value for name, value in self.done.result.items() if name != "provenance"}
+
+
+def start(folder: Path, cache: Path | str, count: Path, **settings: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    return subprocess.Popen(
+        [sys.executable, "-c", COUNTED, str(count), *WORDS],
+        cwd=folder,
+        env={**environment, "JAXAUDIT_CACHE": str(cache), **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], count: Path) -> Run:
+    out, err = process.communicate(timeout=300)
+    read, kept = count.read_text().split()
+    return Run(Done(process.returncode, out, err), int(read), int(kept))
+
+
+def run(folder: Path, cache: Path | str, count: Path, **settings: str) -> Run:
+    return finish(start(folder, cache, count, **settings), count)
+
+
+def entries(cache: Path) -> list[Path]:
+    return sorted((cache / programs.FOLDER).glob("*/*-cache"))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("work")
+    write_sets(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fresh(work: Path) -> Run:
+    """A run that compiles all of its programs."""
+    return run(work, work / "cache", work / "count")
+
+
+@pytest.mark.slow
+def test_programs_that_are_read_give_the_numbers_of_fresh_ones(work: Path, fresh: Run):
+    kept = entries(work / "cache")
+    # One program, which asks whether this machine reads what it keeps, is read at once.
+    assert (fresh.read, fresh.kept) == (1, len(kept))
+    assert len(kept) > 20
+    again = run(work, work / "cache", work / "count")
+    assert (again.read, again.kept) == (len(kept) - 1, 0)
+    assert entries(work / "cache") == kept
+    assert again.numbers == fresh.numbers
+    assert again.done.err == fresh.done.err
+    # Nobody else may read or write there: programs are code.
+    assert not (work / "cache" / programs.FOLDER).stat().st_mode & 0o077
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"JAX_ENABLE_COMPILATION_CACHE": "false"}, {"JAXAUDIT_CACHE": os.devnull}])
+def test_without_kept_programs_nothing_else_changes(work: Path, fresh: Run, settings: dict[str, str], tmp_path: Path):
+    without = run(work, tmp_path / "other", work / "count", **settings)
+    assert (without.read, without.kept) == (0, 0)
+    assert entries(tmp_path / "other") == []
+    assert without.numbers == fresh.numbers
+    assert without.done.err == fresh.done.err
+
+
+@pytest.mark.slow
+def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
+    damaged = entries(work / "cache")
+    whole = [path.read_bytes() for path in damaged]
+    for number, (path, content) in enumerate(zip(damaged, whole, strict=True)):
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+        path.write_bytes([content[:middle], flipped, b"", os.urandom(99)][number % 4])
+    found = run(work, work / "cache", work / "count")
+    assert found.read == 0
+    assert found.numbers == fresh.numbers
+    assert found.done.err == fresh.done.err
+    for path, content in zip(damaged, whole, strict=True):
+        path.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_two_processes_at_once(work: Path, fresh: Run, tmp_path: Path):
+    both = [start(work, tmp_path / "cache", tmp_path / f"count{number}") for number in range(2)]
+    first, second = (finish(process, tmp_path / f"count{number}") for number, process in enumerate(both))
+    assert first.numbers == second.numbers == fresh.numbers
+    # JAX's name of a program holds the folder, too.
+    assert len(entries(tmp_path / "cache")) == len(entries(work / "cache"))
+    after = run(work, tmp_path / "cache", tmp_path / "count")
+    assert after.numbers == fresh.numbers
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """JAX as it is before anybody says where programs are kept, with a cache folder of its own."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
+    usual = {name: jax.config.values[name] for name in (*programs.SETTINGS, "jax_compilation_cache_dir")}
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
+    yield lambda name="jax_compilation_cache_dir": jax.config.values[name]
+    for name, value in usual.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+def test_kept_programs_are_in_the_cache_folder(settings: Setting, tmp_path: Path):
+    programs.keep_programs()
+    folder = Path(settings())
+    assert folder.parent == tmp_path / "cache" / programs.FOLDER
+    assert len(list(folder.glob("*-cache"))) == 1
+
+
+def test_a_folder_that_others_can_write_keeps_none(settings: Setting, tmp_path: Path):
+    (tmp_path / "cache").mkdir()
+    shared = tmp_path / "cache" / programs.FOLDER
+    shared.mkdir(0o777)
+    shared.chmod(0o777)
+    programs.keep_programs()
+    assert settings() is None
+    shared.rmdir()
+    (tmp_path / "mine").mkdir(0o700)
+    shared.symlink_to(tmp_path / "mine")
+    programs.keep_programs()
+    assert settings() is None
+
+
+def test_a_folder_that_somebody_named_is_left_alone(settings: Setting, tmp_path: Path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
+    programs.keep_programs()
+    assert settings() == str(tmp_path / "own")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_machine_that_refuses_its_own_programs_keeps_none(
+    settings: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """As XLA does on some processors: with a line from C++, which no Python code can catch."""
+    compiled = jax.jit
+
+    def complain(function: Any) -> Any:
+        os.write(2, b"cpu_aot_loader.cc:195] Target machine feature is not supported\n")
+        return compiled(function)
+
+    before = {name: settings(name) for name in programs.SETTINGS}
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "jit", complain)
+        programs.keep_programs()
+    assert settings() is None
+    assert {name: settings(name) for name in programs.SETTINGS} == before
+    # It is asked once.
+    programs.keep_programs()
+    assert settings() is None
+    assert capfd.readouterr().err == ""
+
+
+def test_the_least_recently_used_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(programs, "MOST_BYTES", 250)
+    for age, name in enumerate(("new", "old", "older", "oldest")):
+        place = tmp_path / ("one" if age % 2 else "other") / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(bytes(100))
+        os.utime(place, (1e9 - age, 1e9 - 10))
+    programs.drop_unused(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["new", "old"]
+
+
+def test_importing_keeps_nothing():
+    program = "import jax, jaxaudit.cli.programs; print(jax.config.jax_compilation_cache_dir)"
+    environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"

@@ -1,6 +1,7 @@
 """From a Flax or PyTorch module to two pure functions; everything that is not a parameter is explicit state."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,6 +32,15 @@ UNFIT = (
 """Exceptions of a network that was written for other records, or that cannot be called like one."""
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The arguments of `pure_module`."""
+
+    factory: ModuleFactory
+    input_shape: tuple[int, ...]
+    classes: int
+
+
 class PureModule(NamedTuple):
     """A network as two pure functions.
 
@@ -44,6 +54,7 @@ class PureModule(NamedTuple):
         draws: whether it draws random numbers in training.
         seeded: whether the parameters depend on the key. They do not for an NNX module whose factory takes no `rngs`:
             every model then starts from the same weights.
+        origin: what it was made of, and is made of again in another process, since its functions cannot travel.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -51,6 +62,12 @@ class PureModule(NamedTuple):
     batch_coupled: bool
     draws: bool = False
     seeded: bool = True
+    origin: Origin | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is None:
+            return PureModule, tuple(self)
+        return pure_module, (self.origin.factory, self.origin.input_shape, self.origin.classes)
 
 
 def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
@@ -109,7 +126,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
             f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
-    return net
+    return net._replace(origin=Origin(factory, input_shape, classes))
 
 
 def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:

@@ -16,6 +16,7 @@ from jaxaudit.cli.words import parse_cluster
 if TYPE_CHECKING:
     from jaxaudit.cli.groups import Machines
     from jaxaudit.ensemble import Executor
+    from jaxaudit.ensemble.pull import Pulling
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -75,10 +76,15 @@ def crew(machines: "Machines | None") -> Iterator[Crew]:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = tell
-        yield Crew(stack.enter_context(_workers(machines)), mixed)
+        yield Crew(stack.enter_context(make_workers(machines)), mixed)
 
 
-def _workers(machines: "Machines") -> Any:
+def make_workers(machines: "Machines") -> "Pulling":
+    """The workers that the options name, to be used as a context.
+
+    Raises:
+        InputError: there is no Ray, or no cluster at that address.
+    """
     from jaxaudit.ensemble import LocalWorkers
 
     if machines.cluster is None:

@@ -57,7 +57,7 @@ def fit_many(
     is ignored. Chunks of other keys, another membership or another pool are never used, so several calls may share a
     directory. The caller must ensure that `learner` and `summarize` are unchanged.
 
-    With `execution.executor`, chunks are trained by its workers: see `Execution`. The numbers are those of this process.
+    With `execution.executor`, its workers train the chunks: see `Execution`. The numbers are those of this process.
 
     Args:
         keys: one random key per model.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -54,7 +55,7 @@ def shares(everything: list[int], count: int) -> list[list[int]]:
     if count > len(everything):
         return [[everything[place % len(everything)]] for place in range(count)]
     ends = [place * len(everything) // count for place in range(count + 1)]
-    return [everything[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [everything[start:end] for start, end in pairwise(ends)]
 
 
 def _environment(place: int, count: int, on_cpu: bool) -> dict[str, str]:

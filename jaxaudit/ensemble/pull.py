@@ -1,4 +1,4 @@
-"""Workers that pull: an executor that hands each task to the first worker that is ready, and replaces those that end."""
+"""Workers that pull: each task goes to the first that is ready, and those that end are replaced."""
 
 import time
 from collections.abc import Callable

@@ -13,7 +13,6 @@ from jaxaudit.ensemble.machine import Machine, this_machine
 from jaxaudit.ensemble.parts import Source, unpacked
 from jaxaudit.ensemble.results import Summarize, summarized
 from jaxaudit.ensemble.training_state import StateKeeper
-from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner
 
 PROGRAMS = 8
@@ -85,13 +84,6 @@ def train_there(task: Task) -> Answer:
     except Exception as error:
         return Failed(_portable(error))
     return Trained(rows, tree, machine)
-
-
-def try_out() -> Machine:
-    """What a worker's machine is, after its devices added some numbers up."""
-    if float(jax.jit(lambda x: x.sum())(jax.numpy.arange(5.0))) != 10:
-        raise InputError(f"the devices of a worker cannot count: {this_machine()}; leave it out.")
-    return this_machine()
 
 
 def _work_of(task: Task) -> _Work:

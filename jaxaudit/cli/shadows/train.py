@@ -26,8 +26,8 @@ from jaxaudit.cli.shadows.plan import bank_there, describe, lay
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.cli.show import show_text
-from jaxaudit.cli.workers import crew
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
+from jaxaudit.cli.workers import crew
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description

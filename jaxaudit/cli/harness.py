@@ -158,7 +158,6 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
     from jaxaudit.cli.own_model import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
-    from jaxaudit.ensemble import Execution
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.identity import run_identity
     from jaxaudit.runs.provenance import describe_machine
@@ -182,9 +181,8 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
     machines = getattr(job.options, "recipe", None)
-    with progress_on_stderr(job.label, job.after, job.shorter) as progress, crew(machines) as (executor, mixed):
-        accepted = executor is not None and machines.mixed_devices
-        audit = job.audit(Execution(number, progress, checkpoints, executor, mixed_devices=accepted))
+    with progress_on_stderr(job.label, job.after, job.shorter) as progress, crew(machines) as who:
+        audit = job.audit(who.execution(number, progress, checkpoints))
     # Work that was taken up goes on with the number that it was begun with.
     number = getattr(audit, "models_per_batch", None) or number
     if recipe and number is not None and wanted is None:
@@ -197,7 +195,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         options=plain(job.options, job.used),
         data=dict(job.data),
         model_hash=sources.get("model"),
-        mixed_devices=mixed or None,
+        mixed_devices=who.mixed or None,
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
         **job.extra,

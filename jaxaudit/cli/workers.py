@@ -15,7 +15,7 @@ from jaxaudit.cli.words import parse_cluster
 
 if TYPE_CHECKING:
     from jaxaudit.cli.groups import Machines
-    from jaxaudit.ensemble import Executor
+    from jaxaudit.ensemble import Execution, Executor
     from jaxaudit.ensemble.pull import Pulling
 
 GPUS = Path("/proc/driver/nvidia/gpus")
@@ -26,11 +26,19 @@ class Crew(NamedTuple):
 
     Attributes:
         executor: None for this process.
-        mixed: machines that round differently and took part, in words; complete once training is done.
+        mixed_devices: whether machines that round differently may take part.
+        mixed: those that did, in words; complete once training is done.
     """
 
     executor: "Executor | None"
+    mixed_devices: bool
     mixed: list[str]
+
+    def execution(self, models_per_batch: int | None, progress: Any, checkpoints: Path | None) -> "Execution":
+        """How these workers train."""
+        from jaxaudit.ensemble import Execution
+
+        return Execution(models_per_batch, progress, checkpoints, self.executor, self.mixed_devices)
 
 
 def before_jax(machines: "Machines | None") -> None:
@@ -61,7 +69,7 @@ def crew(machines: "Machines | None") -> Iterator[Crew]:
         InputError: there is no Ray, or no cluster at that address.
     """
     if machines is None or not machines.spread:
-        yield Crew(None, [])
+        yield Crew(None, False, [])
         return
     from jaxaudit.ensemble import MixedDevicesWarning
 
@@ -76,7 +84,7 @@ def crew(machines: "Machines | None") -> Iterator[Crew]:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = tell
-        yield Crew(stack.enter_context(make_workers(machines)), mixed)
+        yield Crew(stack.enter_context(make_workers(machines)), machines.mixed_devices, mixed)
 
 
 def make_workers(machines: "Machines") -> "Pulling":

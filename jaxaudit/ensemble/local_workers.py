@@ -104,7 +104,8 @@ class _Process:
             for pipe in (self._process.stdin, self._process.stdout):
                 # What was not written yet has no reader.
                 with suppress(OSError):
-                    pipe and pipe.close()
+                    if pipe is not None:
+                        pipe.close()
 
     def _end(self) -> str:
         """How it ended, in words."""

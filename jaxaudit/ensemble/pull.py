@@ -98,7 +98,7 @@ class Pulling:
         for thread in begun:
             thread.join(timeout=5)
 
-    def __enter__(self) -> "Pulling":
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: object) -> None:

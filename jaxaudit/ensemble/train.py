@@ -111,10 +111,9 @@ def _train_here(
             stop.check()
             counted.advance(model_steps)
 
-        steps, epochs = (part.group.steps, learner.epochs) if part.group else (0, 0)
-        return train_chunk(
-            learner, models.chunk(part), pool, advance, results.under_way(size, part.rows, steps, epochs)
-        )
+        steps = 0 if part.group is None else part.group.steps
+        keeper = results.under_way(size, part.rows, steps, getattr(learner, "epochs", 0))
+        return train_chunk(learner, models.chunk(part), pool, advance, keeper)
 
     def collect(part: Part, params: Any) -> None:
         results.add(size, part.rows, params)

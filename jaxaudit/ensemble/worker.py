@@ -13,6 +13,7 @@ from jaxaudit.ensemble.machine import Machine, this_machine
 from jaxaudit.ensemble.parts import Source, unpacked
 from jaxaudit.ensemble.results import Summarize, summarized
 from jaxaudit.ensemble.training_state import StateKeeper
+from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner
 
 PROGRAMS = 8
@@ -81,6 +82,10 @@ def train_there(task: Task) -> Answer:
         keeper = StateKeeper(None, task.chunk.rows, 0, 0)
         params = train_chunk(work.learner, task.chunk, work.pool, _silent, keeper)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
+    except ModuleNotFoundError as error:
+        return Failed(
+            InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
+        )
     except Exception as error:
         return Failed(_portable(error))
     return Trained(rows, tree, machine)

@@ -76,13 +76,13 @@ def test_cluster_check_tries_every_worker():
 
 
 def test_what_becomes_of_workers_is_said_and_what_is_mixed_is_kept(capsys: pytest.CaptureFixture[str]):
-    with crew(Machines(workers=1)) as (executor, mixed):
+    with crew(Machines(workers=1)) as (executor, _, mixed):
         assert executor is not None
         for message in (MixedDevicesWarning("other"), RuntimeWarning("ended"), RuntimeWarning("ended")):
             warnings.warn(message, stacklevel=1)
     assert mixed == ["other"]
     assert capsys.readouterr().err.splitlines() == ["other", "ended", "ended"]
-    with crew(Machines()) as (executor, mixed):
+    with crew(Machines()) as (executor, _, mixed):
         assert executor is None
 
 

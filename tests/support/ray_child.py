@@ -3,6 +3,7 @@
 A process of its own, because Ray's is started by forks, which must come before JAX.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -13,8 +14,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import ray
-from ray.cluster_utils import Cluster
 
 from jaxaudit.ensemble import Execution, RayWorkers, fit_many
 from jaxaudit.ensemble.parts import LARGE
@@ -22,6 +21,7 @@ from jaxaudit.ensemble.ray_workers import connect
 from jaxaudit.membership import leave_one_out
 from support.tiny_learners import Dropped, NearestCentroid, flat_rows, learner, records
 
+ray: Any = importlib.import_module("ray")
 MODELS = 12
 
 
@@ -73,7 +73,9 @@ def by_actors() -> dict[str, Any]:
 
 def by_nodes() -> dict[str, Any]:
     """Two nodes, of which one goes while it trains, and a third that comes."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = importlib.import_module("ray.cluster_utils").Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     second = cluster.add_node(num_cpus=1)
     ray.init(address=cluster.address, logging_level="ERROR")
 

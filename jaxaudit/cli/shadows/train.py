@@ -31,7 +31,7 @@ from jaxaudit.cli.workers import crew
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.ensemble import Execution, Speed
+from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
@@ -137,11 +137,10 @@ def _train(
 ) -> None:
     inputs = np.concatenate(sets.parts)
     try:
-        with progress_on_stderr("training") as progress, crew(machines) as (executor, _):
-            accepted = executor is not None and machines.mixed_devices
+        with progress_on_stderr("training") as progress, crew(machines) as who:
             while len(missing := bank.missing()):
                 with unfinished_models(out, missing, len(bank), _here()) as (models, checkpoints):
-                    execution = Execution(number, progress, checkpoints, executor, mixed_devices=accepted)
+                    execution = who.execution(number, progress, checkpoints)
                     train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)
     except KeyboardInterrupt as error:
         done = len(bank.finished())

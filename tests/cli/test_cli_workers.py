@@ -2,11 +2,16 @@
 
 import importlib.util
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 
 import pytest
-from support.cli_runs import QUICK, Done, content, jaxaudit
+from support.cli_runs import QUICK, Done, content, jaxaudit, process
 
 from jaxaudit.cli.groups import Machines, Recipe
 from jaxaudit.cli.words import parse_cluster
@@ -42,6 +47,41 @@ def test_pdtp_by_two_workers():
     # Nor is it a part of the run: the command that repeats it is the same.
     assert alone.result["provenance"]["command"] == by_two.result["provenance"]["command"]
     assert by_two.result["provenance"]["mixed_devices"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_command_leaves_no_worker_and_continues(number: signal.Signals, tmp_path: Path):
+    words = ["pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "400"]
+    words += ["--models-per-batch", "2", "--json"]
+    environment = {**os.environ, "JAXAUDIT_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "jaxaudit", *words, "--workers", "2"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while not list(tmp_path.rglob("chunks/*/*.npz")):
+            assert run.poll() is None
+            time.sleep(0.05)
+        children = Path(f"/proc/{run.pid}/task").glob("*/children")
+        found = {int(pid) for each in children for pid in each.read_text().split()}
+        run.send_signal(number)
+        _, err = run.communicate(timeout=60)
+    assert len(found) == 2
+    if number == signal.SIGINT:
+        assert run.returncode == 130
+        assert "models are trained" in err
+    deadline = time.monotonic() + 20
+    while any(map(lives, found)):
+        assert time.monotonic() < deadline, "workers outlive their command"
+        time.sleep(0.05)
+    again = process(*words, "--workers", "1", cwd=tmp_path, JAXAUDIT_CACHE=str(tmp_path))
+    assert "Resuming" in again.err
+    assert numbers(again) == numbers(jaxaudit(*words))
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ arrays go into Ray's object store once. Ray is imported here alone, and only whe
 
 import importlib
 import os
+import secrets
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -26,8 +28,8 @@ LOOK_SECONDS = 1.0
 class RayWorkers(Pulling):
     """An executor of a Ray cluster's actors, one a GPU, or a core where this process has none; to be used as a context.
 
-    Whoever reaches Ray's ports runs code on its machines, and Ray asks nobody for a password unless it is told to. A
-    Ray that is started here listens to this machine alone, and ends with this process.
+    Whoever reaches Ray's ports runs code on its machines, and Ray asks nobody for a token unless it is told to. A Ray
+    that is started here is told to (where this process has not imported Ray before), and ends with this process.
 
     Args:
         address: of a cluster, such as `ray://head:10001`; None: that of RAY_ADDRESS, or the one that this process is
@@ -129,18 +131,21 @@ def connect(address: str | None) -> None:
     Raises:
         InputError: Ray is not installed, or there is no cluster at the address.
     """
+    known = address or os.environ.get("RAY_ADDRESS")
+    if known is None and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        # Ray listens to the whole network; a word that only this process's own know keeps others out.
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     ray = _ray()
     if ray.is_initialized():
         return
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": True}
     try:
-        if address is not None or os.environ.get("RAY_ADDRESS"):
+        if known is not None:
             ray.init(address=address, **quiet)
         else:
-            local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-            ray.init(address="local", num_cpus=len(cores()), **local, **quiet)
+            ray.init(address="local", num_cpus=len(cores()), include_dashboard=False, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
-        where = address or os.environ.get("RAY_ADDRESS") or "this machine"
+        where = known or "this machine"
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
             f"there is no Ray cluster at {where} ({first}); is the address right, is it up, and has it the same "

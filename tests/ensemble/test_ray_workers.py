@@ -43,3 +43,7 @@ def test_a_node_that_goes_and_one_that_comes_change_nothing():
     assert found["workers"] == 2
     assert found["exchanged"]
     assert found["same"]
+
+
+def test_only_its_own_processes_reach_a_ray_of_this_machine():
+    assert run("strangers") == {"own": True, "none": False, "other": False}

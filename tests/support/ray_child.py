@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -98,5 +99,20 @@ def by_nodes() -> dict[str, Any]:
     }
 
 
+def by_strangers() -> dict[str, Any]:
+    """Who may connect to a Ray that was started here: this process's own token, none, another."""
+    connect(None)
+    place = ray.get_runtime_context().gcs_address
+    code = f"import ray; ray.init(address={place!r}, logging_level='ERROR')"
+    tokens = {"own": os.environ["RAY_AUTH_TOKEN"], "none": None, "other": "0" * 64}
+    found = {}
+    for name, token in tokens.items():
+        known = {key: value for key, value in os.environ.items() if token or not key.startswith("RAY_AUTH")}
+        environment = known | ({"RAY_AUTH_TOKEN": token} if token else {})
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
+        found[name] = done.returncode == 0
+    return found
+
+
 if __name__ == "__main__":
-    print(json.dumps({"actors": by_actors, "nodes": by_nodes}[sys.argv[1]]()), flush=True)
+    print(json.dumps({"actors": by_actors, "nodes": by_nodes, "strangers": by_strangers}[sys.argv[1]]()), flush=True)

@@ -22,7 +22,6 @@ from jaxaudit.ensemble.ray_workers import connect
 from jaxaudit.membership import leave_one_out
 from support.tiny_learners import Dropped, NearestCentroid, flat_rows, learner, records
 
-ray: Any = importlib.import_module("ray")
 MODELS = 12
 
 
@@ -74,6 +73,7 @@ def by_actors() -> dict[str, Any]:
 
 def by_nodes() -> dict[str, Any]:
     """Two nodes, of which one goes while it trains, and a third that comes."""
+    ray: Any = importlib.import_module("ray")
     cluster = importlib.import_module("ray.cluster_utils").Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )
@@ -101,8 +101,9 @@ def by_nodes() -> dict[str, Any]:
 
 def by_strangers() -> dict[str, Any]:
     """Who may connect to a Ray that was started here: this process's own token, none, another."""
+    # The token is told before Ray is imported.
     connect(None)
-    place = ray.get_runtime_context().gcs_address
+    place = importlib.import_module("ray").get_runtime_context().gcs_address
     code = f"import ray; ray.init(address={place!r}, logging_level='ERROR')"
     tokens = {"own": os.environ["RAY_AUTH_TOKEN"], "none": None, "other": "0" * 64}
     found = {}

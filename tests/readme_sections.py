@@ -20,7 +20,16 @@ COMMAND_LINE = ROOT / "docs" / "command_line.md"
 
 
 COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
-OTHERS = ("deal", "shadows plan", "shadows train", "shadows add", "shadows import", "shadows show", "report")
+OTHERS = (
+    "deal",
+    "shadows plan",
+    "shadows train",
+    "shadows add",
+    "shadows import",
+    "shadows show",
+    "report",
+    "cluster check",
+)
 """The commands that do not audit."""
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
+from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import deal
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.ks.command import KS
@@ -40,6 +41,7 @@ for command in COMMANDS:
     app.command(command.name)(command.as_function())
 app.command("deal")(deal)
 app.add_typer(shadows, name="shadows")
+app.add_typer(cluster, name="cluster")
 app.command()(report)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxaudit.cli.options import option
 from jaxaudit.cli.own_model import parse_augmentation, parse_model, parse_optimizer
-from jaxaudit.cli.words import groups_place, parse_hidden, parse_image_size, rate_check, share_check
+from jaxaudit.cli.words import groups_place, parse_cluster, parse_hidden, parse_image_size, rate_check, share_check
 from jaxaudit.errors import InputError
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
@@ -42,7 +42,38 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Machines:
+    """Who trains; no number depends on it."""
+
+    workers: int | None = option(
+        None,
+        "Train by this many processes of this machine, one per GPU or sharing its cores; with --cluster, workers of "
+        "the cluster. [default: this process; with --cluster, one per GPU, or per core]",
+        minimum=1,
+        maximum=MOST,
+        decides=False,
+    )
+    cluster: str | None = option(
+        None,
+        "Train on a Ray cluster: ray (that of RAY_ADDRESS, else a Ray of this machine) or ray://HOST:PORT.",
+        metavar="ray|ray://HOST:PORT",
+        check=parse_cluster,
+        decides=False,
+    )
+    mixed_devices: bool = option(
+        False,
+        "Accept workers with other devices or versions of JAX, which round differently; the result says so.",
+        decides=False,
+    )
+
+    @property
+    def spread(self) -> bool:
+        """Whether other processes train."""
+        return self.workers is not None or self.cluster is not None
+
+
+@dataclass(frozen=True)
+class Recipe(Machines):
     """How a network is trained."""
 
     epochs: int | None = option(None, "Training epochs.", minimum=1, maximum=MOST)
@@ -104,6 +135,8 @@ class Recipe:
         Raises:
             InputError: which, and what to do.
         """
+        if self.mixed_devices and not self.spread:
+            raise InputError("--mixed-devices is of workers; add --cluster or --workers, or leave it out.")
         own = parse_optimizer(self.optimizer) is not None
         if self.momentum and self.optimizer != "sgd":
             has = "sets its own" if own else "has its own (b1)"

@@ -11,6 +11,7 @@ import typer
 
 from jaxaudit.cli import preflight
 from jaxaudit.cli.options import as_parameters, command_line, identity_of, plain
+from jaxaudit.cli.workers import before_jax, crew
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,6 +119,7 @@ def run(command: Command, options: Any) -> None:
     """
     output = options.output
     preflight.check(options, command.checks)
+    before_jax(getattr(options, "recipe", None))
     from jaxaudit.cli.programs import keep_programs
     from jaxaudit.cli.work import lasting_work
 
@@ -158,7 +160,6 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
     from jaxaudit.cli.own_model import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
-    from jaxaudit.ensemble import Execution
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.identity import run_identity
     from jaxaudit.runs.provenance import describe_machine
@@ -181,8 +182,9 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
-    with progress_on_stderr(job.label, job.after, job.shorter) as progress:
-        audit = job.audit(Execution(models_per_batch=number, progress=progress, checkpoints=checkpoints))
+    machines = getattr(job.options, "recipe", None)
+    with progress_on_stderr(job.label, job.after, job.shorter) as progress, crew(machines) as who:
+        audit = job.audit(who.execution(number, progress, checkpoints))
     # Work that was taken up goes on with the number that it was begun with.
     number = getattr(audit, "models_per_batch", None) or number
     if recipe and number is not None and wanted is None:
@@ -195,6 +197,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         options=plain(job.options, job.used),
         data=dict(job.data),
         model_hash=sources.get("model"),
+        mixed_devices=who.mixed or None,
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
         **job.extra,

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import cloudpickle
+
 from jaxaudit.errors import InputError
 
 
@@ -128,6 +130,8 @@ def _run(file: Path, module_name: str) -> ModuleType:
         raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # where dataclasses look for the module of a class
+    # Workers have no module of this name, so its classes go to them whole.
+    cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
     return module
 

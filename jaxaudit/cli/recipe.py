@@ -109,18 +109,19 @@ def _rule(recipe: Recipe) -> Callable[[Any], Any]:
 
 
 def _own_rule(name: str, function: Any) -> Callable[[Any], Any]:
-    def rule(rate: Any) -> Any:
-        import optax
+    return partial(_made_by, name, function)
 
-        made = function(rate)
-        if not isinstance(made, optax.GradientTransformation):
-            raise InputError(
-                f"--optimizer {name} returned a {type(made).__name__}, not an Optax transformation; it is called with "
-                "the learning rate alone."
-            )
-        return made
 
-    return rule
+def _made_by(name: str, function: Any, rate: Any) -> Any:
+    import optax
+
+    made = function(rate)
+    if not isinstance(made, optax.GradientTransformation):
+        raise InputError(
+            f"--optimizer {name} returned a {type(made).__name__}, not an Optax transformation; it is called with "
+            "the learning rate alone."
+        )
+    return made
 
 
 def _augmentation(name: str) -> Any:

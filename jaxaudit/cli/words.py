@@ -60,6 +60,19 @@ def parse_hidden(text: str) -> tuple[int, ...]:
     return widths
 
 
+def parse_cluster(text: str) -> str | None:
+    """The address of a cluster, from `ray` (None) or `ray://HOST:PORT`.
+
+    >>> parse_cluster("ray"), parse_cluster("ray://head:10001")
+    (None, 'ray://head:10001')
+    """
+    if text == "ray":
+        return None
+    if not re.fullmatch(r"ray://[^/:\s]+:\d+", text):
+        raise InputError(f"--cluster {text} must be ray, or ray://HOST:PORT with the port of Ray's client server.")
+    return text
+
+
 def parse_target_data(text: str) -> tuple[str, float]:
     """A data set's name and a fraction, from `NAME[:FRACTION]`; without a fraction, all of it.
 

@@ -1,6 +1,5 @@
 """Several chunks at the same time, where one of them cannot keep the device busy."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
@@ -8,6 +7,8 @@ from threading import Event
 from typing import Any
 
 import jax
+
+from jaxaudit.ensemble.machine import cores
 
 MOST_CONCURRENT_CHUNKS = 8
 
@@ -21,8 +22,7 @@ def concurrent_chunks() -> int:
     """
     if jax.default_backend() != "cpu" or len(jax.local_devices()) > 1:
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_CONCURRENT_CHUNKS)
+    return min(len(cores()), MOST_CONCURRENT_CHUNKS)
 
 
 class Interrupted(Exception):

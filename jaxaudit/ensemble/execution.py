@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Any, Protocol, runtime_checkable
 
 from jaxaudit.errors import InputError
 
@@ -20,6 +22,15 @@ WHOLE = 1_000_000
 """The total that `Execution.split` reports."""
 
 
+@runtime_checkable
+class Executor(Protocol):
+    """What hands work to workers: a `concurrent.futures.Executor`, or anything with its `submit`."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The future result of `fn(*args, **kwargs)` in a worker."""
+        ...
+
+
 @dataclass(frozen=True)
 class Execution:
     """How models are trained. It affects time, memory and what is kept on disk; results only by rounding.
@@ -32,14 +43,22 @@ class Execution:
         checkpoints: a directory for finished chunks and training states, created if missing; a later call with the same
             arguments resumes from them. None keeps nothing. The models per batch of kept chunks take precedence over
             `models_per_batch`.
+        executor: trains the chunks, such as `ensemble.LocalWorkers`, a `ProcessPoolExecutor` of spawned processes,
+            Dask's `get_executor()`, executorlib's, or `ensemble.RayWorkers`. This process plans, and keeps what is
+            finished; a worker that ended costs the chunk that it trained, which is then trained again. The learner and
+            `summarize` go to workers by cloudpickle: what they import must be importable there. None: this process.
+        mixed_devices: let workers of other devices, or with other versions of JAX, train chunks too. They round
+            differently, so a chunk's numbers then depend on who trained it. By default they are refused.
 
     >>> Execution(models_per_batch=8)
-    Execution(models_per_batch=8, progress=None, checkpoints=None)
+    Execution(models_per_batch=8, progress=None, checkpoints=None, executor=None, mixed_devices=False)
     """
 
     models_per_batch: int | None = None
     progress: Progress | None = None
     checkpoints: Path | None = None
+    executor: Executor | None = None
+    mixed_devices: bool = False
 
     def at(self, models_per_batch: int | None) -> "Execution":
         """The same with this number of models per batch; None: measured.

@@ -13,7 +13,7 @@ from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
 from jaxaudit.ensemble.plan import plan
 from jaxaudit.ensemble.results import Results, Summarize
-from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, train_stepped, train_whole
+from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, Models, train_stepped, train_whole
 from jaxaudit.ensemble.validation import held_back_rows
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner, SteppedLearner
@@ -57,6 +57,8 @@ def fit_many(
     is ignored. Chunks of other keys, another membership or another pool are never used, so several calls may share a
     directory. The caller must ensure that `learner` and `summarize` are unchanged.
 
+    With `execution.executor`, its workers train the chunks: see `Execution`. The numbers are those of this process.
+
     Args:
         keys: one random key per model.
         membership: which records each model is trained on.
@@ -77,8 +79,8 @@ def fit_many(
         (random keys, which NumPy cannot hold, as JAX arrays).
 
     Raises:
-        InputError: shapes disagree, there are no models, `models_per_batch` is below 1, or the result of `summarize`
-            cannot be kept in `checkpoints`.
+        InputError: shapes disagree, there are no models, `models_per_batch` is below 1, the result of `summarize`
+            cannot be kept in `checkpoints`, a worker would round differently, or workers ended again and again.
     """
     membership = np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
@@ -86,16 +88,15 @@ def fit_many(
     if asked is not None and asked < 1:
         raise InputError(f"models_per_batch must be at least 1; got {asked}. Leave it out to have it measured.")
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
-    pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
-    size, progress = results.models_per_batch or asked, execution.progress or _silent
+    size, pool = results.models_per_batch or asked, (np.asarray(inputs), np.asarray(labels))
     if isinstance(learner, SteppedLearner):
         held = held_back_rows(learner, keys, membership)
         if held is not None:
             membership, members_only = membership & ~held, True
         groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
-        train_stepped(keys, membership, held, pool, learner, groups, size, progress, results)
+        train_stepped(Models(keys, membership, held, pool), learner, groups, size, execution, results)
     else:
-        train_whole(keys, membership, pool, learner, size, progress, results)
+        train_whole(Models(keys, membership, None, pool), learner, size, execution, results)
     return results.in_order()
 
 
@@ -134,7 +135,3 @@ def _check(keys: Array, membership: np.ndarray, inputs: int, labels: int) -> Non
             f"there are {len(membership)} models and keys of shape {keys.shape}: give one key per model "
             "(jax.random.split(key, models)), and at least one model."
         )
-
-
-def _silent(done: int, total: int) -> None:
-    pass

@@ -1,6 +1,7 @@
 """The finished chunks of one `fit_many`, kept on the host and, with checkpoints, on disk."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,15 @@ from jaxaudit.ensemble.training_state import STATE, StateKeeper
 
 Summarize = Callable[[Any, Int[np.ndarray, " models"]], Any]
 """`summarize(params, rows)`: what to keep of a chunk's models, which have these rows of the membership."""
+
+
+def summarized(
+    summarize: Summarize | None, params: Any, rows: Int[np.ndarray, " models"]
+) -> tuple[Int[np.ndarray, " rows"], Any]:
+    """What is kept of a chunk, on the host, less the copies that filled it up: its rows and their results."""
+    tree = params if summarize is None else summarize(params, rows)
+    rows, first = np.unique(rows, return_index=True)
+    return rows, jax.tree.map(lambda leaf: leaf[first] if is_key(leaf) else np.asarray(leaf)[first], tree)
 
 
 class Results:
@@ -44,13 +54,22 @@ class Results:
 
     def add(self, models_per_batch: int, rows: np.ndarray, params: Any) -> None:
         """Takes a chunk that was trained just now."""
-        tree = params if self.summarize is None else self.summarize(params, rows)
-        path = self._path(models_per_batch, rows)
-        rows, first = np.unique(rows, return_index=True)
-        tree = jax.tree.map(lambda leaf: leaf[first] if is_key(leaf) else np.asarray(leaf)[first], tree)
+        self.keep(models_per_batch, rows, *summarized(self.summarize, params, rows))
+
+    def keep(self, models_per_batch: int, filled: np.ndarray, rows: np.ndarray, tree: Any) -> None:
+        """Takes what `summarized` made of the chunk whose rows, with the copies that filled it up, are `filled`."""
+        path = self._path(models_per_batch, filled)
         if path is not None and write_chunk(path, rows, tree):
             remove_kept(path.with_suffix(STATE))
         self.chunks.append((rows, tree))
+
+    def folder(self) -> Path | None:
+        """The directory, once it is there."""
+        if self.directory is not None:
+            with suppress(OSError):
+                self.directory.mkdir(parents=True, exist_ok=True)
+                return self.directory
+        return None
 
     def in_order(self) -> Any:
         """All chunks as one, in the order of the membership's rows."""

@@ -1,164 +1,142 @@
-"""Training all models of a plan, chunk by chunk, several chunks at the same time where that is faster."""
+"""Training all models of a plan, chunk by chunk: here, several at the same time, or by an executor's workers."""
 
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxaudit.ensemble.batches import Block, blocks_after, place_block
-from jaxaudit.ensemble.concurrency import Interrupted, Stop, ahead, concurrent_chunks, run_at_once
-from jaxaudit.ensemble.devices import place_models
-from jaxaudit.ensemble.execution import Progress
-from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
+from jaxaudit.ensemble.chunk import Chunk, train_chunk
+from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
+from jaxaudit.ensemble.devices import place_pool
+from jaxaudit.ensemble.distribute import Call, distribute
+from jaxaudit.ensemble.execution import Execution, Progress
+from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.models_per_batch import choose_models_per_batch
 from jaxaudit.ensemble.plan import Group, chunk_places
-from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.results import Results
-from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
-from jaxaudit.ensemble.validation import EpochEnd, epoch_end
-from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+from jaxaudit.learners.learner import Learner, SteppedLearner
 from jaxaudit.randomness import keys_at
 
 WHOLE_FITS_PER_BATCH = 16
-FIRST_STEPS = 8
-"""Steps that a chunk takes in its first call of the compiled program; then up to twice as many in each."""
-CALL_SECONDS = 5.0
-"""What a call may take: between calls progress is told, a stop is seen, and the training state is kept."""
+
+
+class Models(NamedTuple):
+    """All models of a call, with the pool on the host.
+
+    Attributes:
+        keys: one per model.
+        membership: who each is trained on; `held`: see `Chunk`.
+        pool: inputs and labels.
+    """
+
+    keys: Array
+    membership: np.ndarray
+    held: np.ndarray | None
+    pool: tuple[np.ndarray, np.ndarray]
+
+    def chunk(self, part: "Part") -> Chunk:
+        """What the models of one part are a function of."""
+        rows = part.rows
+        return Chunk(
+            rows,
+            keys_at(self.keys, rows),
+            self.membership[rows],
+            None if self.held is None else self.held[rows],
+            part.group,
+        )
+
+
+class Part(NamedTuple):
+    """A chunk before it is cut out: its rows, how they take their steps, and how much progress they are."""
+
+    rows: np.ndarray
+    group: Group | None
+    work: int
 
 
 def train_stepped(
-    keys: Array,
-    membership: np.ndarray,
-    held: np.ndarray | None,
-    pool: tuple[Array, Array],
+    models: Models,
     learner: SteppedLearner,
     groups: list[Group],
     models_per_batch: int | None,
-    progress: Progress,
+    execution: Execution,
     results: Results,
 ) -> None:
-    """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`.
-
-    `held`: the records beside those of `membership` that each model holds back, for a learner that validates.
-    """
-    from_host = steps_from_host(learner)
-    if from_host:
-        size = 1
-    else:
-        size = models_per_batch or choose_models_per_batch(learner, keys, membership, pool, groups).models_per_batch
+    """Trains every row of these groups minibatch by minibatch and hands each finished chunk to `results`."""
+    size = 1 if steps_from_host(learner) else models_per_batch
+    if size is None:
+        size = choose_models_per_batch(learner, *models[:2], place_pool(models.pool), groups).models_per_batch
     chunks = [chunk for group in groups for chunk in group.chunks(size, len(jax.local_devices()))]
-    total = sum(learner.epochs * chunk.steps * len(chunk.rows) for chunk in chunks)
-    progress(0, total)
-    counted = _Counted(progress, total)
-    train = train_from_host if from_host else _train_chunk
-    missing: list[Group] = []
-    for chunk in chunks:
-        if results.restore(size, chunk.rows):
-            counted.advance(learner.epochs * chunk.steps * len(chunk.rows))
-        else:
-            missing.append(chunk)
+    parts = [Part(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
+    _train(models, learner, parts, size, execution, results)
 
-    def train_one(chunk: Group, stop: Stop) -> Any:
+
+def train_whole(
+    models: Models, learner: Learner, models_per_batch: int | None, execution: Execution, results: Results
+) -> None:
+    """Trains every row by the learner's own `fit`, in chunks."""
+    size = models_per_batch or WHOLE_FITS_PER_BATCH
+    places = chunk_places(len(models.membership), size, len(jax.local_devices()))
+    _train(models, learner, [Part(rows, None, len(np.unique(rows))) for rows in places], size, execution, results)
+
+
+def _train(
+    models: Models, learner: Learner, parts: list[Part], size: int, execution: Execution, results: Results
+) -> None:
+    counted = _Counted(execution.progress, sum(part.work for part in parts))
+    counted.advance(0)
+    missing: list[Part] = []
+    for part in parts:
+        if results.restore(size, part.rows):
+            counted.advance(part.work)
+        else:
+            missing.append(part)
+    if execution.executor is None:
+        _train_here(models, learner, missing, size, counted, results)
+        return
+
+    def collect(part: Part, rows: np.ndarray, tree: Any) -> None:
+        results.keep(size, part.rows, rows, tree)
+        counted.advance(part.work)
+
+    call = Call(learner, results.summarize, models.pool, results.folder(), execution.mixed_devices)
+    distribute(execution.executor, call, missing, models.chunk, collect, lambda: counted.advance(0))
+
+
+def _train_here(
+    models: Models, learner: Learner, parts: Sequence[Part], size: int, counted: "_Counted", results: Results
+) -> None:
+    pool = place_pool(models.pool)
+
+    def train_one(part: Part, stop: Stop) -> Any:
         def advance(model_steps: int) -> None:
             stop.check()
             counted.advance(model_steps)
 
-        rows = chunk.rows
-        keeper = results.under_way(size, rows, chunk.steps, learner.epochs)
-        end = epoch_end(learner, None if held is None else held[rows], pool)
-        own = keys_at(keys, rows), membership[rows]
-        # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-        return jax.vmap(learner.finish)(train(learner, chunk, *own, pool, advance, keeper, end))
+        steps = 0 if part.group is None else part.group.steps
+        keeper = results.under_way(size, part.rows, steps, getattr(learner, "epochs", 0))
+        return train_chunk(learner, models.chunk(part), pool, advance, keeper)
 
-    run_at_once(missing, train_one, lambda chunk, params: results.add(size, chunk.rows, params), concurrent_chunks())
+    def collect(part: Part, params: Any) -> None:
+        results.add(size, part.rows, params)
+        if part.group is None:
+            counted.advance(part.work)
+
+    stepped = isinstance(learner, SteppedLearner)
+    run_at_once(parts, train_one, collect, concurrent_chunks() if stepped else 1)
 
 
 class _Counted:
     """Progress that several chunks make, one call at a time."""
 
-    def __init__(self, progress: Progress, total: int) -> None:
+    def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total, self.done, self.lock = progress, total, 0, Lock()
 
-    def advance(self, model_steps: int) -> None:
+    def advance(self, work: int) -> None:
         with self.lock:
-            self.done += model_steps
-            self.progress(self.done, self.total)
-
-
-def _train_chunk(
-    learner: SteppedLearner,
-    group: Group,
-    keys: Array,
-    rows: np.ndarray,
-    pool: tuple[Array, Array],
-    advance: Callable[[int], None],
-    keeper: StateKeeper,
-    end: EpochEnd | None = None,
-) -> TrainState:
-    keys = place_models(keys)
-    with DISPATCH:
-        now = keeper.begin(init_chunk(learner, keys))
-    if now.taken:
-        advance(now.taken * len(rows))
-
-    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], Block, int]]:
-        for block, start in blocks_after(learner, group, keys, rows, taken):
-            yield place_block(block, group), block, start
-
-    most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
-    try:
-        # Tables are made while the devices work on the block before; no more than one call is in flight.
-        for arrays, block, start in ahead(tables(now.taken)):
-            while start < block.steps:
-                jax.block_until_ready(now.states)
-                seconds = max(time.monotonic() - began, 1e-6)
-                most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
-                steps, began = min(most, block.steps - start), time.monotonic()
-                with DISPATCH:
-                    part = {"start": start, "steps": steps, "epoch": block.epoch, "before": block.before}
-                    kind = {"shared": group.shared, "uneven": group.uneven}
-                    states = run_block(learner, now.states, keys, *pool, *arrays, **part, **kind)
-                start, over = start + steps, False
-                if end is not None and block.before + start == group.steps:
-                    states, over = end(states)
-                now = UnderWay(states, now.taken + steps)
-                advance(steps * len(rows))
-                if over:
-                    advance((learner.epochs * group.steps - now.taken) * len(rows))
-                    return now.states
-                keeper.passing(now)
-    except (KeyboardInterrupt, Interrupted):
-        keeper.stopping(now)
-        raise
-    return now.states
-
-
-def train_whole(
-    keys: Array,
-    membership: np.ndarray,
-    pool: tuple[Array, Array],
-    learner: Learner,
-    models_per_batch: int | None,
-    progress: Progress,
-    results: Results,
-) -> None:
-    """Trains every row of `membership` by the learner's own `fit`, in chunks."""
-    done, total = 0, len(membership)
-    progress(done, total)
-    size = models_per_batch or WHOLE_FITS_PER_BATCH
-    for rows in chunk_places(total, size, len(jax.local_devices())):
-        if not results.restore(size, rows):
-            weights = place_models(membership[rows].astype(np.float32))
-            results.add(size, rows, _fit_chunk(learner, place_models(keys_at(keys, rows)), *pool, weights))
-        done += len(np.unique(rows))
-        progress(done, total)
-
-
-@partial(jax.jit, static_argnames="learner")
-def _fit_chunk(learner: Learner, keys: Array, inputs: Array, labels: Array, weights: Array) -> Any:
-    return jax.vmap(learner.fit, in_axes=(0, None, None, 0))(keys, inputs, labels, weights)
+            self.done += work
+            if self.progress is not None:
+                self.progress(self.done, self.total)

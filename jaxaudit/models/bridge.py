@@ -54,6 +54,15 @@ class Origin:
     read: Callable[[Path], dict[str, np.ndarray]] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """The arguments of `pure_module`."""
+
+    factory: ModuleFactory
+    input_shape: tuple[int, ...]
+    classes: int
+
+
 class PureModule(NamedTuple):
     """A network as two pure functions.
 
@@ -68,6 +77,7 @@ class PureModule(NamedTuple):
         seeded: whether the parameters depend on the key. They do not for an NNX module whose factory takes no `rngs`:
             every model then starts from the same weights.
         origin: the framework that it is written in.
+        arguments: what it was made of, and is made of again in another process, since its functions cannot travel.
     """
 
     init: Callable[[Key[Array, ""]], tuple[Any, Any]]
@@ -76,6 +86,12 @@ class PureModule(NamedTuple):
     draws: bool = False
     seeded: bool = True
     origin: Origin = Origin("jax")
+    arguments: Arguments | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.arguments is None:
+            return PureModule, tuple(self)
+        return pure_module, (self.arguments.factory, self.arguments.input_shape, self.arguments.classes)
 
 
 def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
@@ -136,7 +152,7 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
             f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
-    return net
+    return net._replace(arguments=Arguments(factory, input_shape, classes))
 
 
 def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:

@@ -1,5 +1,6 @@
 """Calls a network's factory by the names of its parameters."""
 
+import enum
 import inspect
 import math
 from functools import partial
@@ -25,8 +26,14 @@ FORMS = (
 )
 
 
+class Stand(enum.Enum):
+    """What stands in a `Call` for what is not there yet; its members stay themselves in another process."""
+
+    RANDOM_NUMBERS = enum.auto()
+
+
 class Call(NamedTuple):
-    """A call of a factory, with `RNGS` in place of random numbers.
+    """A call of a factory, with `Stand.RANDOM_NUMBERS` in their place.
 
     Attributes:
         positional: values for parameters that have no name to give them by.
@@ -41,13 +48,13 @@ class Call(NamedTuple):
     @property
     def seeded(self) -> bool:
         """Whether the factory takes random numbers, so that models may start from different weights."""
-        return any(value is RNGS for value in (*self.positional, *self.named.values()))
+        return any(value is Stand.RANDOM_NUMBERS for value in (*self.positional, *self.named.values()))
 
     def made(self, factory: Any, rngs: Any) -> Any:
         """What the factory returns."""
 
         def settled(value: Any) -> Any:
-            return rngs if value is RNGS else value
+            return rngs if value is Stand.RANDOM_NUMBERS else value
 
         return factory(*map(settled, self.positional), **{name: settled(each) for name, each in self.named.items()})
 
@@ -71,7 +78,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     'net(num_classes=10, rngs=...)'
     """
     known = {
-        RNGS: RNGS,
+        RNGS: Stand.RANDOM_NUMBERS,
         **dict.fromkeys(SHAPE, input_shape),
         **dict.fromkeys((*CLASSES, *OUTPUTS), classes),
         **dict.fromkeys(SIZE, math.prod(input_shape)),
@@ -84,7 +91,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     open_ended = inspect.Parameter.VAR_KEYWORD in kinds
     own = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     if inspect.Parameter.VAR_POSITIONAL in kinds and not own:
-        return _call(name, (input_shape, classes), {RNGS: RNGS})
+        return _call(name, (input_shape, classes), {RNGS: Stand.RANDOM_NUMBERS})
     unknown = [each.name for each in own if each.default is each.empty and each.name not in known]
     if unknown:
         raise InputError(
@@ -95,12 +102,12 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     positional = tuple(known[each.name] for each in wanted if each.kind is each.POSITIONAL_ONLY)
     named = {each.name: known[each.name] for each in wanted if each.kind is not each.POSITIONAL_ONLY}
     # What takes any further name most likely hands them on to a module, which needs random numbers.
-    return _call(name, positional, {**named, RNGS: RNGS} if open_ended else named)
+    return _call(name, positional, {**named, RNGS: Stand.RANDOM_NUMBERS} if open_ended else named)
 
 
 def _call(name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Call:
-    words = ["..." if value is RNGS else str(value) for value in positional]
-    words += [f"{key}={'...' if value is RNGS else value}" for key, value in named.items()]
+    words = ["..." if value is Stand.RANDOM_NUMBERS else str(value) for value in positional]
+    words += [f"{key}={'...' if value is Stand.RANDOM_NUMBERS else value}" for key, value in named.items()]
     return Call(positional, named, f"{name}({', '.join(words)})")
 
 

@@ -33,6 +33,7 @@ class Provenance(Part, kw_only=True):
         targets, holdout_targets: files of outputs; `calibration_targets`, `reference_targets`: on the reference, which
             is the calibration set or a set of its own; `before`, `holdout_before`: before a deletion.
         plan: the plan for a time budget.
+        mixed_devices: machines that rounded differently and trained some of the models, in words.
         started: date and time, UTC; `seconds` how long it took.
     """
 
@@ -59,6 +60,7 @@ class Provenance(Part, kw_only=True):
     before: list[dict[str, str]] | None = None
     holdout_before: list[dict[str, str]] | None = None
     plan: dict[str, Any] | None = None
+    mixed_devices: list[str] | None = None
 
 
 class Record(Part, kw_only=True):

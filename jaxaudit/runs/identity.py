@@ -78,23 +78,16 @@ def machine_facts() -> dict[str, Any]:
     """What a number's rounding depends on: devices, libraries, and JAX's settings."""
     import jax
 
+    from jaxaudit.ensemble.machine import processor
+
     devices = jax.local_devices()
     facts: dict[str, Any] = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
     if devices[0].platform == "cpu":
-        facts |= {"cores": os.cpu_count() or 1, "processor": _processor()}
+        facts |= {"cores": os.cpu_count() or 1, "processor": processor()}
     facts |= {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
     # Where compiled programs are cached changes no number.
     settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}
-
-
-def _processor() -> str | None:
-    """The processor's name, where the system has a file that says it: code is compiled for what it can do."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
 def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:

@@ -114,13 +114,13 @@ def test_memory_is_bounded_by_the_chunk():
 
 
 @pytest.fixture(scope="module")
-def on_four_devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict[str, np.ndarray]]:
+def on_eight_devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict[str, np.ndarray]]:
     path = tmp_path_factory.mktemp("devices") / "rows.npz"
     np.savez(path, keys=np.asarray(jax.random.key_data(device_keys())), rows=device_rows())
     tests = Path(__file__).parent.parent
     done = subprocess.run(
         [sys.executable, "-W", "error", tests / "support" / "devices_child.py", path],
-        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu",
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu",
              "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
@@ -138,8 +138,8 @@ def device_keys() -> Any:
 
 
 @pytest.mark.slow
-def test_several_devices_give_the_same_models(on_four_devices):
-    _, models = on_four_devices
+def test_several_devices_give_the_same_models(on_eight_devices):
+    _, models = on_eight_devices
     for name, one in (("steps", learner(small_mlp)), ("whole", NearestCentroid())):
         here = flat_rows(fit_many(device_keys(), device_rows(), INPUTS, LABELS, one, execution=Execution(3)), 6)
         for width in (1, None):
@@ -149,13 +149,13 @@ def test_several_devices_give_the_same_models(on_four_devices):
 
 
 @pytest.mark.slow
-def test_several_devices_each_hold_their_share(on_four_devices):
-    report, _ = on_four_devices
-    assert report["devices"] == 4
+def test_several_devices_each_hold_their_share(on_eight_devices):
+    report, _ = on_eight_devices
+    assert report["devices"] == 8
     for devices, share, width in report["chunks"]:
-        assert devices == 4
-        assert width % 4 == 0
-        assert share == width // 4
+        assert devices == 8
+        assert width % 8 == 0
+        assert share == width // 8
 
 
 # Convolutions, driven from the host.

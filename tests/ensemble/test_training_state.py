@@ -20,7 +20,7 @@ from support.tiny_learners import (
     small_mlp,
 )
 
-from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch, kept_states, train
+from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_models_per_batch, kept_states
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
 from jaxaudit.ensemble.training_state import MOST_SECONDS, KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
@@ -133,7 +133,7 @@ def test_an_interrupt_soon_after_the_begin_keeps_nothing(tmp_path: Path, monkeyp
 def test_calls_of_any_length_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
     expected = fit(NETWORK, None)
     for steps in (2, 4, 64):
-        monkeypatch.setattr(train, "FIRST_STEPS", steps)
+        monkeypatch.setattr(chunk, "FIRST_STEPS", steps)
         assert fit(NETWORK, None).tobytes() == expected.tobytes()
 
 
@@ -177,7 +177,7 @@ def test_a_state_that_does_not_fit_is_ignored(damage: str, tmp_path: Path):
         write_arrays(path, {name: array for name, array in kept.items() if name != "0"})
     last = Watched()
     assert fit(NETWORK, tmp_path, last).tobytes() == expected.tobytes()
-    assert last.calls[1] == 3 * train.FIRST_STEPS
+    assert last.calls[1] == 3 * chunk.FIRST_STEPS
     assert states(tmp_path) == []
 
 

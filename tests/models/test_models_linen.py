@@ -1,18 +1,20 @@
 """Linen modules as they are, beside NNX modules that do the same."""
 
+import pickle
 from typing import Any
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
-from support.pure_modules import KEY, images
+from support.pure_modules import KEY, images, words
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.models import pure_module
+from jaxaudit.models import MLP, pure_module
 
 
 class Plain(linen.Module):
@@ -159,3 +161,18 @@ def test_a_module_that_does_not_fit_is_refused_in_one_line(factory, shape, messa
 
 def test_random_numbers_that_do_not_reach_the_outputs_do_no_harm():
     assert pure_module(DrawsForNothing, (4,), 3).draws
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [MLP, lambda input_shape, classes, rngs: MLP(input_shape, classes, rngs=rngs, hidden=(3,)), Plain(3), Noisy],
+)
+def test_of_a_network_only_its_factory_travels(factory: Any):
+    """To a worker, which makes the same functions of it."""
+    net, inputs = pure_module(factory, (4,), 3), jnp.asarray(images(5, 4))
+    sent = pickle.loads(cloudpickle.dumps(net))
+    ours, theirs = jax.jit(net.init)(KEY), jax.jit(sent.init)(KEY)
+    assert all((words(a) == words(b)).all() for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True))
+    outputs = net.apply(*ours, inputs, False)[0]
+    np.testing.assert_array_equal(outputs, sent.apply(*theirs, inputs, False)[0])
+    assert sent[2:5] == net[2:5]

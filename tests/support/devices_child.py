@@ -1,4 +1,4 @@
-"""Trains on four simulated devices and prints what a test wants to know; started by test_fit_many_resources.py."""
+"""Trains on eight simulated devices and prints what a test wants to know; started by test_fit_many_resources.py."""
 
 import json
 import sys

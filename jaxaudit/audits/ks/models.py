@@ -125,7 +125,6 @@ def train_roles(
     membership = np.concatenate([row for rows in roles.values() for row in rows])
     keys = joined(several(stream(key, role), len(rows)) for role, rows in roles.items() if rows)
     inputs, labels = pool.examples.inputs, pool.examples.labels
-    asked = pool.asked
     design = np.concatenate([designs.get(role, np.zeros(len(rows), int)) for role, rows in roles.items()])
     own_rows = [np.flatnonzero(design == place) for place in range(len(learners))]
     watched = np.r_[pool.query, pool.calibration] if with_signals else np.zeros(0, int)
@@ -137,18 +136,6 @@ def train_roles(
     if models_per_batch is None:
         models_per_batch = measure_models_per_batch(keys, membership, inputs, labels, learners[0]).models_per_batch
 
-    def score(learner: Learner, params: Any, rows: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
-        log_probs = log_probs_many(learner, params, inputs)
-        of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
-        # Through float64, so that a confidence near 1 is rounded once and not twice.
-        confidences = np.exp(of_label[:, pool.query].astype(np.float64)).astype(np.float32)
-        odds, further = (
-            log_odds(log_probs[:, part].astype(np.float64), labels[part]).astype(np.float32)
-            for part in (asked, pool.calibration)
-        )
-        seen = [signals(np.exp(each[watched].astype(np.float64)), labels[watched]) for each in log_probs]
-        return confidences, odds, further, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))
-
     parts = execution.at(models_per_batch).split(*(len(rows) for rows in own_rows))
     # `members_only`: else a set that is added to the pool would change the minibatches of models that hold nearly all
     # of the others.
@@ -156,7 +143,7 @@ def train_roles(
         fit_many(
             *(keys_at(keys, rows), membership[rows], inputs, labels, learner),
             execution=part,
-            summarize=partial(score, learner),
+            summarize=partial(_score, learner, pool, watched),
             members_only=True,
         )
         for learner, rows, part in zip(learners, own_rows, parts, strict=True)
@@ -178,3 +165,20 @@ def train_roles(
         for role, span in zip(roles, spans, strict=True)
     }
     return trained, models_per_batch
+
+
+def _score(
+    learner: Learner, pool: Pool, watched: Int[np.ndarray, " watched"], params: Any, rows: Int[np.ndarray, " models"]
+) -> tuple[np.ndarray, ...]:
+    """What is kept of a chunk's models: confidences, log-odds, hits, and EMA's signals on `watched`."""
+    labels = pool.examples.labels
+    log_probs = log_probs_many(learner, params, pool.examples.inputs)
+    of_label = np.take_along_axis(log_probs, labels[None, :, None], axis=2)[:, :, 0]
+    # Through float64, so that a confidence near 1 is rounded once and not twice.
+    confidences = np.exp(of_label[:, pool.query].astype(np.float64)).astype(np.float32)
+    odds, further = (
+        log_odds(log_probs[:, part].astype(np.float64), labels[part]).astype(np.float32)
+        for part in (pool.asked, pool.calibration)
+    )
+    seen = [signals(np.exp(each[watched].astype(np.float64)), labels[watched]) for each in log_probs]
+    return confidences, odds, further, log_probs.argmax(axis=2) == labels, *map(np.stack, zip(*seen, strict=True))

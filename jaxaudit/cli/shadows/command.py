@@ -10,6 +10,7 @@ from jaxaudit.cli.groups import MOST
 from jaxaudit.cli.options import as_parameters, at_home
 from jaxaudit.cli.sets import check_groups, refuse_without_effect
 from jaxaudit.cli.shadows.options import PlanOptions, TrainOptions, check_recipe, used_options
+from jaxaudit.cli.workers import before_jax
 from jaxaudit.errors import InputError
 
 BankPath = Annotated[Path, typer.Argument(metavar="BANK", help="Directory of the bank.")]
@@ -70,6 +71,7 @@ def _check_learner(options: TrainOptions) -> None:
 
 def _train(options: Any) -> None:
     preflight.check(options, (_check_sets, lambda each: check_groups(each.data), _check_learner))
+    before_jax(options.recipe)
     from jaxaudit.cli.programs import keep_programs
     from jaxaudit.cli.shadows.train import train
 

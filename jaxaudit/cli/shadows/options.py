@@ -158,5 +158,7 @@ def used_options(options: TrainOptions) -> frozenset[str] | None:
     """The names of the options that mean something with a learner of one's own; None without one: all."""
     if options.model.learner is None:
         return None
-    fields = [field.name for field in fields_of(options) if field.panel not in (MODEL, TRAINING)]
+    fields = [
+        field.name for field in fields_of(options) if field.panel not in (MODEL, TRAINING) or not field.declared.decides
+    ]
     return frozenset({*fields, "learner", "models_per_batch"} - {"recipe"})

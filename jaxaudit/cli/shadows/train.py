@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.audits.ks.bank.train import train_bank
-from jaxaudit.cli.groups import Network
+from jaxaudit.cli.groups import Machines, Network
 from jaxaudit.cli.ks.budget import speed_of
 from jaxaudit.cli.ks.designs import COSTS, make_designs
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
@@ -27,10 +27,11 @@ from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.cli.show import show_text
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
+from jaxaudit.cli.workers import crew
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
-from jaxaudit.ensemble import Execution, Speed
+from jaxaudit.ensemble import Speed
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
@@ -94,7 +95,7 @@ def train(options: TrainOptions) -> None:
     for line in _estimate(out, there, sets, description, recipes, speed, number):
         say(line)
     with working_in(out):
-        _train(out, bank, key, sets, recipes, number)
+        _train(out, bank, key, sets, recipes, number, options.recipe)
     show_text(f"{out}: {len(bank)} shadow models trained.\nWhat it can answer: jaxaudit shadows show {out}\n")
 
 
@@ -131,13 +132,15 @@ def _devices(here: str, there: str) -> str:
     return ", ".join(dict.fromkeys([*known, here]))
 
 
-def _train(out: Path, bank: Bank, key: jax.Array, sets: BankSets, recipes: Recipes, number: int) -> None:
+def _train(
+    out: Path, bank: Bank, key: jax.Array, sets: BankSets, recipes: Recipes, number: int, machines: Machines
+) -> None:
     inputs = np.concatenate(sets.parts)
     try:
-        with progress_on_stderr("training") as progress:
+        with progress_on_stderr("training") as progress, crew(machines) as who:
             while len(missing := bank.missing()):
                 with unfinished_models(out, missing, len(bank), _here()) as (models, checkpoints):
-                    execution = Execution(models_per_batch=number, progress=progress, checkpoints=checkpoints)
+                    execution = who.execution(number, progress, checkpoints)
                     train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)
     except KeyboardInterrupt as error:
         done = len(bank.finished())
@@ -206,7 +209,10 @@ def _in_words(options: TrainOptions) -> str:
     facts = [
         f"{field.flag.removeprefix('--').replace('-', ' ')} {_shown(field.value)}"
         for field in fields_of(options)
-        if field.panel in ("Model", "Training") and field.value not in (None, ()) and field.name != "models_per_batch"
+        if field.panel in ("Model", "Training")
+        and field.declared.decides
+        and field.value not in (None, ())
+        and field.name != "models_per_batch"
     ]
     recipe = options.recipe
     sources = source_hashes(options.model.model, recipe.optimizer, recipe.augment)

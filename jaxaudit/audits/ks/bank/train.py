@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.audits.ks.bank.evidence import ROLE_OF, pool_of
 from jaxaudit.audits.ks.bank.state import kinds_of
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.data.bank.writing import write_outputs
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many
@@ -64,13 +66,8 @@ def train_bank(
     labels = np.asarray(bank.labels[columns])
     rows_of = [chosen[bank.designs[chosen] == place] for place in range(len(learners))]
 
-    def keep(learner: Learner, own: Int[np.ndarray, " own"], params: Any, rows: Int[np.ndarray, " rows"]) -> np.ndarray:
-        for part, outputs in _outputs(learner, params, inputs, said.classes):
-            for model, each in zip(own[rows][part], outputs, strict=True):
-                if not outputs_path(bank.directory, int(model)).exists():
-                    write_outputs(bank.directory, int(model), each[:, None].astype(np.float32), said)
-        return np.asarray(rows)
-
+    # A worker may have another current folder.
+    keep = partial(_keep, bank.directory.absolute(), said, inputs)
     parts = execution.split(*(len(own) for own in rows_of)) if len(chosen) else ()
     for learner, own, part in zip(learners, rows_of, parts, strict=False):
         if len(own):
@@ -80,6 +77,23 @@ def train_bank(
                 summarize=partial(keep, learner, own),
                 members_only=True,
             )
+
+
+def _keep(
+    directory: Path,
+    said: Description,
+    inputs: np.ndarray,
+    learner: Learner,
+    own: Int[np.ndarray, " own"],
+    params: Any,
+    rows: Int[np.ndarray, " rows"],
+) -> np.ndarray:
+    """Writes the outputs of a chunk's models that are missing; returns their rows."""
+    for part, outputs in _outputs(learner, params, inputs, said.classes):
+        for model, each in zip(own[rows][part], outputs, strict=True):
+            if not outputs_path(directory, int(model)).exists():
+                write_outputs(directory, int(model), each[:, None].astype(np.float32), said)
+    return np.asarray(rows)
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:

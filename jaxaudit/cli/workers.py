@@ -1,0 +1,103 @@
+"""Who trains: this process, processes of this machine (`--workers`), or a Ray cluster (`--cluster`).
+
+Imports nothing heavy.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxaudit.cli.progress import say
+from jaxaudit.cli.words import parse_cluster
+
+if TYPE_CHECKING:
+    from jaxaudit.cli.groups import Machines
+    from jaxaudit.ensemble import Execution, Executor
+    from jaxaudit.ensemble.pull import Pulling
+
+GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+class Crew(NamedTuple):
+    """Who trains.
+
+    Attributes:
+        executor: None for this process.
+        mixed_devices: whether machines that round differently may take part.
+        mixed: those that did, in words; complete once training is done.
+    """
+
+    executor: "Executor | None"
+    mixed_devices: bool
+    mixed: list[str]
+
+    def execution(self, models_per_batch: int | None, progress: Any, checkpoints: Path | None) -> "Execution":
+        """How these workers train."""
+        from jaxaudit.ensemble import Execution
+
+        return Execution(models_per_batch, progress, checkpoints, self.executor, self.mixed_devices)
+
+
+def before_jax(machines: "Machines | None") -> None:
+    """What must be done before JAX starts.
+
+    With workers this process uses one GPU, as each of them does, and takes no memory beforehand. And a Ray of this
+    machine is started by forks, which JAX does not survive.
+
+    Raises:
+        InputError: there is no Ray, or no cluster at that address.
+    """
+    if machines is None or not machines.spread:
+        return
+    if GPUS.exists():
+        os.environ.setdefault("JAX_CUDA_VISIBLE_DEVICES", "0")
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if machines.cluster is not None:
+        from jaxaudit.ensemble.ray_workers import connect
+
+        connect(parse_cluster(machines.cluster))
+
+
+@contextmanager
+def crew(machines: "Machines | None") -> Iterator[Crew]:
+    """Who trains within this context; what becomes of workers is said on stderr, and all of them end with it.
+
+    Raises:
+        InputError: there is no Ray, or no cluster at that address.
+    """
+    if machines is None or not machines.spread:
+        yield Crew(None, False, [])
+        return
+    from jaxaudit.ensemble import MixedDevicesWarning
+
+    mixed: list[str] = []
+
+    def tell(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, MixedDevicesWarning):
+            mixed.append(str(message))
+        say(str(message))
+
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = tell
+        yield Crew(stack.enter_context(make_workers(machines)), machines.mixed_devices, mixed)
+
+
+def make_workers(machines: "Machines") -> "Pulling":
+    """The workers that the options name, to be used as a context.
+
+    Raises:
+        InputError: there is no Ray, or no cluster at that address.
+    """
+    from jaxaudit.ensemble import LocalWorkers
+
+    if machines.cluster is None:
+        assert machines.workers is not None
+        return LocalWorkers(machines.workers)
+    from jaxaudit.ensemble import RayWorkers
+
+    return RayWorkers(parse_cluster(machines.cluster), machines.workers)

@@ -1,0 +1,122 @@
+"""A chunk of models: what they are a function of, and their training, the same wherever it runs."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key
+
+from jaxaudit.ensemble.batches import Block, blocks_after, place_block
+from jaxaudit.ensemble.concurrency import Interrupted, ahead
+from jaxaudit.ensemble.devices import place_models
+from jaxaudit.ensemble.host_program import steps_from_host, train_from_host
+from jaxaudit.ensemble.plan import Group
+from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
+from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
+from jaxaudit.ensemble.validation import EpochEnd, epoch_end
+from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+
+FIRST_STEPS = 8
+"""Steps that a chunk takes in its first call of the compiled program; then up to twice as many in each."""
+CALL_SECONDS = 5.0
+"""What a call may take: between calls progress is told, a stop is seen, and the training state is kept."""
+
+
+class Chunk(NamedTuple):
+    """What a chunk's models are a function of, with their learner and the pool.
+
+    Attributes:
+        rows: which models they are: row numbers of the membership. Copies that fill the chunk up occur again.
+        keys: of each.
+        membership: who each is trained on; `held`: the records beside those that each holds back, for a learner that
+            validates.
+        group: how they take their steps together; None for a learner without steps.
+    """
+
+    rows: Int[np.ndarray, " models"]
+    keys: Key[Array, " models"]
+    membership: Bool[np.ndarray, "models examples"]
+    held: Bool[np.ndarray, "models examples"] | None
+    group: Group | None
+
+
+def train_chunk(
+    learner: Learner,
+    chunk: Chunk,
+    pool: tuple[Array, Array],
+    advance: Callable[[int], None],
+    keeper: StateKeeper,
+) -> Any:
+    """The parameters of a chunk's models, with a leading `models` axis, on this process's devices.
+
+    Args:
+        learner: what is trained.
+        chunk: the models.
+        pool: inputs and labels, on the devices.
+        advance: called with the model-steps taken, for a learner with steps.
+        keeper: keeps the training state, for a learner with steps.
+    """
+    group = chunk.group
+    if group is None or not isinstance(learner, SteppedLearner):
+        weights = place_models(chunk.membership.astype(np.float32))
+        return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)
+    end = epoch_end(learner, chunk.held, pool)
+    train = train_from_host if steps_from_host(learner) and len(chunk.rows) == 1 else _train_on_device
+    # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
+    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership, pool, advance, keeper, end))
+
+
+def _train_on_device(
+    learner: SteppedLearner,
+    group: Group,
+    keys: Array,
+    rows: np.ndarray,
+    pool: tuple[Array, Array],
+    advance: Callable[[int], None],
+    keeper: StateKeeper,
+    end: EpochEnd | None = None,
+) -> TrainState:
+    keys = place_models(keys)
+    with DISPATCH:
+        now = keeper.begin(init_chunk(learner, keys))
+    if now.taken:
+        advance(now.taken * len(rows))
+
+    def tables(taken: int) -> Iterator[tuple[tuple[Array, Array], Block, int]]:
+        for block, start in blocks_after(learner, group, keys, rows, taken):
+            yield place_block(block, group), block, start
+
+    most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
+    try:
+        # Tables are made while the devices work on the block before; no more than one call is in flight.
+        for arrays, block, start in ahead(tables(now.taken)):
+            while start < block.steps:
+                jax.block_until_ready(now.states)
+                seconds = max(time.monotonic() - began, 1e-6)
+                most = max(1, min(2 * most, int(steps * CALL_SECONDS / seconds)))
+                steps, began = min(most, block.steps - start), time.monotonic()
+                with DISPATCH:
+                    part = {"start": start, "steps": steps, "epoch": block.epoch, "before": block.before}
+                    kind = {"shared": group.shared, "uneven": group.uneven}
+                    states = run_block(learner, now.states, keys, *pool, *arrays, **part, **kind)
+                start, over = start + steps, False
+                if end is not None and block.before + start == group.steps:
+                    states, over = end(states)
+                now = UnderWay(states, now.taken + steps)
+                advance(steps * len(rows))
+                if over:
+                    advance((learner.epochs * group.steps - now.taken) * len(rows))
+                    return now.states
+                keeper.passing(now)
+    except (KeyboardInterrupt, Interrupted):
+        keeper.stopping(now)
+        raise
+    return now.states
+
+
+@partial(jax.jit, static_argnames="learner")
+def _fit_chunk(learner: Learner, keys: Array, inputs: Array, labels: Array, weights: Array) -> Any:
+    return jax.vmap(learner.fit, in_axes=(0, None, None, 0))(keys, inputs, labels, weights)

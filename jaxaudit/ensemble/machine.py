@@ -1,0 +1,56 @@
+"""What the rounding of a chunk's numbers depends on beside its program: the machine that trains it."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+SETTINGS = (
+    *("jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion"),
+    *("jax_default_prng_impl", "jax_threefry_partitionable"),
+)
+
+Machine = dict[str, Any]
+"""Facts by name."""
+
+
+def this_machine() -> Machine:
+    """The facts of this process's devices.
+
+    On a CPU the number of threads is one of them: it decides how a large product is cut into sums.
+    """
+    devices = jax.local_devices()
+    facts: Machine = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
+    if devices[0].platform == "cpu":
+        facts |= {"processor": processor(), "threads": threads()}
+    facts |= {name: version(name) for name in ("jax", "jaxlib")}
+    facts |= {name.removeprefix("jax_"): str(getattr(jax.config, name)) for name in SETTINGS}
+    return facts | {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+
+
+def unlike(there: Machine, here: Machine) -> str:
+    """The facts in which another machine differs from this one, in words; empty where it does not."""
+    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    return "; ".join(f"{name}: {there.get(name) or 'none'} there, {here.get(name) or 'none'} here" for name in names)
+
+
+def threads() -> int:
+    """How many threads XLA has on this process's CPU: NPROC, else the cores that it may use."""
+    wanted = os.environ.get("NPROC", "")
+    return int(wanted) if wanted.isdecimal() and int(wanted) else len(cores())
+
+
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def processor() -> str | None:
+    """The processor's name, where the system has a file that says it: code is compiled for what it can do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)

@@ -1,0 +1,161 @@
+"""Workers that pull: each task goes to the first that is ready, and those that end are replaced."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+STARTS = 3
+"""How often in a row a worker may fail to start before its place is given up."""
+START_SECONDS = 2.0
+"""Between two of them."""
+
+
+class WorkerEnded(RuntimeError):
+    """A worker ended before it answered."""
+
+
+@runtime_checkable
+class Worker(Protocol):
+    """A process that does one thing at a time."""
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`fn(*args, **kwargs)` there; raises `WorkerEnded` where there is no answer."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it at once; again and from any thread does no harm."""
+        ...
+
+
+class _Asked(NamedTuple):
+    future: Future[Any]
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Pulling:
+    """An executor with a place for each worker, whose thread starts it, again where it ended, and asks it.
+
+    A place takes a task only when its worker is ready, so that a place that waits for a machine holds up nothing.
+
+    Args:
+        start: `start(place)` gives the worker of a place from 0, once it is ready.
+        places: how many there are.
+    """
+
+    def __init__(self, start: Callable[[int], Worker], places: int) -> None:
+        self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Asked | None]()
+        self._closed, self._left, self._error = False, places, RuntimeError("there are no workers")
+        self._workers: dict[int, Worker] = {}
+        self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The future result of `fn(*args, **kwargs)` in a worker.
+
+        Raises:
+            RuntimeError: the executor is closed, or no worker can be started.
+        """
+        asked = _Asked(Future(), fn, args, kwargs)
+        with self._lock:
+            if self._closed or not self._left:
+                raise RuntimeError("the workers are closed" if self._closed else str(self._error))
+            self._asked.put(asked)
+            self._begin()
+        return asked.future
+
+    def everyone(self, fn: Callable[..., Any], seconds: float) -> list[Any]:
+        """What `fn()` gives in every worker, while nothing else is asked of them; an Exception where there is none.
+
+        Args:
+            fn: a function without arguments.
+            seconds: how long workers may take to be ready.
+        """
+        with self._lock:
+            self._begin()
+        deadline = time.monotonic() + seconds
+        while len(self._workers) < self._left and time.monotonic() < deadline:
+            time.sleep(0.05)
+        missing = self._error if self._left < len(self._threads) else WorkerEnded(f"not ready after {seconds:g} s")
+        with ThreadPoolExecutor(len(self._threads)) as threads:
+            answers = [threads.submit(worker.call, fn, (), {}) for worker in list(self._workers.values())]
+        found = [answer.exception() or answer.result() for answer in answers]
+        return found + [missing] * (len(self._threads) - len(found))
+
+    def close(self) -> None:
+        """Ends all workers at once, whatever they do."""
+        with self._lock:
+            self._closed, workers = True, list(self._workers.values())
+        for worker in workers:
+            worker.kill()
+        begun = [thread for thread in self._threads if thread.ident is not None]
+        for _ in begun:
+            self._asked.put(None)
+        for thread in begun:
+            thread.join(timeout=5)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        """Starts the workers, once there is something to ask them."""
+        for thread in self._threads:
+            if thread.ident is None:
+                thread.start()
+
+    def _serve(self, place: int) -> None:
+        failed = 0
+        while not self._closed:
+            try:
+                worker = self._start(place)
+            except Exception as error:
+                failed += 1
+                if failed == STARTS:
+                    self._give_up(error)
+                    return
+                time.sleep(START_SECONDS)
+                continue
+            failed = 0
+            with self._lock:
+                self._workers[place] = worker
+                closed = self._closed
+            try:
+                while not closed and (asked := self._asked.get()) is not None:
+                    if not _answer(worker, asked):
+                        break
+                else:
+                    return
+            finally:
+                worker.kill()
+
+    def _give_up(self, error: Exception) -> None:
+        """A place has no worker; where it is the last, what is asked has no answer."""
+        with self._lock:
+            self._left, self._error = self._left - 1, error
+            while not self._left and not self._asked.empty():
+                if (asked := self._asked.get()) is not None:
+                    asked.future.set_exception(error)
+
+
+def _answer(worker: Worker, asked: _Asked) -> bool:
+    """Whether the worker lives on."""
+    if not asked.future.set_running_or_notify_cancel():
+        return True
+    try:
+        asked.future.set_result(worker.call(asked.fn, asked.args, asked.kwargs))
+    except WorkerEnded as error:
+        # Gone before anybody hears of it: the next worker of this place is another.
+        with suppress(Exception):
+            worker.kill()
+        asked.future.set_exception(error)
+        return False
+    except BaseException as error:
+        asked.future.set_exception(error)
+    return True

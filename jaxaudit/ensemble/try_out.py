@@ -1,0 +1,51 @@
+"""A small chunk that any worker can be tried with, and its numbers compared by."""
+
+import os
+import socket
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from jaxaudit.ensemble.checkpoint import digest_of
+from jaxaudit.ensemble.execution import Execution
+from jaxaudit.ensemble.fit import fit_many
+from jaxaudit.ensemble.machine import Machine, this_machine
+from jaxaudit.learners import network
+from jaxaudit.membership import everyone
+from jaxaudit.models import MLP
+
+MODELS, RECORDS, FEATURES, CLASSES = 4, 256, 64, 10
+
+
+class Tried(NamedTuple):
+    """What a worker did.
+
+    Attributes:
+        host, process: where.
+        machine: what the rounding of its numbers depends on.
+        digest: of the numbers; workers of one digest may share a run.
+        seconds: that training took, without compiling.
+    """
+
+    host: str
+    process: int
+    machine: Machine
+    digest: str
+    seconds: float
+
+
+def try_out() -> Tried:
+    """Trains a chunk of four small networks in this process, twice: the first time compiles."""
+    random = np.random.default_rng(0)
+    inputs, labels = random.normal(size=(RECORDS, FEATURES)).astype(np.float32), np.arange(RECORDS) % CLASSES
+    learner = network(MLP, (FEATURES,), CLASSES, optimizer=optax.adam(1e-3), epochs=2, batch_size=64)
+    call = jax.random.split(jax.random.key(0), MODELS), everyone(RECORDS).repeat(MODELS, axis=0), inputs
+    fit_many(*call, labels.astype(np.int32), learner, execution=Execution(MODELS))
+    began = time.perf_counter()
+    models = fit_many(*call, labels.astype(np.int32), learner, execution=Execution(MODELS))
+    seconds = time.perf_counter() - began
+    digest = digest_of("", *jax.tree.leaves(models))
+    return Tried(socket.gethostname(), os.getpid(), this_machine(), digest, seconds)

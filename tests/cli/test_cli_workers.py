@@ -1,0 +1,152 @@
+"""`--workers`, `--cluster` and `cluster check`: who trains decides no number."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from support.cli_runs import QUICK, Done, content, jaxaudit, process
+
+from jaxaudit.cli.groups import Machines, Recipe
+from jaxaudit.cli.words import parse_cluster
+from jaxaudit.cli.workers import crew
+from jaxaudit.ensemble import MixedDevicesWarning
+from jaxaudit.errors import InputError
+
+NETWORK = """
+from flax import nnx
+
+class Net(nnx.Module):
+    def __init__(self, in_features, classes, *, rngs):
+        self.out = nnx.Linear(in_features, classes, rngs=rngs)
+
+    def __call__(self, inputs):
+        return self.out(inputs)
+"""
+
+
+def numbers(done: Done) -> str:
+    """Everything that is printed, but for the provenance."""
+    result = done.result
+    del result["provenance"]
+    return json.dumps(result)
+
+
+@pytest.mark.slow
+def test_pdtp_by_two_workers():
+    words = ("pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "3")
+    words = (*words, "--models-per-batch", "2", "--json")
+    alone, by_two = jaxaudit(*words), jaxaudit(*words, "--workers", "2")
+    assert numbers(alone) == numbers(by_two)
+    # Nor is it a part of the run: the command that repeats it is the same.
+    assert alone.result["provenance"]["command"] == by_two.result["provenance"]["command"]
+    assert by_two.result["provenance"]["mixed_devices"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_command_leaves_no_worker_and_continues(number: signal.Signals, tmp_path: Path):
+    words = ["pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "400"]
+    words += ["--models-per-batch", "2", "--json"]
+    environment = {**os.environ, "JAXAUDIT_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "jaxaudit", *words, "--workers", "2"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while not list(tmp_path.rglob("chunks/*/*.npz")):
+            assert run.poll() is None
+            time.sleep(0.05)
+        children = Path(f"/proc/{run.pid}/task").glob("*/children")
+        found = {int(pid) for each in children for pid in each.read_text().split()}
+        run.send_signal(number)
+        _, err = run.communicate(timeout=60)
+    assert len(found) == 2
+    if number == signal.SIGINT:
+        assert run.returncode == 130
+        assert "models are trained" in err
+    deadline = time.monotonic() + 20
+    while any(map(lives, found)):
+        assert time.monotonic() < deadline, "workers outlive their command"
+        time.sleep(0.05)
+    again = process(*words, "--workers", "1", cwd=tmp_path, JAXAUDIT_CACHE=str(tmp_path))
+    assert "Resuming" in again.err
+    assert numbers(again) == numbers(jaxaudit(*words))
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_a_network_from_a_file_goes_to_workers(sets: Path):
+    (sets / "net.py").write_text(NETWORK)
+    words = ("ks", *QUICK, "--model", "net.py:Net", "--json")
+    assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
+
+
+@pytest.mark.slow
+def test_a_bank_trained_by_workers(sets: Path):
+    words = ("shadows", "train", "--query", "query.npz", "--holdout", "far.npz", "--calibration", "calibration.npz")
+    words = (*words, "--models", "3", "--epochs", "2", "--hidden", "8", "--models-per-batch", "2", "--model", "mlp")
+    for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
+        done = jaxaudit(*words, *more, "--recipe", "guess", "--out", name)
+        assert done.code == 0, done.err
+    outputs = [{path: each for path, each in content(sets / name).items() if path.startswith("outputs")} for name in
+               ("alone", "by two")]  # fmt: skip
+    assert len(outputs[0]) >= 3
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.slow
+def test_cluster_check_tries_every_worker():
+    done = jaxaudit("cluster", "check", "--workers", "1", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert len(found["workers"]) == 1
+    assert found["workers"][0]["digest"] == found["here"]["digest"]
+    assert found["workers"][0]["machine"] == found["here"]["machine"]
+    assert found["workers"][0]["process"] != found["here"]["process"]
+
+
+def test_what_becomes_of_workers_is_said_and_what_is_mixed_is_kept(capsys: pytest.CaptureFixture[str]):
+    with crew(Machines(workers=1)) as (executor, _, mixed):
+        assert executor is not None
+        for message in (MixedDevicesWarning("other"), RuntimeWarning("ended"), RuntimeWarning("ended")):
+            warnings.warn(message, stacklevel=1)
+    assert mixed == ["other"]
+    assert capsys.readouterr().err.splitlines() == ["other", "ended", "ended"]
+    with crew(Machines()) as (executor, _, mixed):
+        assert executor is None
+
+
+def test_options_that_do_not_go_together():
+    with pytest.raises(InputError, match="--cluster"):
+        Recipe(mixed_devices=True).check()
+    Recipe(mixed_devices=True, cluster="ray").check()
+    for text in ("dask", "ray://head", "ray:/head:1", "ray://a b:1"):
+        with pytest.raises(InputError, match="ray://HOST:PORT"):
+            parse_cluster(text)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_without_ray_names_the_extra():
+    done = jaxaudit("pdtp", "--cluster", "ray")
+    assert done.code == 2
+    assert "jaxaudit[ray]" in done.err
+
+
+@pytest.mark.slow
+def test_by_ray():
+    pytest.importorskip("ray")
+    words = ("pdtp", "--data", "digits", "--sample", "60", "--measured-records", "4", "--epochs", "2")
+    words = (*words, "--models-per-batch", "2", "--json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--cluster", "ray"))

@@ -1,0 +1,240 @@
+"""Chunks trained by an executor's workers: the numbers of one process, whoever dies on the way."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows, learner, records
+
+from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
+from jaxaudit.ensemble.machine import this_machine, unlike
+from jaxaudit.ensemble.parts import LARGE
+from jaxaudit.errors import InputError
+from jaxaudit.learners import stop_early
+from jaxaudit.membership import everyone, leave_one_out
+
+EXAMPLES, MODELS = 41, 11
+KEYS = jax.random.split(jax.random.key(1), MODELS)
+RANDOM = np.random.default_rng(1)
+ROWS = np.concatenate([[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out(np.arange(6), EXAMPLES)])
+LEARNERS = {
+    "dropout": learner(Dropped),
+    "early stopping": stop_early(learner(), 2),
+    "convolution": learner(Convolved, (5, 5, 1)),
+    "whole": NearestCentroid(),
+}
+
+
+def pool_of(one: Any) -> tuple[np.ndarray, np.ndarray]:
+    return records(EXAMPLES, *((5, 5, 1) if getattr(one, "convolves", False) else (4,)))
+
+
+def fit(one: Any, execution: Execution) -> np.ndarray:
+    return flat_rows(fit_many(KEYS, ROWS, *pool_of(one), one, execution=execution), MODELS)
+
+
+@pytest.fixture(scope="module")
+def two() -> Any:
+    with LocalWorkers(2) as workers:
+        yield workers
+
+
+def test_numbers_are_those_of_one_process(two: Any):
+    """Dropout (keys among the results), early stopping, a convolution, a learner without steps: bit for bit."""
+    for name, one in LEARNERS.items():
+        alone = fit(one, Execution(3))
+        assert alone.tobytes() == fit(one, Execution(3, executor=two)).tobytes(), name
+
+
+@pytest.mark.slow
+def test_any_executor_will_do():
+    one = learner(Dropped)
+    alone = fit(one, Execution(3))
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        assert fit(one, Execution(3, executor=pool)).tobytes() == alone.tobytes()
+
+
+def test_an_executor_of_this_process(tmp_path: Path):
+    """And chunks that it trained are taken up by a call without one."""
+    one, seen = LEARNERS["whole"], list[tuple[int, int]]()
+    alone = fit(one, Execution(3))
+    with ThreadPoolExecutor(2) as threads:
+        progress = Execution(3, lambda *call: seen.append(call), tmp_path, threads)
+        assert fit(one, progress).tobytes() == alone.tobytes()
+    assert kept_models(tmp_path) == MODELS
+    assert fit(NeverFitted(), Execution(5, checkpoints=tmp_path)).tobytes() == alone.tobytes()
+    assert seen[0] == (0, MODELS)
+    assert seen[-1] == (MODELS, MODELS)
+    assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".npz"] * 4
+
+
+class NeverFitted(NearestCentroid):
+    def fit(self, *_: Any) -> Any:
+        raise AssertionError("all of its chunks are kept")
+
+
+def test_large_arrays_go_beside_the_code(two: Any):
+    """Once for all chunks; what `summarize` holds of the pool as well."""
+    count = LARGE // 16 + 1
+    inputs, labels = records(count, 4)
+    rows = leave_one_out(np.arange(4), count)
+    call = KEYS[:4], rows, inputs, labels, NearestCentroid()
+
+    def of_pool(params: Any, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(params).reshape(len(rows), -1) + inputs[rows].sum()
+
+    alone = fit_many(*call, execution=Execution(2), summarize=of_pool)
+    assert fit_many(*call, execution=Execution(2, executor=two), summarize=of_pool).tobytes() == alone.tobytes()
+
+
+class Watched:
+    """Kills a worker when the first chunk is finished."""
+
+    def __init__(self, workers: LocalWorkers) -> None:
+        self.workers, self.killed = workers, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        if 0 < done < total and not self.killed:
+            self.killed = processes(self.workers)[0]
+            os.kill(self.killed, signal.SIGKILL)
+
+
+def processes(workers: LocalWorkers) -> list[int]:
+    return [each._process.pid for each in workers._workers.values()]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_worker_that_is_killed_changes_nothing(two: Any):
+    one = learner(Dropped, epochs=300)
+    alone, watched = fit(one, Execution(2)), Watched(two)
+    with pytest.warns(RuntimeWarning, match="process .* SIGKILL.*attempt 2 of 4"):
+        again = fit(one, Execution(2, watched, executor=two))
+    assert watched.killed
+    assert again.tobytes() == alone.tobytes()
+    assert watched.killed not in processes(two)
+
+
+class Deadly(NearestCentroid):
+    """Ends every process that trains it."""
+
+    def fit(self, key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
+        if os.environ.get("JAXAUDIT_TEST_DRIVER") != str(os.getpid()):
+            os._exit(9)
+        return super().fit(key, inputs, labels, weights)
+
+
+def test_a_chunk_that_ends_every_worker_is_given_up(two: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.ensemble.distribute.ATTEMPTS", 2)
+    with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"status 9.*2 times.*memory"):
+        fit_many(KEYS[:1], everyone(EXAMPLES), *records(EXAMPLES, 4), Deadly(), execution=Execution(1, executor=two))
+
+
+@pytest.mark.slow
+def test_a_broken_executor_loses_nothing_that_was_finished(tmp_path: Path):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        fit_many(
+            KEYS[:2], ROWS[:2], *records(EXAMPLES, 4), NearestCentroid(), execution=Execution(1, None, tmp_path, pool)
+        )
+        with pytest.warns(RuntimeWarning), pytest.raises(InputError, match="takes no more work"):
+            fit_many(
+                KEYS[:1], everyone(EXAMPLES), *records(EXAMPLES, 4), Deadly(), execution=Execution(1, executor=pool)
+            )
+    assert kept_models(tmp_path) == 2
+
+
+def test_errors_are_those_of_the_learner(two: Any):
+    def refuse(params: Any, rows: np.ndarray) -> Any:
+        raise InputError("no such thing")
+
+    with pytest.raises(InputError, match="no such thing"):
+        fit_many(
+            *(KEYS, ROWS, *records(EXAMPLES, 4), NearestCentroid()),
+            execution=Execution(3, executor=two),
+            summarize=refuse,
+        )
+
+
+def test_what_cannot_be_sent_is_named(two: Any):
+    lock = threading.Lock()
+    with pytest.raises(InputError, match="cannot be sent to a worker"):
+        fit_many(
+            *(KEYS, ROWS, *records(EXAMPLES, 4), NearestCentroid()),
+            execution=Execution(3, executor=two),
+            summarize=lambda params, rows: lock,
+        )
+
+
+def test_another_machine_is_refused_by_name_or_told(two: Any, monkeypatch: pytest.MonkeyPatch):
+    one, other = LEARNERS["whole"], {**this_machine(), "jaxlib": "0.0.1"}
+    alone = fit(one, Execution(3))
+    assert unlike(this_machine(), this_machine()) == ""
+    monkeypatch.setattr("jaxaudit.ensemble.distribute.this_machine", lambda: other)
+    with pytest.raises(InputError, match=r"jaxlib: .* there, 0\.0\.1 here.*--mixed-devices"):
+        fit(one, Execution(3, executor=two))
+    with pytest.warns(RuntimeWarning, match=r"rounds differently.*jaxlib") as told:
+        assert fit(one, Execution(3, executor=two, mixed_devices=True)).tobytes() == alone.tobytes()
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_no_share_of_the_cores_decides_a_bit(count: int):
+    """A product large enough that its cut depends on XLA's threads: each worker has as many as this process."""
+    size = 1024
+    inputs = np.random.default_rng(3).normal(size=(256, size)).astype(np.float32)
+    labels = np.arange(256, dtype=np.int32) % 3
+    call = KEYS[:2], everyone(256).repeat(2, axis=0), inputs, labels, learner(wide, (size,), epochs=1, batch_size=256)
+    alone = flat_rows(fit_many(*call, execution=Execution(2)), 2)
+    with LocalWorkers(count) as workers:
+        assert flat_rows(fit_many(*call, execution=Execution(2, executor=workers)), 2).tobytes() == alone.tobytes()
+
+
+def wide(input_shape: tuple[int, ...], classes: int, *, rngs: Any) -> Any:
+    from jaxaudit.models import MLP
+
+    return MLP(input_shape, classes, rngs=rngs, hidden=(1024, 1024))
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_driver(number: signal.Signals, tmp_path: Path):
+    """In the midst of a chunk; and the call, started again, ends as one that was never stopped."""
+    tests = Path(__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}
+    words = [sys.executable, str(tests / "support" / "workers_child.py"), str(tmp_path)]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        workers = [int(word) for word in driver.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(map(alive, workers))
+        deadline = time.monotonic() + 120
+        while kept_models(tmp_path / "kept") == 0:
+            assert driver.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        driver.send_signal(number)
+    deadline = time.monotonic() + 20
+    while any(map(alive, workers)):
+        assert time.monotonic() < deadline, "workers outlive their driver"
+        time.sleep(0.05)
+    assert 0 < kept_models(tmp_path / "kept") < 6
+    subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, timeout=300)
+    one = learner(Dropped, epochs=2000)
+    alone = flat_rows(fit_many(KEYS[:6], ROWS[:6], *records(EXAMPLES, 4), one, execution=Execution(1)), 6)
+    assert np.load(tmp_path / "models.npy").tobytes() == alone.tobytes()

@@ -1,0 +1,33 @@
+"""Trains by two local workers, after it printed their process ids; test_workers.py kills it on the way."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxaudit.ensemble import Execution, LocalWorkers, fit_many
+from jaxaudit.membership import leave_one_out
+from support.tiny_learners import Dropped, flat_rows, learner, records
+
+
+def main(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(5)], leave_one_out(np.arange(6), 41)])[:6]
+    keys = jax.random.split(jax.random.key(1), 11)[:6]
+    with LocalWorkers(2) as workers:
+        print(*workers.everyone(os.getpid, 60), flush=True)
+        execution = Execution(1, checkpoints=folder / "kept", executor=workers)
+        one = learner(Dropped, epochs=2000)
+        models = fit_many(keys, rows, *records(41, 4), one, execution=execution, summarize=flat)
+    np.save(folder / "models.npy", models)
+
+
+def flat(params: Any, rows: np.ndarray) -> np.ndarray:
+    return flat_rows(params, len(rows))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -171,8 +171,9 @@ def test_of_a_network_only_its_factory_travels(factory: Any):
     """To a worker, which makes the same functions of it."""
     net, inputs = pure_module(factory, (4,), 3), jnp.asarray(images(5, 4))
     sent = pickle.loads(cloudpickle.dumps(net))
-    ours, theirs = jax.jit(net.init)(KEY), jax.jit(sent.init)(KEY)
-    assert all((words(a) == words(b)).all() for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True))
-    outputs = net.apply(*ours, inputs, False)[0]
-    np.testing.assert_array_equal(outputs, sent.apply(*theirs, inputs, False)[0])
+    (params, state), theirs = jax.jit(net.init)(KEY), jax.jit(sent.init)(KEY)
+    ours = jax.tree.leaves((params, state))
+    assert all((words(a) == words(b)).all() for a, b in zip(ours, jax.tree.leaves(theirs), strict=True))
+    outputs = net.apply(params, state, inputs, False)[0]
+    np.testing.assert_array_equal(outputs, sent.apply(params, state, inputs, False)[0])
     assert sent[2:5] == net[2:5]

@@ -40,13 +40,8 @@ class Models(NamedTuple):
     def chunk(self, part: "Part") -> Chunk:
         """What the models of one part are a function of."""
         rows = part.rows
-        return Chunk(
-            rows,
-            keys_at(self.keys, rows),
-            self.membership[rows],
-            None if self.held is None else self.held[rows],
-            part.group,
-        )
+        held = None if self.held is None else self.held[rows]
+        return Chunk(rows, keys_at(self.keys, rows), self.membership[rows], held, part.group)
 
 
 class Part(NamedTuple):

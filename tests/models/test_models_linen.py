@@ -14,7 +14,7 @@ from support.pure_modules import KEY, images, words
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.models import MLP, pure_module
+from jaxaudit.models import MLP, PureModule, pure_module
 
 
 class Plain(linen.Module):
@@ -170,7 +170,7 @@ def test_random_numbers_that_do_not_reach_the_outputs_do_no_harm():
 def test_of_a_network_only_its_factory_travels(factory: Any):
     """To a worker, which makes the same functions of it."""
     net, inputs = pure_module(factory, (4,), 3), jnp.asarray(images(5, 4))
-    sent = pickle.loads(cloudpickle.dumps(net))
+    sent: PureModule = pickle.loads(cloudpickle.dumps(net))
     (params, state), theirs = jax.jit(net.init)(KEY), jax.jit(sent.init)(KEY)
     ours = jax.tree.leaves((params, state))
     assert all((words(a) == words(b)).all() for a, b in zip(ours, jax.tree.leaves(theirs), strict=True))

@@ -12,6 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
+RUN_ONCE = {"xla_backend_optimization_level": 1}
+"""Compiler options for drawing initial weights. XLA takes half a second or more for every array of random numbers, and
+half of that with these options, to the same bits; how fast such a program runs does not matter."""
+
 
 def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
     """The key of a purpose, named by words and numbers: `stream(key, "train", "never")`.

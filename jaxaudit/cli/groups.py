@@ -63,7 +63,6 @@ class Machines:
     mixed_devices: bool = option(
         False,
         "Accept workers with other devices or versions of JAX, which round differently; the result says so.",
-        decides=False,
     )
 
     @property

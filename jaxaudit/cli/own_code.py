@@ -91,7 +91,8 @@ def load_value(flag: str, text: str, own: OwnCode) -> Any:
     """
     source = own.module if own.file is None else own.file.name
     # Keras reads it once, when it is imported; a model that computes elsewhere could not be measured.
-    os.environ.setdefault("KERAS_BACKEND", "jax")
+    if flag == "--model":
+        os.environ.setdefault("KERAS_BACKEND", "jax")
     try:
         with _looked_into(Path.cwd() if own.file is None else own.file.resolve().parent):
             module = importlib.import_module(own.module) if own.file is None else _run(own.file, own.module)

@@ -51,7 +51,7 @@ def keep_programs() -> None:
     folder = cache_dir() / FOLDER / machine()
     with suppress(OSError):
         cache_dir().mkdir(parents=True, exist_ok=True)
-    if not (is_private(folder.parent) and is_private(folder)):
+    if _others_may_rename(cache_dir()) or not (is_private(folder.parent) and is_private(folder)):
         return
     drop_unused(folder.parent)
     wanted = {**SETTINGS, "jax_compilation_cache_dir": str(folder)}
@@ -63,13 +63,22 @@ def keep_programs() -> None:
         compilation_cache.reset_cache()
 
 
+def _others_may_rename(folder: Path) -> bool:
+    """Whether others may put another folder in the place of one in it."""
+    with suppress(OSError):
+        mode = folder.stat().st_mode
+        return bool(mode & 0o022) and not mode & stat.S_ISVTX
+    return True
+
+
 def machine() -> str:
     """Whatever compiled code is made for: versions, device, what the processor can do, and the cores to share work."""
     import jax
 
+    from jaxaudit.ensemble.machine import threads
+
     device = jax.local_devices()[0]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    facts = (version("jax"), version("jaxlib"), device.platform, device.device_kind, _processor_can(), cores)
+    facts = (version("jax"), version("jaxlib"), device.platform, device.device_kind, _processor_can(), threads())
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", f"jaxlib-{version('jaxlib')}-{device.device_kind}")
     return f"{readable}-{hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()}"
 

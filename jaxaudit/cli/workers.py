@@ -53,7 +53,9 @@ def before_jax(machines: "Machines | None") -> None:
     if machines is None or not machines.spread:
         return
     if GPUS.exists():
-        os.environ.setdefault("JAX_CUDA_VISIBLE_DEVICES", "0")
+        chosen = os.environ.get("JAX_CUDA_VISIBLE_DEVICES", "")
+        os.environ["JAXAUDIT_GPUS"] = chosen
+        os.environ["JAX_CUDA_VISIBLE_DEVICES"] = chosen.split(",")[0] or "0"
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if machines.cluster is not None:
         from jaxaudit.ensemble.ray_workers import connect
@@ -77,6 +79,8 @@ def crew(machines: "Machines | None") -> Iterator[Crew]:
 
     def tell(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, MixedDevicesWarning):
+            if str(message) in mixed:
+                return
             mixed.append(str(message))
         say(str(message))
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxaudit.ensemble.chunk import Chunk
 from jaxaudit.ensemble.execution import Executor
 from jaxaudit.ensemble.machine import Machine, this_machine, unlike
-from jaxaudit.ensemble.parts import packed, shared
+from jaxaudit.ensemble.parts import packed, shared, unpacked
 from jaxaudit.ensemble.results import Summarize
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, train_there
 from jaxaudit.errors import InputError
@@ -20,6 +20,8 @@ from jaxaudit.learners.learner import Learner
 
 ATTEMPTS = 4
 """How often a chunk is handed to a worker before one that ends is no accident."""
+MOST_ENDED = 500
+"""So many workers that end one after another, none of them with a chunk, are no accident either."""
 AHEAD_BYTES, LEAST_AHEAD, MOST_AHEAD = 1 << 28, 64, 4096
 """Chunks that are handed over at a time: as many as have this much membership, within bounds."""
 HEARTBEAT = 1.0
@@ -78,7 +80,7 @@ def distribute(
     rest = packed((call.summarize, *call.pool), arrays, call.learner)
     waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
     most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
-    others: set[str] = set()
+    others, ended = set[str](), 0
     with shared(executor, arrays, call.folder) as source:
         try:
             while waiting or running:
@@ -93,10 +95,12 @@ def distribute(
                 for future in sorted(done, key=lambda each: not isinstance(_answer(each), Trained)):
                     now, answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
-                        collect(now.part, answer.rows, answer.tree)
+                        ended = 0
+                        collect(now.part, answer.rows, unpacked(answer.tree, source))
                         _tell_once(answer.machine, here, others)
                     else:
-                        waiting.append(_again(now, answer, here))
+                        ended += 1
+                        waiting.appendleft(_again(now, answer, here, ended))
         finally:
             for future in running:
                 future.cancel()
@@ -127,11 +131,11 @@ def _answer(future: Future[Answer]) -> Answer | Exception:
         return error
 
 
-def _again(now: _Try, answer: Other | Failed | Exception, here: Machine) -> _Try:
-    """The next try of a chunk whose worker ended.
+def _again(now: _Try, answer: Other | Failed | Exception, here: Machine, ended: int) -> _Try:
+    """The next try of a chunk whose worker ended, as `ended` did since one trained a chunk.
 
     Raises:
-        InputError: it was the last, or the worker cannot take part.
+        InputError: it was the last, workers only end, or the worker cannot take part.
         Exception: the learner's own.
     """
     if isinstance(answer, Failed):
@@ -146,6 +150,11 @@ def _again(now: _Try, answer: Other | Failed | Exception, here: Machine) -> _Try
         raise InputError(
             f"{what}, {ATTEMPTS} times with the same one: is memory short? Use fewer workers, or fewer models per "
             "batch; what is finished is kept where checkpoints are."
+        ) from answer
+    if ended == MOST_ENDED:
+        raise InputError(
+            f"{what}, as did the {ended - 1} before it, and none trained a chunk: try them with jaxaudit cluster "
+            "check; what is finished is kept where checkpoints are."
         ) from answer
     warnings.warn(f"{what}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
     return _Try(now.part, now.attempt + 1)

@@ -22,6 +22,8 @@ from jaxaudit.ensemble.machine import cores, threads
 from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 
+CHOSEN = "JAXAUDIT_GPUS"
+"""Where the command line leaves the GPUs that the user chose, of which it uses the first itself."""
 CHILD = "from jaxaudit.ensemble.local_child import main; main()"
 
 
@@ -36,14 +38,15 @@ class LocalWorkers(Pulling):
         count: how many.
 
     Raises:
-        InputError: there are fewer than 1.
+        InputError: there are fewer than 1, or more than the GPUs that `JAX_CUDA_VISIBLE_DEVICES` names.
     """
 
     def __init__(self, count: int) -> None:
         if count < 1:
             raise InputError(f"{count} workers train nothing; give at least 1.")
         on_cpu = jax.default_backend() == "cpu"
-        super().__init__(lambda place: _Process(_environment(place, count, on_cpu)), count)
+        gpus = [] if on_cpu else gpus_of(os.environ.get(CHOSEN) or os.environ.get("JAX_CUDA_VISIBLE_DEVICES"), count)
+        super().__init__(lambda place: _Process(_environment(place, count, on_cpu, gpus)), count)
 
 
 def shares(everything: list[int], count: int) -> list[list[int]]:
@@ -58,13 +61,30 @@ def shares(everything: list[int], count: int) -> list[list[int]]:
     return [everything[start:end] for start, end in pairwise(ends)]
 
 
-def _environment(place: int, count: int, on_cpu: bool) -> dict[str, str]:
+def gpus_of(chosen: str | None, count: int) -> list[str]:
+    """The GPU of each worker: those that were chosen, in their order, else from the first.
+
+    Raises:
+        InputError: fewer were chosen than there are workers.
+
+    >>> gpus_of("3,5", 2), gpus_of(None, 2)
+    (['3', '5'], ['0', '1'])
+    """
+    own = [str(place) for place in range(count)] if not chosen else chosen.split(",")
+    if len(own) < count:
+        raise InputError(
+            f"{count} workers need a GPU each, and JAX_CUDA_VISIBLE_DEVICES names {len(own)}; start {len(own)} workers."
+        )
+    return own
+
+
+def _environment(place: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:
     # What this process can import, a worker can: the order of folders is kept, and no other is put before them.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(each) for each in sys.path)}
     if on_cpu:
         own = ",".join(map(str, shares(cores(), count)[place]))
         return environment | {"JAX_PLATFORMS": "cpu", "NPROC": str(threads()), "JAXAUDIT_CORES": own}
-    return environment | {"JAX_CUDA_VISIBLE_DEVICES": str(place), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return environment | {"JAX_CUDA_VISIBLE_DEVICES": gpus[place], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 class _Process:

@@ -77,10 +77,21 @@ def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None)
         yield executor.share(arrays)
         return
     # A folder of a name that nobody can foresee, for its owner alone.
-    with TemporaryDirectory(prefix="pool-", dir=beside, ignore_cleanup_errors=True) as folder:
-        for name, array in arrays.items():
-            np.save(Path(folder) / f"{name}.npy", array, allow_pickle=False)
+    place = None if beside is None else beside.absolute()
+    with TemporaryDirectory(prefix="pool-", dir=place, ignore_cleanup_errors=True) as folder:
+        try:
+            for name, array in arrays.items():
+                np.save(Path(folder) / f"{name}.npy", array, allow_pickle=False)
+        except OSError as error:
+            raise InputError(
+                f"the records cannot be written for workers ({error.strerror}): free {_size(arrays):.1f} GiB where "
+                "checkpoints, or temporary files, are (TMPDIR)."
+            ) from error
         yield ArrayFiles(folder)
+
+
+def _size(arrays: Mapping[str, np.ndarray]) -> float:
+    return sum(array.nbytes for array in arrays.values()) / 2**30
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.learners.batch_order import epoch_bits, init_key
 from jaxaudit.learners.learner import Moment, SteppedLearner
 from jaxaudit.learners.stepped import moment_of, take_step
-from jaxaudit.models import RUN_ONCE
+from jaxaudit.randomness import RUN_ONCE
 
 DISPATCH = Lock()
 """Held while a program is handed to the device (not while it runs): two threads must not compile the same one."""

@@ -97,6 +97,9 @@ class Pulling:
             self._asked.put(None)
         for thread in begun:
             thread.join(timeout=5)
+        while not self._asked.empty():
+            if (asked := self._asked.get()) is not None:
+                asked.future.cancel()
 
     def __enter__(self) -> Any:
         return self
@@ -122,7 +125,6 @@ class Pulling:
                     return
                 time.sleep(START_SECONDS)
                 continue
-            failed = 0
             with self._lock:
                 self._workers[place] = worker
                 closed = self._closed
@@ -130,6 +132,7 @@ class Pulling:
                 while not closed and (asked := self._asked.get()) is not None:
                     if not _answer(worker, asked):
                         break
+                    failed = 0
                 else:
                     return
             finally:
@@ -140,7 +143,8 @@ class Pulling:
         with self._lock:
             self._left, self._error = self._left - 1, error
             while not self._left and not self._asked.empty():
-                if (asked := self._asked.get()) is not None:
+                asked = self._asked.get()
+                if asked is not None and asked.future.set_running_or_notify_cancel():
                     asked.future.set_exception(error)
 
 
@@ -157,5 +161,9 @@ def _answer(worker: Worker, asked: _Asked) -> bool:
         asked.future.set_exception(error)
         return False
     except BaseException as error:
+        # The task catches its own errors: this worker is not one that can train.
+        with suppress(Exception):
+            worker.kill()
         asked.future.set_exception(error)
+        return False
     return True

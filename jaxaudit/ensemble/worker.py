@@ -4,6 +4,7 @@ import pickle
 from threading import Lock
 from typing import Any, NamedTuple
 
+import cloudpickle
 import jax
 from jaxtyping import Array
 
@@ -50,10 +51,10 @@ class Failed(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A chunk's rows, without copies, and what `summarize` made of their models; and who trained them."""
+    """A chunk's rows, without copies, and what `summarize` made of their models, packed; and who trained them."""
 
     rows: Any
-    tree: Any
+    tree: bytes
     machine: Machine
 
 
@@ -79,16 +80,22 @@ def train_there(task: Task) -> Answer:
     try:
         with _lock:
             work = _work_of(task)
+    except ModuleNotFoundError as error:
+        return Failed(
+            InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
+        )
+    try:
         keeper = StateKeeper(None, task.chunk.rows, 0, 0)
         params = train_chunk(work.learner, task.chunk, work.pool, _silent, keeper)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
+        # By value, as the learner came: a class of a script has its name in this process alone.
+        return Trained(rows, cloudpickle.dumps(tree, protocol=5), machine)
     except ModuleNotFoundError as error:
         return Failed(
             InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
         )
     except Exception as error:
         return Failed(_portable(error))
-    return Trained(rows, tree, machine)
 
 
 def _work_of(task: Task) -> _Work:

@@ -1,53 +1,9 @@
-"""Learners: ways to train one model, each as two pure functions."""
+"""Learners: ways to train one model, each as two pure functions; `__init__.pyi` lists the names, imported when used.
 
-from jaxaudit.learners.augmentations import AUGMENTATIONS, Augmentation
-from jaxaudit.learners.early_stopping import EarlyStopping, stop_early
-from jaxaudit.learners.learner import BoundsDTP, Learner, LeavesOneOut, LeftOut, SteppedLearner, ValidatedLearner
-from jaxaudit.learners.logistic_regression import (
-    LogisticRegression,
-    LogisticRegressionParams,
-    logistic_regression,
-)
-from jaxaudit.learners.naive_bayes import NaiveBayes, NaiveBayesParams, naive_bayes
-from jaxaudit.learners.nearest_neighbours import NearestNeighbours, nearest_neighbours
-from jaxaudit.learners.network import NetworkLearner, NetworkParams, network
-from jaxaudit.learners.random_trees import (
-    RandomTrees,
-    arithmetic_mean,
-    geometric_mean,
-    random_trees,
-    unnormalised_geometric_mean,
-)
-from jaxaudit.learners.schedules import Schedule, by_epoch, schedule
+Who only plans or reads models needs no network library. Import from a module that has the name of its function
+(`logistic_regression`, `naive_bayes`, `network`, `random_trees`) by its full name.
+"""
 
-__all__ = [
-    "AUGMENTATIONS",
-    "Augmentation",
-    "BoundsDTP",
-    "EarlyStopping",
-    "Learner",
-    "LeavesOneOut",
-    "LeftOut",
-    "LogisticRegression",
-    "LogisticRegressionParams",
-    "NaiveBayes",
-    "NaiveBayesParams",
-    "NearestNeighbours",
-    "NetworkLearner",
-    "NetworkParams",
-    "RandomTrees",
-    "Schedule",
-    "SteppedLearner",
-    "ValidatedLearner",
-    "arithmetic_mean",
-    "by_epoch",
-    "geometric_mean",
-    "logistic_regression",
-    "naive_bayes",
-    "nearest_neighbours",
-    "network",
-    "random_trees",
-    "schedule",
-    "stop_early",
-    "unnormalised_geometric_mean",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

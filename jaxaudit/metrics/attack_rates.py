@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import stats
+from scipy import special
+from scipy.stats import rankdata
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc, power, rank, running_counts
@@ -212,8 +213,8 @@ def exact_shares(
 ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """The ends of Clopper and Pearson's interval of each share `count / total`."""
     tail = (1 - level) / 2
-    low = np.where(count > 0, stats.beta.ppf(tail, np.maximum(count, 1), total - count + 1), 0.0)
-    high = np.where(count < total, stats.beta.ppf(1 - tail, count + 1, np.maximum(total - count, 1)), 1.0)
+    low = np.where(count > 0, special.betaincinv(np.maximum(count, 1), total - count + 1, tail), 0.0)
+    high = np.where(count < total, special.betaincinv(count + 1, np.maximum(total - count, 1), 1 - tail), 1.0)
     return low, high
 
 
@@ -237,20 +238,20 @@ def mean_of_models(values: Float[np.ndarray, " models"], level: float) -> Interv
     mean = float(known.mean()) if len(known) else np.nan
     if len(known) < 2:
         return Interval(mean, np.nan, np.nan)
-    reach = stats.t.ppf((1 + level) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    reach = special.stdtrit(len(known) - 1, (1 + level) / 2) * known.std(ddof=1) / np.sqrt(len(known))
     return Interval(mean, max(0.0, float(mean - reach)), min(1.0, float(mean + reach)))
 
 
 def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Interval:
     """The area under the ROC curve of one model, with the interval of DeLong, DeLong & Clarke-Pearson (1988)."""
     members, others = scores[truth], scores[~truth]
-    of_members = (stats.rankdata(scores)[truth] - stats.rankdata(members)) / len(others)
-    of_others = 1 - (stats.rankdata(scores)[~truth] - stats.rankdata(others)) / len(members)
+    of_members = (rankdata(scores)[truth] - rankdata(members)) / len(others)
+    of_others = 1 - (rankdata(scores)[~truth] - rankdata(others)) / len(members)
     area = float(of_members.mean())
     if min(len(members), len(others)) < 2:
         return Interval(area, np.nan, np.nan)
     error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(others))
-    reach = stats.norm.ppf((1 + level) / 2) * error
+    reach = special.ndtri((1 + level) / 2) * error
     return Interval(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
 
 

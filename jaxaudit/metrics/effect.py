@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import special
 
 ALPHA = 0.05
 LEVEL = 0.95
@@ -77,7 +77,7 @@ def share_of_effect(effect: Effect, level: float = LEVEL) -> tuple[float, float,
     if not mean > 0:
         return float("nan"), -float("inf"), float("inf")
     spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
-    squared = float(stats.t.ppf((1 + level) / 2, models - 1)) ** 2
+    squared = float(special.stdtrit(models - 1, (1 + level) / 2)) ** 2
     # (difference - e mean)^2 <= squared (variance + e^2 spread), a parabola in e.
     a = mean**2 - squared * spread
     b = -effect.difference * mean
@@ -115,7 +115,7 @@ def detectable_fraction(effect: Effect, power: float = POWER) -> float | None:
     """
     models, mean = len(effect.full), float(np.mean(effect.full))
     spread = _between(effect) + float(np.var(effect.full, ddof=1)) / models
-    quantile = float(stats.t.ppf(power, models - 1))
+    quantile = float(special.stdtrit(models - 1, power))
 
     def margin(fraction: float) -> float:
         return fraction * mean - effect.critical - quantile * float(np.sqrt(effect.variance + fraction**2 * spread))

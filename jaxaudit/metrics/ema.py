@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy import special, stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 
@@ -191,7 +191,7 @@ def all_members_p_value(flags: Bool[Array | np.ndarray, " n"]) -> float:
     if flagged == 0:
         return 0.0
     t = np.sqrt((records - flagged) * (records - 1) / flagged)
-    return float(2 * stats.t.sf(t, 2 * records - 2))
+    return float(2 * special.stdtr(2 * records - 2, -t))
 
 
 def ema_rule(p_value: float, level: float = 0.05) -> Literal["forgotten", "not forgotten"]:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
-from scipy import stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
@@ -101,7 +101,7 @@ def holdout_test(
     effect = effect_of(test, scores, size, membership, own)
     effect = effect._replace(
         variance=max(effect.variance, least),
-        critical=max(test.critical, float(stats.norm.isf(alpha)) * np.sqrt(least)),
+        critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
     )
     doubts = (
         *_swapped(test, alpha),

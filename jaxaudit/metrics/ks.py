@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
-from scipy import stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
@@ -139,7 +139,7 @@ def _interval(
             return float("nan"), float("nan")
         of_records.append(np.var(ratios, ddof=1))
     error = np.sqrt(np.var(values, ddof=1) / replicates + np.mean(of_records))
-    reach = float(stats.t.ppf((1 + level) / 2, replicates - 1) * error)
+    reach = float(special.stdtrit(replicates - 1, (1 + level) / 2) * error)
     middle = float(np.mean(values))
     return max(0.0, middle - reach), middle + reach
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from jaxtyping import Array, Float
-from scipy import stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack import Estimate
@@ -57,5 +57,5 @@ def interval(value: float, drawn: Float[np.ndarray, " replicates"], models: int,
     >>> interval(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
     Estimate(value=0.5, low=0.2798..., high=0.7201...)
     """
-    reach = float(stats.t.ppf((1 + level) / 2, models - 1) * np.std(drawn, ddof=1) * np.sqrt(models / (models - 1)))
+    reach = float(special.stdtrit(models - 1, (1 + level) / 2) * np.std(drawn, ddof=1) * np.sqrt(models / (models - 1)))
     return Estimate(value, float(np.maximum(value - reach, 0.0)), value + reach)

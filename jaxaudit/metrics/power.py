@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy import special, stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
@@ -178,11 +178,11 @@ def detection_probability(
     own = within / query + measured.outside / holdout
     records = query + holdout
     mixed = (query * within + holdout * measured.outside) / records + query * holdout / records**2 * expected**2
-    critical = stats.norm.ppf(1 - alpha) * np.sqrt(mixed * (1 / query + 1 / holdout))
+    critical = special.ndtri(1 - alpha) * np.sqrt(mixed * (1 / query + 1 / holdout))
     spread = np.sqrt(own + fraction**2 * measured.between)
     if spread == 0:
         return float(expected > critical)
-    return float(stats.norm.sf((critical - expected) / spread))
+    return float(special.ndtr(-((critical - expected) / spread)))
 
 
 def min_detectable_fraction(
@@ -201,7 +201,7 @@ def min_detectable_fraction(
     # Any numbers with this mean and variance: the formula asks for no more of them.
     shape = np.linspace(-1, 1, models)
     full = measured.difference + np.sqrt(measured.between) * shape / shape.std(ddof=1)
-    critical = float(stats.norm.ppf(1 - alpha) * np.sqrt(variance))
+    critical = float(special.ndtri(1 - alpha) * np.sqrt(variance))
     return detectable_fraction(Effect(0.0, variance, full, 0.0, critical), power)
 
 

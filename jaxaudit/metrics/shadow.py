@@ -11,7 +11,7 @@ Prefer a holdout, or outputs on a reference.
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy import stats
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
@@ -87,7 +87,7 @@ def shadow_test(
         variance=base.error(stretch),
         full=within - centre,
         noise=base.total,
-        critical=error * float(stats.t.isf(alpha, base.freedom(stretch))),
+        critical=error * float(-special.stdtrit(base.freedom(stretch), alpha)),
         partly=(float(membership[some].mean()), float(found.query[some].mean() - centre)) if some.any() else None,
     )
     like = likeness(target, shadows, membership, stretch=stretch)
@@ -147,8 +147,8 @@ def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, s
     True
     """
     scale = stretch**2
-    without = stats.norm.logpdf(outputs, shadows.outside, np.sqrt(scale * shadows.outside_variance))
-    within = stats.norm.logpdf(outputs, shadows.inside, np.sqrt(scale * shadows.inside_variance))
+    without = _log_normal(outputs, shadows.outside, np.sqrt(scale * shadows.outside_variance))
+    within = _log_normal(outputs, shadows.inside, np.sqrt(scale * shadows.inside_variance))
     with np.errstate(divide="ignore"):
         both = np.logaddexp(np.log(1 - MIXTURES)[:, None] + without, np.log(MIXTURES)[:, None] + within)
     return float(np.maximum(both, LEAST_LOG_DENSITY).mean(axis=1).max())
@@ -162,7 +162,8 @@ def _p_value(own: float, others: Float[np.ndarray, " models"], base: Spread, str
     rank = float((1 + (others - others.mean() >= distance / factor - 1e-12).sum()) / (1 + len(others)))
     if base.designs == 1:
         return rank
-    return max(rank, float(stats.t.sf(distance / max(np.sqrt(base.error(stretch)), 1e-12), base.freedom(stretch))))
+    errors = distance / max(np.sqrt(base.error(stretch)), 1e-12)
+    return max(rank, float(special.stdtr(base.freedom(stretch), -errors)))
 
 
 def check_shadows(
@@ -190,3 +191,8 @@ def check_shadows(
             f"p-value of {alpha:g} requires at least {least} of each."
         )
     return never, fully
+
+
+def _log_normal(outputs: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """The log-density of a normal distribution."""
+    return -(((outputs - mean) / deviation) ** 2) / 2 - np.log(np.sqrt(2 * np.pi)) - np.log(deviation)

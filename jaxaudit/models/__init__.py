@@ -1,11 +1,12 @@
 """Networks of the papers, networks in common use, and the conversion of any Flax module to pure functions."""
 
-from jaxaudit.models.bridge import RUN_ONCE, ModuleFactory, PureModule, pure_module
+from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 from jaxaudit.models.liu_cnn import LiuCNN
 from jaxaudit.models.medical_cnn import MedicalCNN, RandomCrop
 from jaxaudit.models.mlp import MLP
 from jaxaudit.models.residual import ResNet, WideResNet
 from jaxaudit.models.vit import ViT
+from jaxaudit.randomness import RUN_ONCE
 
 __all__ = [
     "MLP",

@@ -22,11 +22,6 @@ ModuleFactory = Callable[..., Any]
 logits `[n, classes]`; or one with other parameters, matched by their names: see `plan_call`."""
 
 
-RUN_ONCE = {"xla_backend_optimization_level": 1}
-"""Compiler options for drawing initial weights. XLA takes half a second or more for every array of random numbers, and
-half of that with these options, to the same bits; how fast such a program runs does not matter."""
-
-
 UNFIT = (
     *(TypeError, ValueError, LookupError, ArithmeticError),
     *(AttributeError, AssertionError, NotImplementedError),

@@ -27,6 +27,7 @@ from jaxaudit.errors import InputError
 SUFFIXES = (".keras", ".weights.h5")
 """Of the files in which Keras saves weights."""
 MEMBER = "model.weights.h5"
+NOT_OF_THE_MODEL = ("/optimizer", "/metrics", "/compile")
 SEED = 1
 MODEL_BACKEND = "jax"
 
@@ -92,9 +93,16 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Kera
             f"the model {name} is a Keras model on the backend {keras.backend.backend()}; here Keras must compute with "
             f"JAX: set the environment variable KERAS_BACKEND={MODEL_BACKEND} before it is imported."
         )
+    mode = {"training": False} if getattr(model, "_call_has_training_arg", True) else {}
     if not model.built:
-        with jax.ensure_compile_time_eval():
-            model(jnp.zeros((1, *input_shape), jnp.float32), training=False)
+        with built_by_keras():
+            model(jnp.zeros((1, *input_shape), jnp.float32), **mode)
+    adapted = [layer.name for layer in model._flatten_layers() if _holds_constants(layer)]
+    if adapted:
+        raise InputError(
+            f"the model {name} has a layer with state beside its variables ({adapted[0]}), which its weights do not "
+            "bring; prepare the records before, or give the layer its numbers (Normalization(mean=, variance=))."
+        )
     trained = {each.path: each for each in model.trainable_variables}
     rest = {each.path: each for each in model.non_trainable_variables}
     if len(trained) + len(rest) != len(model.variables):
@@ -111,11 +119,11 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Kera
                 "own script: jaxaudit shadows plan."
             )
         mine = [[of[path] for path in names] for of, names in ((params, trained), (state, rest))]
-        return model.stateless_call(*mine, inputs, training=False)[0], state
+        return model.stateless_call(*mine, inputs, **mode)[0], state
 
     def outputs(params: Any, state: Any, inputs: np.ndarray) -> np.ndarray:
         with _holding(trained, params), _holding(rest, state):
-            return np.asarray(model(np.asarray(inputs, np.float32), training=False))
+            return np.asarray(model(np.asarray(inputs, np.float32), **mode))
 
     def read(path: Path) -> dict[str, np.ndarray]:
         with _kept({**trained, **rest}):
@@ -124,6 +132,11 @@ def keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Kera
 
     draws = any(path.endswith("seed_generator_state") for path in rest)
     return KerasFunctions(init, apply, draws, outputs, read)
+
+
+def _holds_constants(layer: Any) -> bool:
+    """Whether its weights end in constants once they are loaded (`adapt`), where nothing puts them back."""
+    return hasattr(layer, "finalize_state") and getattr(layer, "input_mean", None) is None
 
 
 @contextmanager
@@ -156,39 +169,54 @@ def _load(model: Any, path: Path) -> None:
                 _refuse_larger(size, path)
                 with archive.open(MEMBER) as member:
                     weights.write_bytes(member.read(size))
-        _check_arrays(weights, path)
-        try:
-            model.load_weights(weights)
-        except (ValueError, KeyError) as error:
+        theirs = _arrays(weights, path)
+        own = Path(folder) / "own.weights.h5"
+        model.save_weights(own)
+        if theirs != _arrays(own, path):
             raise InputError(
-                f"{path}: does not fit the model: {(str(error).strip() or '-').splitlines()[0]} Is it of another "
-                "network, or of another number of classes (--classes)?"
-            ) from error
+                f"{path}: does not fit the model: it has {len(theirs)} arrays, and not those that the model would "
+                "save. Is it of another network, or of another number of classes (--classes)?"
+            )
+        model.load_weights(weights)
 
 
-def _check_arrays(weights: Path, path: Path) -> None:
-    """Refuses arrays that lie elsewhere, are larger than allowed, or have numbers that are not finite."""
+def _arrays(weights: Path, path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a file's arrays by name, those of its optimizer left out.
+
+    Refuses arrays that lie elsewhere, take more memory than allowed, or have numbers that are not finite.
+    """
     h5py: Any = importlib.import_module("h5py")
-    total = 0
+    found: dict[str, tuple[int, ...]] = {}
+    total, seen = 0, set()
 
     def visit(group: Any) -> None:
         nonlocal total
         for name in group:
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 raise InputError(f"{path}: has a link to somewhere else ({name[:40]}); save the weights again.")
-            found = group[name]
-            if isinstance(found, h5py.Group):
-                visit(found)
+            each = group[name]
+            place = h5py.h5o.get_info(each.id).addr
+            if place in seen:
+                raise InputError(f"{path}: {name[:40]} is there twice; save the weights again.")
+            seen.add(place)
+            if isinstance(each, h5py.Group):
+                visit(each)
                 continue
-            if found.external or found.is_virtual:
+            if each.external or each.is_virtual:
                 raise InputError(f"{path}: {name[:40]} lies in another file; save the weights again.")
-            total += prod(found.shape) * found.dtype.itemsize
+            if each.dtype.kind not in "fiub":
+                raise InputError(f"{path}: {name[:40]} is no array of numbers; save the weights again.")
+            # A chunk is read as a whole, and may be larger than its array.
+            total += max(prod(each.shape), prod(each.chunks or ())) * each.dtype.itemsize
             _refuse_larger(total, path)
-            if found.dtype.kind == "f" and not np.isfinite(found[...]).all():
-                raise InputError(f"{path}: {found.name} has numbers that are NaN or infinite; did training diverge?")
+            if each.dtype.kind == "f" and not np.isfinite(each[...]).all():
+                raise InputError(f"{path}: {each.name[:80]} has NaN or infinite numbers; did training diverge?")
+            if not each.name.startswith(NOT_OF_THE_MODEL):
+                found[each.name] = each.shape
 
     with h5py.File(weights, "r") as file:
         visit(file)
+    return found
 
 
 def _refuse_larger(size: int, path: Path) -> None:

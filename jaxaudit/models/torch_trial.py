@@ -12,6 +12,8 @@ import numpy as np
 from jaxaudit.errors import InputError
 
 RECORDS = 6
+LARGEST_WHOLE = 2**24
+"""Whole numbers beyond this are rounded in 32 bits."""
 SEED = 1
 GENERATOR = Lock()
 """Held while PyTorch's generator, of which there is one, is borrowed."""
@@ -106,8 +108,19 @@ def in_pytorch(trial: Trial, tensors: Mapping[str, Any], inputs: np.ndarray) -> 
     with torch.no_grad():
         for name, each in _named(module).items():
             each.copy_(torch.from_numpy(np.array(tensors[name])))
+        if trial.form.whole and ((inputs != np.floor(inputs)) | (np.abs(inputs) >= LARGEST_WHOLE)).any():
+            raise InputError(
+                "the network takes whole numbers, such as the indices of tokens, and the records are none: give the "
+                f"numbers that it was trained on, smaller than {LARGEST_WHOLE:,}."
+            )
         placed = _placed(np.array(inputs, np.float32), trial.form)
-        return np.asarray(logits_of(module(torch.from_numpy(placed))).numpy())
+        try:
+            return np.asarray(logits_of(module(torch.from_numpy(placed))).numpy())
+        except (IndexError, RuntimeError) as error:
+            raise InputError(
+                f"the network does not accept these records in PyTorch: {type(error).__name__}: "
+                f"{(str(error).strip() or '-').splitlines()[0]}; is a token outside its vocabulary?"
+            ) from error
 
 
 def _saved_as(module: Any) -> dict[str, str]:
@@ -207,8 +220,9 @@ def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
 
     A module that refuses fractions gets whole numbers.
     """
-    convolves = any(isinstance(part, pytorch().nn.modules.conv._ConvNd) for part in another().modules())
-    usual = convolves or inputs.ndim == 4
+    convolutions = pytorch().nn.modules.conv._ConvNd
+    kinds = [len(part.kernel_size) for part in another().modules() if isinstance(part, convolutions)]
+    usual = inputs.ndim == 4 or inputs.ndim - 2 in kinds
     faults: list[str] = []
     places = (usual, not usual) if inputs.ndim > 2 else (False,)
     for form in [Form(first, whole) for whole in (False, True) for first in places]:

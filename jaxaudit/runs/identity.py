@@ -85,8 +85,9 @@ def machine_facts() -> dict[str, Any]:
     if devices[0].platform == "cpu":
         facts |= {"cores": os.cpu_count() or 1, "processor": processor()}
     facts |= {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
-    # Where compiled programs are cached changes no number.
-    settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
+    # Where compiled programs are cached changes no number, nor which of several like devices is used.
+    unimportant = {"JAX_CUDA_VISIBLE_DEVICES"}
+    settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name} - unimportant
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -136,6 +136,27 @@ def test_a_chunk_that_ends_every_worker_is_given_up(two: Any, monkeypatch: pytes
     monkeypatch.setattr("jaxaudit.ensemble.distribute.ATTEMPTS", 2)
     with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"status 9.*2 times.*memory"):
         fit_many(KEYS[:1], everyone(EXAMPLES), *records(EXAMPLES, 4), Deadly(), execution=Execution(1, executor=two))
+
+
+def test_workers_that_only_end_are_given_up(two: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("jaxaudit.ensemble.distribute.MOST_ENDED", 2)
+    with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"the 1 before it.*cluster check"):
+        fit_many(KEYS, ROWS, *records(EXAMPLES, 4), Deadly(), execution=Execution(1, executor=two))
+
+
+def test_results_may_be_of_a_class_that_only_this_process_has(two: Any):
+    class Means(NamedTuple):
+        first: np.ndarray
+
+    def summarize(params: Any, rows: np.ndarray) -> Means:
+        return Means(np.stack([np.asarray(each).reshape(len(rows), -1).mean(1) for each in jax.tree.leaves(params)], 1))
+
+    found = [
+        fit_many(KEYS, ROWS, *records(EXAMPLES, 4), NearestCentroid(), execution=execution, summarize=summarize)
+        for execution in (Execution(3), Execution(3, executor=two))
+    ]
+    assert [type(each) for each in found] == [Means, Means]
+    np.testing.assert_array_equal(found[0].first, found[1].first)
 
 
 @pytest.mark.slow

@@ -110,7 +110,36 @@ def test_a_keras_model_is_not_trained_here(keras: Any):
         net.apply(*net.init(KEY), jnp.zeros((1, 4, 4, 2)), True)
 
 
-@pytest.mark.parametrize("fault", ["cut", "other", "huge", "linked", "nan", "empty"])
+def test_a_subclass_without_a_mode_is_built_and_measured(keras: Any):
+    class Own(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(3)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+    before = np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
+    first, again = (pure_module(lambda num_classes: Own(), (4,), 3).init(KEY)[0] for _ in range(2))
+    for ours, theirs in zip(first.values(), again.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002
+
+
+def test_statistics_that_loading_turns_into_constants_are_refused(keras: Any):
+    def build(num_classes: int) -> Any:
+        return keras.Sequential(
+            [keras.layers.Input((4,)), keras.layers.Normalization(), keras.layers.Dense(num_classes)]
+        )
+
+    with pytest.raises(InputError, match="state beside its variables"):
+        pure_module(build, (4,), 3)
+
+
+FAULTS = ["cut", "other", "more", "huge", "chunk", "object", "twice", "linked", "nan", "empty"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_file_that_is_no_weights_of_this_model_is_refused(keras: Any, tmp_path: Path, fault: str):
     saved(keras, tmp_path)
     path = tmp_path / "net.weights.h5"
@@ -118,12 +147,22 @@ def test_a_file_that_is_no_weights_of_this_model_is_refused(keras: Any, tmp_path
         path.write_bytes(path.read_bytes()[:1000])
     elif fault == "other":
         keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)]).save_weights(path)
+    elif fault == "more":
+        model = network(keras)
+        model.add(keras.layers.Dense(4))
+        model.save_weights(path)
     elif fault == "empty":
         path.write_bytes(b"")
     else:
         with h5py.File(path, "a") as file:
             if fault == "huge":
                 file.create_dataset("layers/dense/vars/9", (2**40,), "f4", chunks=(2**20,))
+            elif fault == "chunk":
+                file.create_dataset("layers/dense/vars/9", (4,), "f4", maxshape=(None,), chunks=(2**29,))
+            elif fault == "object":
+                file.create_dataset("layers/dense/vars/9", data=["a"], dtype=h5py.string_dtype())
+            elif fault == "twice":
+                file["layers/away"] = file["layers/dense"]
             elif fault == "linked":
                 file["layers/away"] = h5py.ExternalLink("/etc/passwd", "/x")
             else:

@@ -333,6 +333,42 @@ def test_what_a_state_dict_repeats_or_lacks_is_the_modules_own():
     assert 0 <= found.judged.conversion_error < 1e-6
 
 
+class Gray(nn.Module):
+    """Images without an axis of channels: rows stay rows."""
+
+    def __init__(self, num_classes: int = 3) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(1, 2, (3, 1)), nn.Linear(2 * 3 * 5, num_classes)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.out(torch.tanh(self.conv(inputs.unsqueeze(1))).flatten(1))
+
+
+def test_images_without_channels_are_not_turned():
+    torch.manual_seed(3)
+    module, inputs, labels = Gray(), images(6, 5, 5), np.arange(6) % 3
+    found = measured(Gray, module, inputs, labels)
+    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, inputs, labels), rtol=1e-5)
+
+
+class Probabilities(Plain):
+    def forward(self, inputs: Any) -> Any:
+        return super().forward(inputs).softmax(-1)
+
+
+def test_probabilities_are_no_logits():
+    with pytest.raises(InputError, match="leave out its last softmax"):
+        measured(Probabilities, Probabilities(), images(5, 4), np.arange(5) % 3)
+
+
+@pytest.mark.parametrize(("token", "words"), [(1.5, "whole numbers"), (2.0**24, "16,777,216"), (9, "vocabulary")])
+def test_records_that_are_no_tokens_of_the_network_are_refused(token: float, words: str):
+    tokens = np.full((3, 5), 1.0)
+    tokens[1, 2] = token
+    with pytest.raises(InputError, match=words):
+        measured(Tokens, Tokens(), tokens, np.arange(3))
+
+
 def test_arrays_that_are_one_must_be_equal_in_the_file():
     net, state = pure_module(Unsaved, (4,), 3), state_of(Unsaved())
     with pytest.raises(InputError, match=r"second\.weight and first\.weight"):

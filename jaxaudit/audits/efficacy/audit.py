@@ -55,8 +55,9 @@ def audit_efficacy(
         chunk: records per step; by default as many as fit into moderate memory.
 
     Raises:
-        InputError: a label is not an output of the network, names are not distinct, gradients are not finite, or a
-            network of another framework has outputs in JAX that differ from its own by more than 1e-4 of their size.
+        InputError: a label is not an output of the network, names are not distinct, gradients are not finite, outputs
+            are probabilities, or a network of another framework has outputs in JAX that differ from its own by more
+            than 1e-4 of their size.
 
     >>> import jax
     >>> from jaxaudit.models import MLP, pure_module
@@ -86,8 +87,9 @@ def audit_efficacy(
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
         log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
+        theirs = _of_framework(net, weights, inputs)
         measured = measure_efficacy(log_prob, weights.params, inputs, labels, chunk=chunk)
-        found.append(JudgedWeights(weights.name, measured, *_fit(net, weights, inputs, labels)))
+        found.append(JudgedWeights(weights.name, measured, *_fit(net, weights, inputs, labels, theirs)))
     return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws, net.origin.framework)
 
 
@@ -103,8 +105,16 @@ def _log_prob_of(net: PureModule, state: Any) -> Callable[[Any, Any, Any], Array
     return log_prob
 
 
+def _of_framework(net: PureModule, weights: NamedWeights, inputs: np.ndarray) -> Float[np.ndarray, "n classes"] | None:
+    """What the network's own framework computes; None where that is JAX."""
+    if net.origin.outputs is None:
+        return None
+    parts = [inputs[start : start + CHUNK] for start in range(0, len(inputs), CHUNK)]
+    return np.concatenate([net.origin.outputs(weights.params, weights.state, part) for part in parts])
+
+
 def _fit(
-    net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray
+    net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray, theirs: np.ndarray | None
 ) -> tuple[float, float, float | None]:
     """Accuracy, mean log-probability (nats) and conversion error on the records."""
 
@@ -118,17 +128,23 @@ def _fit(
     parts = [slice(start, start + CHUNK) for start in range(0, len(labels), CHUNK)]
     seen = [look(weights.params, weights.state, jnp.asarray(inputs[part]), jnp.asarray(labels[part])) for part in parts]
     hits, own, logits = (np.concatenate([np.asarray(each[index], np.float64) for each in seen]) for index in range(3))
-    return float(hits.mean()), float(own.mean()), _conversion_error(net, weights, inputs, logits)
+    if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-5):
+        raise InputError(
+            f"{weights.name}: the outputs of the network are probabilities, since they are not negative and sum to one "
+            "for each record; it must return logits: leave out its last softmax (in Keras, the activation of the last "
+            "layer)."
+        )
+    error = None if theirs is None else _conversion_error(net, weights, logits, theirs)
+    return float(hits.mean()), float(own.mean()), error
 
 
 def _conversion_error(
-    net: PureModule, weights: NamedWeights, inputs: np.ndarray, logits: Float[np.ndarray, "n classes"]
-) -> float | None:
+    net: PureModule,
+    weights: NamedWeights,
+    logits: Float[np.ndarray, "n classes"],
+    theirs: Float[np.ndarray, "n classes"],
+) -> float:
     """How far the outputs lie from those of the network's own framework; see `JudgedWeights`."""
-    if net.origin.outputs is None:
-        return None
-    parts = [inputs[start : start + CHUNK] for start in range(0, len(inputs), CHUNK)]
-    theirs = np.concatenate([net.origin.outputs(weights.params, weights.state, part) for part in parts])
     scale = np.sqrt(np.mean(np.sum(np.square(theirs, dtype=np.float64), axis=1)))
     error = float(np.linalg.norm(logits - theirs, axis=1).max() / max(scale, np.finfo(np.float32).tiny))
     if not error <= MOST_CONVERSION_ERROR:

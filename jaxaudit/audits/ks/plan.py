@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
-from scipy import stats
+from scipy import special
 
 from jaxaudit.audits.ks.tests import KSTest, RhoTest, ShadowTest
 from jaxaudit.ensemble import Speed
@@ -137,7 +137,7 @@ def cost_of(full: Work, plan: Work) -> float:
 
     def quantile(work: Work) -> float:
         models = next((test.references for test in work.tests if test.references), 0)
-        return float(stats.t.ppf(POWER, models - 1)) if models > 1 else 1.0
+        return float(special.stdtrit(models - 1, POWER)) if models > 1 else 1.0
 
     return math.sqrt(full.query / plan.query) * quantile(plan) / quantile(full)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.metrics.effect import ALPHA, POWER
@@ -117,6 +117,6 @@ def _why_none(measured: Separation) -> str:
     if measured.difference <= 0:
         return "membership scores do not separate records in training from others"
     # With ever more records, all that is left of the variance is that between models.
-    if measured.difference < stats.norm.ppf(POWER) * np.sqrt(measured.between):
+    if measured.difference < special.ndtri(POWER) * np.sqrt(measured.between):
         return "between-model variance is too large"
     return f"{MOST_RECORDS:,} query records are not enough"

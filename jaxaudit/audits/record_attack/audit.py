@@ -215,7 +215,12 @@ def _targets(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank) ->
                 "records."
             )
     said = np.stack([target.log_odds[:, known.columns] for target in targets])
-    found = known.shadowed._replace(targets=said)
+    unused = known.shadowed.unused
+    for target in targets:
+        # What a target is said to have used is nothing to compare others with.
+        if unused is not None and target.members is not None and (unused & target.members[known.columns]).any():
+            unused = None
+    found = known.shadowed._replace(targets=said, unused=unused)
     check(found)
     return found
 

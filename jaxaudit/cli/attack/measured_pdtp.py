@@ -35,6 +35,11 @@ def measured_pdtp(path: Path, bank: Bank, records: int) -> Float[np.ndarray, " r
             places = np.array([risk.index for risk in result.records])
             if places.max() < count:
                 found[start + places] = [as_float(risk.pdtp) for risk in result.records]
+                if start >= records:
+                    raise InputError(
+                        f"--pdtp {path}: measured the {role} set, which is not attacked here; measure the query set, "
+                        "or leave out --target."
+                    )
                 return found[:records]
         start += count
     raise InputError(

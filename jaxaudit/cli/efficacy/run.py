@@ -113,7 +113,11 @@ def _given(options: EfficacyOptions) -> Given:
         for name, path in sources
     ]
     if any(path is None for _, path in sources):
-        notes.append("untrained: new initial weights from this seed, not those that the model started from.")
+        notes.append(
+            "untrained: new initial weights from this seed, not those that the model started from."
+            if net.seeded
+            else "untrained: the initial weights that the network is built with, whatever the seed."
+        )
     return Given(net, judged, references, examples, tuple(notes))
 
 

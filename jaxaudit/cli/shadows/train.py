@@ -138,7 +138,14 @@ def _train(
     inputs = np.concatenate(sets.parts)
     try:
         with progress_on_stderr("training") as progress, crew(machines) as who:
+            before = len(bank) + 1
             while len(missing := bank.missing()):
+                if len(missing) == before:
+                    raise InputError(
+                        f"workers trained {before} models, and their outputs are not in {out.name}: --out must be a "
+                        "folder that all machines see."
+                    )
+                before = len(missing)
                 with unfinished_models(out, missing, len(bank), _here()) as (models, checkpoints):
                     execution = who.execution(number, progress, checkpoints)
                     train_bank(key, bank, inputs, recipes.learners, models.tolist(), execution=execution)

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from scipy import stats
-
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
@@ -80,8 +78,10 @@ def rates_cells(rates: Sequence[Rates]) -> Cells:
 
 def _counted(count: int, targets: int) -> str:
     """A share with its exact 95% interval (Clopper & Pearson 1934)."""
-    low, high = stats.binomtest(count, targets).proportion_ci(0.95, method="exact")
-    return f"{count / targets:.0%} ({100 * low:.0f}-{100 * high:.0f})"
+    from jaxaudit.metrics.attack_rates import clopper_pearson  # with scipy.stats, which few runs need
+
+    found = clopper_pearson(count, targets, 0.95)
+    return f"{count / targets:.0%} ({100 * found.low:.0f}-{100 * found.high:.0f})"
 
 
 def usage_cells(targets: Sequence[Target]) -> Cells:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from jaxaudit.errors import InputError
 from jaxaudit.report.glossary import papers, sorted_terms
-from jaxaudit.report.kinds import KINDS, kind_of
+from jaxaudit.report.kinds import NAMES, kind_of
 from jaxaudit.report.page import Cells, Page, Part
 from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
@@ -26,7 +26,8 @@ def build(runs: Sequence[Run[Record]]) -> Page:
     parts = [part_of(run) for run in runs]
     several = len(parts) > 1
     terms = sorted_terms(term for part in parts for term in part.terms)
-    compared = [kind.compared([run for run in runs if run.kind == kind.name]) for kind in KINDS]
+    alike = {name: [run for run in runs if run.kind == name] for name in NAMES}
+    compared = [kind_of(name).compared(own) for name, own in alike.items() if own]
     return Page(
         "Runs side by side" if several else parts[0].question,
         tuple(parts),

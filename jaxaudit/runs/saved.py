@@ -11,7 +11,7 @@ import msgspec
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError, visible
 from jaxaudit.report.kind import Arrays, Kind
-from jaxaudit.report.kinds import KINDS
+from jaxaudit.report.kinds import NAMES, kind_of
 from jaxaudit.report.record import VERSION, Record, from_json
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import RESULT, TABLE
@@ -107,18 +107,17 @@ def _kind_of(result: Mapping[str, Any], path: str) -> Kind:
     if not isinstance(schema, str) or not schema.startswith("jaxaudit."):
         raise InputError(f"{path}: its result was not written by jaxaudit; give a directory written by --out.")
     name, _, version = schema.removeprefix("jaxaudit.").partition("/")
-    known = {kind.name: kind for kind in KINDS}
     if version == "1":
         raise InputError(
             f"{path}: it was written by an older version of jaxaudit (schema {visible(schema[:60])}); make the run "
             "again, or show it with that version."
         )
-    if name not in known or version != str(VERSION):
+    if name not in NAMES or version != str(VERSION):
         raise InputError(
-            f"{path}: this version cannot show a {visible(schema[:60])!r} result; it shows {', '.join(known)}, "
+            f"{path}: this version cannot show a {visible(schema[:60])!r} result; it shows {', '.join(NAMES)}, "
             f"version {VERSION}. Is a newer jaxaudit needed?"
         )
-    return known[name]
+    return kind_of(name)
 
 
 def _converted(kind: Kind, result: Mapping[str, Any], path: str) -> Record:

@@ -74,7 +74,7 @@ class ByBank:
     pdtp: Path | None = option(
         None,
         "--shadows: a run of `jaxaudit pdtp --out` on the records of the query set or another set of the bank: which "
-        "records are at risk by PDTP, and which by the deciding attack?",
+        "records are at risk by PDTP, and which by the deciding attack.",
         metavar="RUN",
         names="file",
     )

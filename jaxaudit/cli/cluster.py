@@ -1,6 +1,7 @@
 """`jaxaudit cluster check`: the workers that `--workers` and `--cluster` would have, each tried with a small chunk."""
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ from jaxaudit.errors import InputError
 if TYPE_CHECKING:
     from jaxaudit.ensemble.try_out import Tried
 
+SEED = 7
+"""Of the chunk that all of them train."""
 PATIENCE = 120.0
 """Seconds that workers may take to be ready."""
 
@@ -59,8 +62,8 @@ def check(
 
     say("trying the workers")
     with make_workers(machines) as made:
-        found = made.everyone(try_out, PATIENCE)
-    here = try_out()
+        found = made.everyone(partial(try_out, SEED), PATIENCE)
+    here = try_out(SEED)
     lines = [_line(each, here) for each in found]
     if as_json:
         show_text(json.dumps({"here": here._asdict(), "workers": [_plain(each) for each in found]}) + "\n")

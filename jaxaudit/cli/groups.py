@@ -43,7 +43,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Machines:
-    """Who trains; no number depends on it."""
+    """Who trains; no number depends on it, unless devices are mixed."""
 
     workers: int | None = option(
         None,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from jaxaudit.ensemble.pull import Pulling
 
 GPUS = Path("/proc/driver/nvidia/gpus")
+VISIBLE = "JAX_CUDA_VISIBLE_DEVICES"
+NAMED = "JAXAUDIT_GPUS"
+"""The GPUs that the user named by `VISIBLE`, of which this process uses the first."""
 
 
 class Crew(NamedTuple):
@@ -53,9 +56,8 @@ def before_jax(machines: "Machines | None") -> None:
     if machines is None or not machines.spread:
         return
     if GPUS.exists():
-        chosen = os.environ.get("JAX_CUDA_VISIBLE_DEVICES", "")
-        os.environ["JAXAUDIT_GPUS"] = chosen
-        os.environ["JAX_CUDA_VISIBLE_DEVICES"] = chosen.split(",")[0] or "0"
+        named = os.environ.setdefault(NAMED, os.environ.get(VISIBLE, ""))
+        os.environ[VISIBLE] = named.split(",")[0] or "0"
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if machines.cluster is not None:
         from jaxaudit.ensemble.ray_workers import connect
@@ -101,7 +103,7 @@ def make_workers(machines: "Machines") -> "Pulling":
 
     if machines.cluster is None:
         assert machines.workers is not None
-        return LocalWorkers(machines.workers)
+        return LocalWorkers(machines.workers, os.environ.get(NAMED))
     from jaxaudit.ensemble import RayWorkers
 
     return RayWorkers(parse_cluster(machines.cluster), machines.workers)

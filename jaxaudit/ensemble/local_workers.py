@@ -22,8 +22,6 @@ from jaxaudit.ensemble.machine import cores, threads
 from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 
-CHOSEN = "JAXAUDIT_GPUS"
-"""Where the command line leaves the GPUs that the user chose, of which it uses the first itself."""
 CHILD = "from jaxaudit.ensemble.local_child import main; main()"
 
 
@@ -36,17 +34,18 @@ class LocalWorkers(Pulling):
 
     Args:
         count: how many.
+        gpus: those to use, a worker each, such as `2,3`; None: from the first.
 
     Raises:
-        InputError: there are fewer than 1, or more than the GPUs that `JAX_CUDA_VISIBLE_DEVICES` names.
+        InputError: there are fewer than 1 worker, or more than GPUs were named.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, gpus: str | None = None) -> None:
         if count < 1:
             raise InputError(f"{count} workers train nothing; give at least 1.")
         on_cpu = jax.default_backend() == "cpu"
-        gpus = [] if on_cpu else gpus_of(os.environ.get(CHOSEN) or os.environ.get("JAX_CUDA_VISIBLE_DEVICES"), count)
-        super().__init__(lambda place: _Process(_environment(place, count, on_cpu, gpus)), count)
+        chosen = [] if on_cpu else gpus_of(gpus, count)
+        super().__init__(lambda place: _Process(_environment(place, count, on_cpu, chosen)), count)
 
 
 def shares(everything: list[int], count: int) -> list[list[int]]:
@@ -61,20 +60,18 @@ def shares(everything: list[int], count: int) -> list[list[int]]:
     return [everything[start:end] for start, end in pairwise(ends)]
 
 
-def gpus_of(chosen: str | None, count: int) -> list[str]:
-    """The GPU of each worker: those that were chosen, in their order, else from the first.
+def gpus_of(named: str | None, count: int) -> list[str]:
+    """The GPU of each worker: of those that were named, in their order, else from the first.
 
     Raises:
-        InputError: fewer were chosen than there are workers.
+        InputError: fewer were named than there are workers.
 
     >>> gpus_of("3,5", 2), gpus_of(None, 2)
     (['3', '5'], ['0', '1'])
     """
-    own = [str(place) for place in range(count)] if not chosen else chosen.split(",")
+    own = named.split(",") if named else [str(place) for place in range(count)]
     if len(own) < count:
-        raise InputError(
-            f"{count} workers need a GPU each, and JAX_CUDA_VISIBLE_DEVICES names {len(own)}; start {len(own)} workers."
-        )
+        raise InputError(f"{count} workers need a GPU each, and {len(own)} are named ({named}); start {len(own)}.")
     return own
 
 

@@ -9,7 +9,7 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 STARTS = 3
-"""How often in a row a worker may fail to start before its place is given up."""
+"""How often in a row a worker may fail to start, or to do anything, before its place is given up."""
 START_SECONDS = 2.0
 """Between two of them."""
 
@@ -114,14 +114,14 @@ class Pulling:
                 thread.start()
 
     def _serve(self, place: int) -> None:
-        failed = 0
+        failed, error = 0, None
         while not self._closed:
             try:
                 worker = self._start(place)
-            except Exception as error:
+            except Exception as fault:
                 failed += 1
-                if failed == STARTS:
-                    self._give_up(error)
+                if failed >= STARTS:
+                    self._give_up(fault)
                     return
                 time.sleep(START_SECONDS)
                 continue
@@ -130,15 +130,18 @@ class Pulling:
                 closed = self._closed
             try:
                 while not closed and (asked := self._asked.get()) is not None:
-                    if not _answer(worker, asked):
+                    failed, error = _answer(worker, asked, failed)
+                    if error is not None:
                         break
-                    failed = 0
                 else:
                     return
             finally:
                 worker.kill()
+            if failed >= STARTS and error is not None:
+                self._give_up(error)
+                return
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: BaseException) -> None:
         """A place has no worker; where it is the last, what is asked has no answer."""
         with self._lock:
             self._left, self._error = self._left - 1, error
@@ -148,22 +151,18 @@ class Pulling:
                     asked.future.set_exception(error)
 
 
-def _answer(worker: Worker, asked: _Asked) -> bool:
-    """Whether the worker lives on."""
+def _answer(worker: Worker, asked: _Asked, failed: int) -> tuple[int, BaseException | None]:
+    """How often in a row workers of this place failed, and why this one lives no more; None where it does."""
     if not asked.future.set_running_or_notify_cancel():
-        return True
+        return failed, None
     try:
         asked.future.set_result(worker.call(asked.fn, asked.args, asked.kwargs))
-    except WorkerEnded as error:
+    except BaseException as error:
         # Gone before anybody hears of it: the next worker of this place is another.
         with suppress(Exception):
             worker.kill()
         asked.future.set_exception(error)
-        return False
-    except BaseException as error:
-        # The task catches its own errors: this worker is not one that can train.
-        with suppress(Exception):
-            worker.kill()
-        asked.future.set_exception(error)
-        return False
-    return True
+        # One that ends may have been ended. One that answers with an error cannot do what is asked: tasks catch their
+        # own errors.
+        return (failed if isinstance(error, WorkerEnded) else failed + 1), error
+    return 0, None

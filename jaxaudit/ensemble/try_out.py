@@ -37,12 +37,12 @@ class Tried(NamedTuple):
     seconds: float
 
 
-def try_out() -> Tried:
+def try_out(seed: int) -> Tried:
     """Trains a chunk of four small networks in this process, twice: the first time compiles."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     inputs, labels = random.normal(size=(RECORDS, FEATURES)).astype(np.float32), np.arange(RECORDS) % CLASSES
     learner = network(MLP, (FEATURES,), CLASSES, optimizer=optax.adam(1e-3), epochs=2, batch_size=64)
-    call = jax.random.split(jax.random.key(0), MODELS), everyone(RECORDS).repeat(MODELS, axis=0), inputs
+    call = jax.random.split(jax.random.key(seed), MODELS), everyone(RECORDS).repeat(MODELS, axis=0), inputs
     fit_many(*call, labels.astype(np.int32), learner, execution=Execution(MODELS))
     began = time.perf_counter()
     models = fit_many(*call, labels.astype(np.int32), learner, execution=Execution(MODELS))

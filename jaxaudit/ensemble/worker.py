@@ -80,20 +80,22 @@ def train_there(task: Task) -> Answer:
     try:
         with _lock:
             work = _work_of(task)
+        return _trained(work, task, machine)
     except ModuleNotFoundError as error:
         return Failed(
             InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
         )
+
+
+def _trained(work: _Work, task: Task, machine: Machine) -> Trained | Failed:
     try:
         keeper = StateKeeper(None, task.chunk.rows, 0, 0)
         params = train_chunk(work.learner, task.chunk, work.pool, _silent, keeper)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
         # By value, as the learner came: a class of a script has its name in this process alone.
         return Trained(rows, cloudpickle.dumps(tree, protocol=5), machine)
-    except ModuleNotFoundError as error:
-        return Failed(
-            InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
-        )
+    except ModuleNotFoundError:
+        raise
     except Exception as error:
         return Failed(_portable(error))
 

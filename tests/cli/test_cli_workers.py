@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 from support.cli_runs import QUICK, Done, content, jaxaudit, process
 
+from jaxaudit.cli.attack.command import AttackOptions
 from jaxaudit.cli.groups import Machines, Recipe
+from jaxaudit.cli.options import identity_of
 from jaxaudit.cli.words import parse_cluster
-from jaxaudit.cli.workers import crew
+from jaxaudit.cli.workers import NAMED, VISIBLE, before_jax, crew
 from jaxaudit.ensemble import MixedDevicesWarning
+from jaxaudit.ensemble.local_workers import gpus_of
 from jaxaudit.errors import InputError
 
 NETWORK = """
@@ -124,6 +127,34 @@ def test_what_becomes_of_workers_is_said_and_what_is_mixed_is_kept(capsys: pytes
     assert capsys.readouterr().err.splitlines() == ["other", "ended", "ended"]
     with crew(Machines()) as (executor, _, mixed):
         assert executor is None
+
+
+@pytest.mark.parametrize(
+    ("named", "seen", "workers"), [(None, "0", ["0", "1"]), ("3,5", "3", ["3", "5"]), ("6", "6", None)]
+)
+def test_workers_have_the_gpus_that_were_named(
+    named: str | None, seen: str, workers: list[str] | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """On a host with GPUs, told by a folder; JAX has started here, and takes no notice."""
+    for name, value in ((NAMED, None), (VISIBLE, named), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")):
+        monkeypatch.setenv(name, value or "")
+        if value is None:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr("jaxaudit.cli.workers.GPUS", tmp_path)
+    for _ in range(2):
+        before_jax(Machines(workers=2))
+        assert os.environ[VISIBLE] == seen
+    if workers is None:
+        with pytest.raises(InputError, match="1 are named"):
+            gpus_of(os.environ.get(NAMED), 2)
+    else:
+        assert gpus_of(os.environ.get(NAMED), 2) == workers
+
+
+def test_a_run_of_mixed_devices_is_another_run():
+    recipes = (Recipe(cluster="ray"), Recipe(workers=2), Recipe(cluster="ray", mixed_devices=True))
+    ray, two, mixed = (identity_of(AttackOptions(recipe=each)) for each in recipes)
+    assert ray == two != mixed
 
 
 def test_options_that_do_not_go_together():

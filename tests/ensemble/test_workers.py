@@ -19,6 +19,7 @@ from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
 from jaxaudit.ensemble.machine import this_machine, unlike
 from jaxaudit.ensemble.parts import LARGE
+from jaxaudit.ensemble.pull import STARTS, Pulling
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
 from jaxaudit.membership import everyone, leave_one_out
@@ -142,6 +143,33 @@ def test_workers_that_only_end_are_given_up(two: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr("jaxaudit.ensemble.distribute.MOST_ENDED", 2)
     with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"the 1 before it.*cluster check"):
         fit_many(KEYS, ROWS, *records(EXAMPLES, 4), Deadly(), execution=Execution(1, executor=two))
+
+
+class Broken:
+    """A worker that lives, and can do nothing."""
+
+    def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        raise OSError("no device")
+
+    def kill(self) -> None:
+        pass
+
+
+def test_a_place_whose_workers_can_do_nothing_is_given_up():
+    with Pulling(lambda place: Broken(), 1) as workers:
+        answers = [workers.submit(print) for _ in range(STARTS + 2)]
+        assert [str(each.exception(timeout=20)) for each in answers] == ["no device"] * (STARTS + 2)
+        with pytest.raises(RuntimeError, match="no device"):
+            workers.submit(print)
+
+
+def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
+    started = threading.Event()
+    with Pulling(lambda place: started.wait(20) and Broken(), 1) as workers:  # type: ignore[arg-type]
+        asked = workers.submit(print)
+        threading.Timer(0.2, started.set).start()
+        workers.close()
+    assert asked.cancelled() or asked.exception(timeout=0) is not None
 
 
 def test_results_may_be_of_a_class_that_only_this_process_has(two: Any):

@@ -117,12 +117,12 @@ def source_hash(own: OwnCode | None) -> str | None:
 
 
 def _extra(module: str | None) -> str:
-    """How PyTorch is installed; of no other module is it known."""
-    if module != "torch":
-        return ""
-    from jaxaudit.models.torch_module import INSTALL
+    """How PyTorch or Keras is installed; of no other module is it known."""
+    if module == "torch":
+        from jaxaudit.models.torch_module import INSTALL
 
-    return f" {INSTALL}."
+        return f" {INSTALL}."
+    return " pip install 'jaxaudit[keras]'." if module == "keras" else ""
 
 
 def _run(file: Path, module_name: str) -> ModuleType:

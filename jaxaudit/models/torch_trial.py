@@ -59,7 +59,7 @@ class Trial(NamedTuple):
     tensors: dict[str, np.ndarray]
     saved_as: dict[str, str]
     trained: tuple[str, ...]
-    form: "Form"
+    form: Form
     draws: bool
     batch_coupled: bool
     seeded: bool

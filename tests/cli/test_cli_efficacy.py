@@ -323,3 +323,14 @@ def test_an_out_that_is_taken_is_refused_before_anything_is_read():
     assert done.code == 2
     assert "--out run" in done.err
     assert Path("run/weights.safetensors").read_bytes() == b"mine"
+
+
+def test_without_keras_the_pip_line_is_named(tmp_path: Path):
+    (tmp_path / "keras.py").write_text("raise ModuleNotFoundError('away', name='keras')")
+    (tmp_path / "net.py").write_text("import keras")
+    np.savez(tmp_path / "forget.npz", x=np.zeros((2, 4), np.float32), y=np.arange(2))
+    words = ("--model", "net.py:build", "--params", "net.keras", "--data", "forget.npz")
+    (tmp_path / "net.keras").write_bytes(b"PK")
+    done = process("efficacy", *words, cwd=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "pip install 'jaxaudit[keras]'" in done.err

@@ -87,9 +87,9 @@ def audit_efficacy(
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
         log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
-        theirs = _of_framework(net, weights, inputs)
+        fit = _fit(net, weights, inputs, labels)
         measured = measure_efficacy(log_prob, weights.params, inputs, labels, chunk=chunk)
-        found.append(JudgedWeights(weights.name, measured, *_fit(net, weights, inputs, labels, theirs)))
+        found.append(JudgedWeights(weights.name, measured, *fit))
     return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws, net.origin.framework)
 
 
@@ -105,18 +105,10 @@ def _log_prob_of(net: PureModule, state: Any) -> Callable[[Any, Any, Any], Array
     return log_prob
 
 
-def _of_framework(net: PureModule, weights: NamedWeights, inputs: np.ndarray) -> Float[np.ndarray, "n classes"] | None:
-    """What the network's own framework computes; None where that is JAX."""
-    if net.origin.outputs is None:
-        return None
-    parts = [inputs[start : start + CHUNK] for start in range(0, len(inputs), CHUNK)]
-    return np.concatenate([net.origin.outputs(weights.params, weights.state, part) for part in parts])
-
-
 def _fit(
-    net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray, theirs: np.ndarray | None
+    net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray
 ) -> tuple[float, float, float | None]:
-    """Accuracy, mean log-probability (nats) and conversion error on the records."""
+    """Accuracy, mean log-probability (nats) and conversion error on the records, some at a time."""
 
     @jax.jit
     def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array, Array]:
@@ -125,33 +117,56 @@ def _fit(
         own = jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
         return log_probs.argmax(axis=1) == labels, own, logits
 
-    parts = [slice(start, start + CHUNK) for start in range(0, len(labels), CHUNK)]
-    seen = [look(weights.params, weights.state, jnp.asarray(inputs[part]), jnp.asarray(labels[part])) for part in parts]
-    hits, own, logits = (np.concatenate([np.asarray(each[index], np.float64) for each in seen]) for index in range(3))
-    if (logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-5):
+    hits, own, conversion, probabilities = list[np.ndarray](), list[np.ndarray](), Conversion(), True
+    for start in range(0, len(labels), CHUNK):
+        some = inputs[start : start + CHUNK]
+        seen = look(weights.params, weights.state, jnp.asarray(some), jnp.asarray(labels[start : start + CHUNK]))
+        right, said, logits = (np.asarray(each, np.float64) for each in seen)
+        hits.append(right)
+        own.append(said)
+        probabilities &= bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-5))
+        if net.origin.outputs is not None:
+            conversion = conversion.after(logits, net.origin.outputs(weights.params, weights.state, some))
+    if probabilities:
         raise InputError(
             f"{weights.name}: the outputs of the network are probabilities, since they are not negative and sum to one "
             "for each record; it must return logits: leave out its last softmax (in Keras, the activation of the last "
             "layer)."
         )
-    error = None if theirs is None else _conversion_error(net, weights, logits, theirs)
-    return float(hits.mean()), float(own.mean()), error
-
-
-def _conversion_error(
-    net: PureModule,
-    weights: NamedWeights,
-    logits: Float[np.ndarray, "n classes"],
-    theirs: Float[np.ndarray, "n classes"],
-) -> float:
-    """How far the outputs lie from those of the network's own framework; see `JudgedWeights`."""
-    scale = np.sqrt(np.mean(np.sum(np.square(theirs, dtype=np.float64), axis=1)))
-    error = float(np.linalg.norm(logits - theirs, axis=1).max() / max(scale, np.finfo(np.float32).tiny))
-    if not error <= MOST_CONVERSION_ERROR:
+    error = None if net.origin.outputs is None else conversion.error
+    if error is not None and conversion.finite and not error <= MOST_CONVERSION_ERROR:
         raise InputError(
             f"{weights.name}: in JAX the outputs of the network differ from those in {net.origin.framework} by "
             f"{error:.1e} of their size, more than {MOST_CONVERSION_ERROR:g}, so its gradients would be those of "
             "another function. Does it compute in 16 bits, or in place? Keep it in 32 bits, and compute without "
             "changing tensors in place; on a GPU also set JAX_DEFAULT_MATMUL_PRECISION=highest."
         )
-    return error
+    return float(np.concatenate(hits).mean()), float(np.concatenate(own).mean()), error
+
+
+class Conversion(NamedTuple):
+    """How far outputs lie from those of the network's own framework, over the records seen so far.
+
+    Attributes:
+        farthest: the largest distance of a record's outputs; NaN where outputs are not numbers.
+        squares: the sum of squares of the framework's, of so many `records`.
+        finite: whether all of the framework's are numbers.
+    """
+
+    farthest: float = 0.0
+    squares: float = 0.0
+    records: int = 0
+    finite: bool = True
+
+    def after(self, ours: Float[np.ndarray, "n classes"], theirs: Float[np.ndarray, "n classes"]) -> "Conversion":
+        """With these records, too."""
+        theirs = theirs.astype(np.float64)
+        farthest = float(np.maximum(self.farthest, np.linalg.norm(ours - theirs, axis=1).max()))
+        squares, finite = self.squares + float(np.square(theirs).sum()), self.finite and bool(np.isfinite(theirs).all())
+        return Conversion(farthest, squares, self.records + len(theirs), finite)
+
+    @property
+    def error(self) -> float:
+        """The largest distance over the root mean square norm; see `JudgedWeights`."""
+        scale = np.sqrt(self.squares / max(self.records, 1))
+        return float(self.farthest / max(scale, np.finfo(np.float32).tiny))

@@ -64,10 +64,12 @@ def keep_programs() -> None:
 
 
 def _others_may_rename(folder: Path) -> bool:
-    """Whether others may put another folder in the place of one in it."""
-    with suppress(OSError):
-        mode = folder.stat().st_mode
-        return bool(mode & 0o022) and not mode & stat.S_ISVTX
+    """Whether others may put another folder in the place of one in it. The user's own group is no other."""
+    with suppress(OSError, AttributeError):
+        status = folder.stat()
+        theirs = status.st_uid not in (os.getuid(), 0)
+        by_group = bool(status.st_mode & 0o020) and status.st_gid != os.getgid()
+        return theirs or ((by_group or bool(status.st_mode & 0o002)) and not status.st_mode & stat.S_ISVTX)
     return True
 
 

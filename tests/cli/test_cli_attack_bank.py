@@ -33,14 +33,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of these as working folder."""
-    copy = shutil.copytree(made, tmp_path / "copy")
-    monkeypatch.chdir(copy)
-    return copy
-
-
 def attacked(*words: str, bank: str = "bank") -> dict[str, Any]:
     """The result of the attacks in this process."""
     done = jaxaudit("attack", "--shadows", bank, *words, "--json")

@@ -1,7 +1,6 @@
 """`jaxaudit attack --shadows BANK --delta`: a bound on epsilon, from a bank that `shadows plan --coins` deals."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,14 +36,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert done.code == 0, done.err
             train(load_bank(name), range(MODELS), memory)
     return folder
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of these as working folder."""
-    copy = shutil.copytree(made, tmp_path / "copy")
-    monkeypatch.chdir(copy)
-    return copy
 
 
 def attacked(bank: str, *words: str) -> dict[str, Any]:

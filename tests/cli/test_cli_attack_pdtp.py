@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +49,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             values = np.random.default_rng(model).normal(size=(2 * RECORDS, 2))
             values[np.arange(2 * RECORDS), bank.labels] += row * np.linspace(0, 6, 2 * RECORDS)[::-1]
             save(Path("bank"), model, values)
-        for name in ("query", "other", "mixed"):
+        for name in ("query", "holdout", "other", "mixed"):
             more = ("--measured-records", str(MEASURED)) if name == "query" else ()
             words = ("--csv", f"{name}.csv", "--label", "label", "--model", "nb", "--bins", "0", *more, "--out", name)
             assert jaxaudit("pdtp", *words).code == 0
     return folder
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of these as working folder."""
-    copy = shutil.copytree(made, tmp_path / "copy")
-    monkeypatch.chdir(copy)
-    return copy
 
 
 def rows_of(path: str) -> list[dict[str, str]]:
@@ -118,6 +109,14 @@ def test_a_run_of_other_records_is_refused(folder: Path):
         assert said in " ".join(done.err.split())
     assert not Path("not").exists()
     assert "--shadows" in jaxaudit("attack", "--pdtp", "query").err
+
+
+def test_a_run_of_a_set_that_is_not_attacked_is_refused(folder: Path):
+    assert jaxaudit("attack", *ATTACK, "--pdtp", "holdout", "--json").result["beside_pdtp"]["neither"] > 0
+    np.save("target.npy", np.random.default_rng(1).normal(size=(RECORDS, 2)))
+    done = jaxaudit("attack", *ATTACK, "--target", "target.npy", "--pdtp", "holdout", "--json")
+    assert (done.code, done.out) == (2, "")
+    assert "holdout set" in " ".join(done.err.split())
 
 
 def test_a_result_whose_counts_do_not_fit_is_refused(folder: Path):

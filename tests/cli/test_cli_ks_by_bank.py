@@ -29,14 +29,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of these as working folder."""
-    copy = shutil.copytree(made, tmp_path / "copy")
-    monkeypatch.chdir(copy)
-    return copy
-
-
 def files(*names: str, end: str = ".npy") -> tuple[str, ...]:
     """The options that give these targets' outputs on query set and holdout."""
     return tuple(

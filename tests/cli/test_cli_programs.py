@@ -171,6 +171,18 @@ def test_a_folder_that_others_can_write_keeps_none(settings: Setting, tmp_path: 
     assert settings() is None
 
 
+def test_a_cache_folder_in_which_others_may_rename_keeps_none(settings: Setting, tmp_path: Path):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    folder.chmod(0o777)
+    programs.keep_programs()
+    assert settings() is None
+    # With the sticky bit they may not.
+    folder.chmod(0o1777)
+    programs.keep_programs()
+    assert settings() is not None
+
+
 def test_a_folder_that_somebody_named_is_left_alone(settings: Setting, tmp_path: Path):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
     programs.keep_programs()

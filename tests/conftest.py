@@ -1,6 +1,7 @@
 """What holds for all tests: a cache of their own, never the user's."""
 
 import gc
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,3 +68,11 @@ def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_sets(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy, as working folder, of what a module's own fixture `made` made once."""
+    copy = shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(copy)
+    return copy

@@ -159,8 +159,8 @@ def _scores_and_weights(
 
 
 def fit_weights(
-    evidence: Float[np.ndarray, "models n kinds"],
-    membership: Bool[np.ndarray, "models n"],
+    evidence: Float[np.ndarray, "*records kinds"],
+    membership: Bool[np.ndarray, "*records"],
     start: Float[np.ndarray, " kinds"] | None = None,
 ) -> Float[np.ndarray, " kinds"]:
     """The weights with which evidence tells membership best: a ridge-penalised logistic regression.
@@ -169,6 +169,8 @@ def fit_weights(
         evidence: of models of known membership, each measured by others.
         membership: which of the records each was trained on.
         start: initial weights, to save time.
+
+    Both are of all records of some models, or of some records of each in one row.
     """
     return _logistic_regression(evidence.reshape(-1, evidence.shape[-1]), membership.ravel(), start)
 

@@ -16,6 +16,8 @@ from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weig
 LEAST = 2
 FOLDS = 8
 """Parts of the models that share weights; the weights of each are fitted to the others."""
+FEW = 4
+"""Shadow models among which one less makes evidence of another kind; see `Stacked`."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,13 @@ class Stacked:
     Its evidence is that of the tests of `ks` (`metrics.membership_scores`: likelihood ratios with normal and with heavy
     tails, and context), `BASE` and `BaVarIAt`. Variances and gaps of a record are shrunk towards those of all records,
     so few shadow models are enough. Where each model is attacked by the others, its weights come from models of other
-    folds alone, measured without any of its own fold: even a trace of its membership there would lift the area under
-    the ROC curve above one half. Log-odds are averaged over views, and cut at 20 nats.
+    folds alone, measured without any of its own fold, and where a partner is left out (`left_out`), from no record of
+    the partner: even a trace of its membership there would move the area under the ROC curve away from one half.
+    Log-odds are averaged over views, and cut at 20 nats.
+
+    Weights are learned from evidence by one shadow model less than attack the target. Among `FEW` or fewer that is
+    evidence of another kind (one model says nothing of a record both in and out), so there the target's is the mean of
+    its evidence by all but one of them.
     """
 
     name = "stacked"
@@ -44,30 +51,59 @@ class Stacked:
             raise InputError(
                 f"{self.name} needs {LEAST} shadow models to attack another; there are {shadowed.references}."
             )
-        models, membership = cut(shadowed.models.mean(axis=1)), shadowed.membership
+        if shadowed.references <= FEW:
+            return _scores_by_few(shadowed)
         among = shadowed._replace(targets=None)
         if shadowed.targets is not None:
             weights = _weights(among)
-            known = profile(models, membership)
-            targets = zip(cut(shadowed.targets.mean(axis=1)), _further(shadowed), strict=True)
-            return np.stack([_joined(membership_evidence(own, known), more) @ weights for own, more in targets])
-        further, without = _further(among), left_out(among)
-        found, numbers = np.empty(models.shape), np.arange(len(models))
-        evidence = _evidence(models, membership, without, further, numbers.tolist())
-        for fold in np.array_split(numbers, min(FOLDS, len(models))):
-            rest = np.setdiff1d(numbers, fold)
-            weights = _weights(among._replace(models=among.models[rest], membership=membership[rest]))
+            return np.stack([each @ weights for each in _evidence_of_targets(shadowed)])
+        numbers = np.arange(len(shadowed.models))
+        found, evidence = np.empty(shadowed.membership.shape), _evidence_among(shadowed, numbers.tolist())
+        for fold in np.array_split(numbers, min(FOLDS, len(numbers))):
+            weights = _weights(_without(shadowed, fold), _no_partner(shadowed, fold))
             for model in fold:
                 found[model] = next(evidence) @ weights
         return found
 
 
-def _weights(among: Shadowed) -> Float[np.ndarray, " all"]:
+def _scores_by_few(shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:
+    """The scores where weights and targets get evidence by equally many models."""
+    numbers = np.arange(len(shadowed.models))
+    less = [_without(shadowed, one) for one in numbers[:, None]]
+    found = np.zeros(shadowed.attacked[:, 0].shape)
+    if shadowed.targets is not None:
+        weights = _weights(shadowed._replace(targets=None))
+        for each in less:
+            found += np.stack([evidence @ weights for evidence in _evidence_of_targets(each)])
+        return found / len(less)
+    own = [_weights(each, _no_partner(shadowed, one)) for each, one in zip(less, numbers[:, None], strict=True)]
+    for number, each in enumerate(less):
+        others = np.delete(numbers, number)
+        for model, evidence in zip(others, _evidence_among(each, range(len(others))), strict=True):
+            found[model] += evidence @ own[model]
+    return found / (len(less) - 1)
+
+
+def _without(shadowed: Shadowed, numbers: Int[np.ndarray, " some"]) -> Shadowed:
+    """The same bank as if these shadow models were not finished."""
+    models, membership = (np.delete(each, numbers, axis=0) for each in (shadowed.models, shadowed.membership))
+    return shadowed._replace(models=models, membership=membership)
+
+
+def _no_partner(shadowed: Shadowed, fold: Int[np.ndarray, " some"]) -> Bool[np.ndarray, "others n"]:
+    """Which record of which other model is no partner of a model of this fold: see `left_out`."""
+    partners = [np.where(side[fold] == fold[:, None], -1, side[fold]) for side in left_out(shadowed)]
+    rest = np.setdiff1d(np.arange(len(shadowed.models)), fold)
+    return ~(rest[:, None, None] == np.concatenate(partners)).any(axis=1)
+
+
+def _weights(among: Shadowed, seen: Bool[np.ndarray, "models n"] | None = None) -> Float[np.ndarray, " all"]:
     """The weights of the kinds of evidence, from models of known membership, each measured by the others."""
-    models, membership = cut(among.models.mean(axis=1)), among.membership
-    some = evenly_spaced(models)
-    evidence = _evidence(models, membership, left_out(among), _further(among), some.tolist())
-    return fit_weights(np.stack(list(evidence)), membership[some])
+    some = evenly_spaced(among.models[:, 0])
+    evidence, membership = np.stack(list(_evidence_among(among, some.tolist()))), among.membership[some]
+    if seen is None:
+        return fit_weights(evidence, membership)
+    return fit_weights(evidence[seen[some]], membership[seen[some]])
 
 
 def _further(shadowed: Shadowed) -> Float[np.ndarray, "targets n further"]:
@@ -82,14 +118,17 @@ def _joined(
     return np.concatenate([evidence, further], axis=1)
 
 
-def _evidence(
-    models: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
-    without: tuple[Int[np.ndarray, "models n"], ...],
-    further: Float[np.ndarray, "models n further"],
-    places: Sequence[int],
-) -> Iterator[Float[np.ndarray, "n kinds"]]:
+def _evidence_of_targets(shadowed: Shadowed) -> Iterator[Float[np.ndarray, "n kinds"]]:
+    """The evidence of each target, from all models."""
+    assert shadowed.targets is not None
+    known = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
+    targets = zip(cut(shadowed.targets.mean(axis=1)), _further(shadowed), strict=True)
+    return (_joined(membership_evidence(own, known), more) for own, more in targets)
+
+
+def _evidence_among(among: Shadowed, places: Sequence[int]) -> Iterator[Float[np.ndarray, "n kinds"]]:
     """The evidence of the models at these places, each from all but those that are left out for it."""
-    profiles = profiles_without(models, membership, (np.stack([side[place] for side in without]) for place in places))
+    models, without, further = cut(among.models.mean(axis=1)), left_out(among), _further(among)
+    profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))
     each = zip(places, profiles, strict=True)
     return (_joined(membership_evidence(models[place], known), further[place]) for place, known in each)

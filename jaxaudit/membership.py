@@ -3,6 +3,7 @@
 Query, calibration, shadow, leave-one-out and retrained models differ only in their row.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,45 @@ def leave_one_out(indices: Int[np.ndarray, " targets"], examples: int) -> Member
     rows = np.ones((len(indices), examples), bool)
     rows[np.arange(len(indices)), indices] = False
     return rows
+
+
+@dataclass(frozen=True, eq=False)
+class AllBut:
+    """The rows of `leave_one_out`, made when asked for: a matrix of 100,000 models by 100,000 records is 10 GB.
+
+    Attributes:
+        left_out: the record that each model is trained without.
+        examples: the size of the pool.
+
+    >>> rows = AllBut(np.array([0, 2]), 3)
+    >>> len(rows), rows[np.array([1])]
+    (2, array([[ True,  True, False]]))
+    """
+
+    left_out: Int[np.ndarray, " models"]
+    examples: int
+
+    def __len__(self) -> int:
+        return len(self.left_out)
+
+    def __getitem__(self, rows: "Int[np.ndarray, ' some'] | slice") -> Membership:
+        return leave_one_out(self.left_out[rows], self.examples)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Models and examples."""
+        return len(self), self.examples
+
+
+def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]:
+    """How many records each model is trained on.
+
+    >>> member_counts(AllBut(np.array([0, 2]), 3)), member_counts(everyone(3))
+    (array([2, 2]), array([3]))
+    """
+    if isinstance(membership, AllBut):
+        return np.full(len(membership), membership.examples - 1)
+    return membership.sum(axis=1)
 
 
 def random_subset(

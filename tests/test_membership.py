@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.membership import (
+    AllBut,
     bernoulli_halves,
     everyone,
     halves,
     leave_one_out,
+    member_counts,
     only,
     random_subset,
     subsets,
@@ -49,6 +51,12 @@ def test_leave_one_out_leaves_out_one_in_the_order_asked(drawn):
     rows = leave_one_out(indices, examples)
     assert rows.shape == (len(indices), examples)
     assert [np.flatnonzero(~row).tolist() for row in rows] == [[index] for index in indices.tolist()]
+    lazy = AllBut(indices, examples)
+    assert lazy.shape == rows.shape
+    assert len(lazy) == len(rows)
+    np.testing.assert_array_equal(lazy[:], rows)
+    np.testing.assert_array_equal(lazy[np.arange(len(rows))[::-2]], rows[::-2])
+    assert member_counts(lazy).tolist() == member_counts(rows).tolist() == [examples - 1] * len(rows)
 
 
 @given(index_sets().filter(lambda drawn: len(drawn[0]) > 0), st.floats(0.01, 1), st.integers(0, 2**32))

@@ -12,10 +12,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ValidatedLearner
-from jaxaudit.membership import everyone, leave_one_out
-
-MEMBERSHIP_BYTES = 1 << 26
-"""Models are trained in slabs of at most this membership size, so memory does not grow with their number."""
+from jaxaudit.membership import AllBut, everyone, leave_one_out
 
 
 def leave_out(
@@ -29,7 +26,7 @@ def leave_out(
     """Log-probabilities (nats) at each of `records` of A(T) and of A(T without that record), all with one key.
 
     A(T) is trained in the same compiled program as the models it is compared with, because another program would round
-    differently, and training amplifies rounding. Memory is bounded by a slab of models, not by the number of records.
+    differently, and training amplifies rounding. Memory is bounded by a chunk of models, not by the number of records.
 
     Raises:
         InputError: the learner validates, and would hold back other records where one is left out.
@@ -43,25 +40,20 @@ def leave_out(
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
     size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(records))
-    slab = max(1, MEMBERSHIP_BYTES // n // size) * size
     # Whole chunks only: one of fewer models would be another program.
     padded = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
-    slabs = [padded[start : start + slab] for start in range(0, len(padded), slab)]
     copies = max(size - 1, 1)
-    of_whole, *of_slabs = execution.at(size).split(1 + copies, *map(len, slabs))
+    of_whole, of_others = execution.at(size).split(1 + copies, len(padded))
 
-    def fit(part: Execution, rows: np.ndarray, summarize: Any) -> np.ndarray:
+    def fit(part: Execution, rows: np.ndarray | AllBut, summarize: Any) -> np.ndarray:
         keys = jnp.repeat(key[None], len(rows))
         return fit_many(keys, rows, inputs, labels, learner, execution=part, summarize=summarize)
 
     # With a row that leaves a record out, steps are the same program in which records of weight 0 change nothing.
     whole = np.concatenate([leave_one_out(records[:1], n), everyone(n).repeat(copies, axis=0)])
     with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
-    without_record = [
-        fit(part, leave_one_out(left, n), partial(_own, learner, inputs, left))
-        for part, left in zip(of_slabs, slabs, strict=True)
-    ]
-    return LeftOut(with_record, np.concatenate(without_record)[: len(records)])
+    without_record = fit(of_others, AllBut(padded, n), partial(_own, learner, inputs, padded))
+    return LeftOut(with_record, without_record[: len(records)])
 
 
 def models_trained(records: int, models_per_batch: int) -> int:
@@ -76,7 +68,7 @@ def models_trained(records: int, models_per_batch: int) -> int:
 def measured_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
     """The fastest number of leave-one-out models per batch; see `measure_models_per_batch`."""
     n = len(examples)
-    some = leave_one_out(np.arange(max(1, min(models, n, MEMBERSHIP_BYTES // n))), n)
+    some = AllBut(np.arange(max(1, min(models, n))), n)
     keys = jnp.repeat(key[None], len(some))
     return measure_models_per_batch(keys, some, examples.inputs, examples.labels, learner).models_per_batch
 

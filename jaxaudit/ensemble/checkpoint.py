@@ -18,23 +18,26 @@ from typing import IO, Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.data.regular_files import DRAFT, open_regular, whole_file
 from jaxaudit.errors import InputError
+from jaxaudit.membership import AllBut, Membership
 
 PLAIN = "biufc"
 """The kinds of number that a .npz file gives back as they were."""
 DIGEST_BYTES = 16
 
 
-def call_directory(checkpoints: Path, keys: Key[Array, " models"], *arrays: Array | np.ndarray) -> Path:
+def call_directory(
+    checkpoints: Path, keys: Key[Array, " models"], membership: Membership | AllBut, *pool: Array | np.ndarray
+) -> Path:
     """The folder in `checkpoints` for the chunks of these models, on devices such as this process has.
 
-    `arrays`: all that they are trained on; for `fit_many` membership, inputs and labels.
+    `pool`: inputs and labels.
     """
-    devices = jax.local_devices()
-    return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), *arrays)
+    devices, rows = jax.local_devices(), membership.left_out if isinstance(membership, AllBut) else membership
+    return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), rows, *pool)
 
 
 def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
@@ -49,13 +52,13 @@ def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
 
 def kept_models_per_batch(
     keys: Key[Array, " models"],
-    membership: Bool[np.ndarray, "models examples"],
+    membership: Membership | AllBut,
     inputs: Float[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
     """The models per batch of the chunks of these models in `checkpoints`, if any."""
-    return models_per_batch_of(call_directory(checkpoints, keys, np.asarray(membership), inputs, labels))
+    return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
 
 
 def models_per_batch_of(directory: Path) -> int | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.ensemble.checkpoint import call_directory
 from jaxaudit.ensemble.devices import place_pool
@@ -17,11 +17,12 @@ from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH, Models, train_stepped,
 from jaxaudit.ensemble.validation import held_back_rows
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Learner, SteppedLearner
+from jaxaudit.membership import AllBut, Membership
 
 
 def fit_many(
     keys: Key[Array, " models"],
-    membership: Bool[np.ndarray, "models examples"],
+    membership: Membership | AllBut,
     inputs: Float[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
@@ -61,7 +62,7 @@ def fit_many(
 
     Args:
         keys: one random key per model.
-        membership: which records each model is trained on.
+        membership: which records each model is trained on. `AllBut` takes no memory a record.
         inputs: the pool's records; `labels`: their classes.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
         execution: models per batch (by default the fastest, by measurement), progress, and where finished chunks are
@@ -82,7 +83,7 @@ def fit_many(
         InputError: shapes disagree, there are no models, `models_per_batch` is below 1, the result of `summarize`
             cannot be kept in `checkpoints`, a worker would round differently, or workers ended again and again.
     """
-    membership = np.asarray(membership)
+    membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
     asked, checkpoints = execution.models_per_batch, execution.checkpoints
     if asked is not None and asked < 1:
@@ -92,7 +93,7 @@ def fit_many(
     if isinstance(learner, SteppedLearner):
         held = held_back_rows(learner, keys, membership)
         if held is not None:
-            membership, members_only = membership & ~held, True
+            membership, members_only = membership[:] & ~held, True
         groups = plan(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
         train_stepped(Models(keys, membership, held, pool), learner, groups, size, execution, results)
     else:
@@ -102,7 +103,7 @@ def fit_many(
 
 def measure_models_per_batch(
     keys: Key[Array, " models"],
-    membership: Bool[np.ndarray, "models examples"],
+    membership: Membership | AllBut,
     inputs: Float[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
@@ -112,7 +113,7 @@ def measure_models_per_batch(
     If several calls, or a later repetition, must give the same numbers, choose once and pass the number on; see
     `choose_models_per_batch`.
     """
-    membership = np.asarray(membership)
+    membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
     _check(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
         return BatchChoice(WHOLE_FITS_PER_BATCH, {})
@@ -124,8 +125,8 @@ def measure_models_per_batch(
     )
 
 
-def _check(keys: Array, membership: np.ndarray, inputs: int, labels: int) -> None:
-    if membership.ndim != 2 or membership.shape[1] != inputs or inputs != labels:
+def _check(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> None:
+    if len(membership.shape) != 2 or membership.shape[1] != inputs or inputs != labels:
         raise InputError(
             f"membership has shape {membership.shape} but there are {inputs} inputs and {labels} labels: every row is "
             "one training set over all records; was a split passed instead of the whole pool?"

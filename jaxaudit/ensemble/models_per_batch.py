@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Key
 
 from jaxaudit.ensemble.batches import epoch_blocks, place_block
 from jaxaudit.ensemble.concurrency import concurrent_chunks
@@ -15,6 +15,7 @@ from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.plan import Group
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 
 PROBE_SHARE = 0.1
@@ -46,7 +47,7 @@ class BatchChoice(NamedTuple):
 def choose_models_per_batch(
     learner: SteppedLearner,
     keys: Key[Array, " models"],
-    membership: Bool[np.ndarray, "models examples"],
+    membership: Membership | AllBut,
     pool: tuple[Array, Array],
     groups: list[Group],
 ) -> BatchChoice:
@@ -108,7 +109,7 @@ def _device_bytes() -> int:
 def probe_models_per_batch(
     learner: SteppedLearner,
     keys: Key[Array, " models"],
-    membership: np.ndarray,
+    membership: Membership | AllBut,
     pool: tuple[Array, Array],
     group: Group,
     models_per_batch: int,

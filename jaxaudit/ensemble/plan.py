@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from jaxaudit.learners.batch_order import takes_pool_order
 from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.membership import AllBut, Membership, member_counts
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Group:
 
 def plan(
     key_words: np.ndarray,
-    membership: Bool[np.ndarray, "models examples"],
+    membership: Membership | AllBut,
     learner: SteppedLearner,
     members_only: bool = False,
 ) -> list[Group]:
@@ -56,7 +57,7 @@ def plan(
         members_only: give every row an order of its own.
     """
     examples, batch = membership.shape[1], learner.batch_size
-    members = membership.sum(axis=1)
+    members = member_counts(membership)
     pool = takes_pool_order(members, examples, learner.batch_coupled or members_only)
     steps = -(-examples // batch)
     # A step is empty only where the left-out records of a row could fill a whole minibatch.

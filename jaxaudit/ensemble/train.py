@@ -18,6 +18,7 @@ from jaxaudit.ensemble.models_per_batch import choose_models_per_batch
 from jaxaudit.ensemble.plan import Group, chunk_places
 from jaxaudit.ensemble.results import Results
 from jaxaudit.learners.learner import Learner, SteppedLearner
+from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 
 WHOLE_FITS_PER_BATCH = 16
@@ -33,7 +34,7 @@ class Models(NamedTuple):
     """
 
     keys: Array
-    membership: np.ndarray
+    membership: Membership | AllBut
     held: np.ndarray | None
     pool: tuple[np.ndarray, np.ndarray]
 

@@ -13,20 +13,21 @@ from jaxaudit.ensemble.devices import place_models
 from jaxaudit.ensemble.program import DISPATCH
 from jaxaudit.learners.batch_order import held_back, held_back_bits
 from jaxaudit.learners.learner import SteppedLearner, ValidatedLearner
+from jaxaudit.membership import AllBut, Membership, member_counts
 
 EpochEnd = Callable[[Any], tuple[Any, bool]]
 """`epoch_end(states)`: a chunk's training states after an epoch, and whether nothing later changes its models."""
 
 
 def held_back_rows(
-    learner: SteppedLearner, keys: Key[Array, " models"], membership: Bool[np.ndarray, "models examples"]
+    learner: SteppedLearner, keys: Key[Array, " models"], membership: Membership | AllBut
 ) -> Bool[np.ndarray, "models examples"] | None:
     """The records that each model holds back; None for a learner that does not validate."""
     if not isinstance(learner, ValidatedLearner):
         return None
-    found = np.zeros_like(membership)
-    most = int(membership.sum(axis=1).max())
-    for key, row, held in zip(keys, membership, found, strict=True):
+    found = np.zeros(membership.shape, bool)
+    most = int(member_counts(membership).max())
+    for key, row, held in zip(keys, membership[:], found, strict=True):
         members = np.flatnonzero(row)
         held[held_back(np.asarray(_bits(key, most))[: len(members)], members, learner.validation)] = True
     return found

@@ -1,5 +1,6 @@
 """`fit_many` is as many separate fits, whatever the rows, their keys and the width."""
 
+import tracemalloc
 from functools import lru_cache, partial
 from typing import Any
 
@@ -26,8 +27,9 @@ from support.tiny_learners import (
 )
 
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
+from jaxaudit.ensemble.plan import plan
 from jaxaudit.errors import InputError
-from jaxaudit.membership import everyone, leave_one_out, only
+from jaxaudit.membership import AllBut, everyone, leave_one_out, only
 
 EXAMPLES = 41
 INPUTS, LABELS = records(EXAMPLES, 4)
@@ -185,6 +187,32 @@ def test_leave_one_out_is_a_plain_loop_less_one_record(optimizer, batch_size):
     if batch_size == 1:
         # A step along the gradient of an empty minibatch, 0, would have moved the model by its moments.
         assert np.abs(ours[0] - by_loop(rows[0], skip_empty=False)).max() > 1e-3
+
+
+@pytest.mark.parametrize("module", [small_mlp, Normed])
+def test_rows_without_a_matrix_are_the_same_rows(module):
+    """A pool order, and an order of their own; `AllBut` and its matrix give the same bits."""
+    left = np.array([3, 8, 40, 8])
+    some = {"execution": Execution(2)}
+    dense = fit_many(ONE_KEY[:4], leave_one_out(left, EXAMPLES), INPUTS, LABELS, learner(module), **some)
+    lazy = fit_many(ONE_KEY[:4], AllBut(left, EXAMPLES), INPUTS, LABELS, learner(module), **some)
+    np.testing.assert_array_equal(flat_rows(dense, 4), flat_rows(lazy, 4))
+
+
+def test_a_hundred_thousand_models_of_all_records_but_one_are_planned_without_a_matrix():
+    """The matrix would have 10 GB; the plan, its chunks and one of them take less than 100 MB."""
+    count = 100_000
+    rows, words = AllBut(np.arange(count), count), np.zeros((count, 2), np.uint32)
+    tracemalloc.start()
+    (group,) = plan(words, rows, learner(small_mlp))
+    chunks = group.chunks(32)
+    cut = rows[chunks[-1].rows]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6
+    assert len(chunks) == count // 32
+    assert group.shared
+    np.testing.assert_array_equal(np.argmin(cut, axis=1), chunks[-1].rows)
 
 
 def test_then_makes_the_result_and_copies_are_dropped():

@@ -64,6 +64,9 @@ class Machines:
         False,
         "Accept workers with other devices or versions of JAX, which round differently; the result says so.",
     )
+    dry_run: bool = option(
+        False, "Print what the run would take (training is begun, and timed), and stop.", decides=False
+    )
 
     @property
     def spread(self) -> bool:

@@ -81,7 +81,7 @@ class Job(Generic[Audit]):
 
 @dataclass(frozen=True)
 class Planned:
-    """The output of a dry run: a plan as numbers and as lines."""
+    """The output of a dry run: what the run would take, as numbers and as lines."""
 
     numbers: Mapping[str, Any]
     lines: tuple[str, ...]
@@ -129,10 +129,11 @@ def run(command: Command, options: Any) -> None:
         keep_programs()
         started = time.time()
         job = command.prepare(options)
-        if isinstance(job, Planned):
-            show_planned(job, output.as_json)
+        done = job if isinstance(job, Planned) else _done(command.name, job, begin, started)
+        if isinstance(done, Planned):
+            show_planned(done, output.as_json)
             return
-        job, outcome = _done(command.name, job, begin, started)
+        job, outcome = done
         from jaxaudit.report.build import part_of
         from jaxaudit.report.kinds import name_of
         from jaxaudit.report.run import Run
@@ -156,7 +157,7 @@ def run(command: Command, options: Any) -> None:
         raise typer.Exit(3)
 
 
-def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any], Outcome]:
+def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any], Outcome] | Planned:
     from jaxaudit.cli.own_model import source_hashes
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
@@ -175,6 +176,11 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
             remember_models_per_batch(facts, number)
         # Which models are trained follows from it.
         job = _at(job, number)
+    machines = getattr(job.options, "recipe", None)
+    if machines is not None and machines.dry_run:
+        from jaxaudit.cli.trial import tried
+
+        return tried(name, job, number, machines)
     sources = source_hashes(facts.get("model"), facts.get("optimizer"), facts.get("augment") or [])
     checkpoints = None
     if job.models is not None:
@@ -182,8 +188,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
-    machines = getattr(job.options, "recipe", None)
-    with progress_on_stderr(job.label, job.after, job.shorter) as progress, crew(machines) as who:
+    with crew(machines) as who, progress_on_stderr(job.label, job.after, job.shorter, who.pace) as progress:
         audit = job.audit(who.execution(number, progress, checkpoints))
     # Work that was taken up goes on with the number that it was begun with.
     number = getattr(audit, "models_per_batch", None) or number

@@ -15,16 +15,19 @@ LEAST_SECONDS = 3.0
 
 
 @contextmanager
-def progress_on_stderr(label: str, after: str | None = None, shorter: str = "") -> Iterator[Callable[[int, int], None]]:
+def progress_on_stderr(
+    label: str, after: str | None = None, shorter: str = "", pace: Callable[[], str] = str
+) -> Iterator[Callable[[int, int], None]]:
     """A bar with the remaining time on a terminal; a line every half minute if stderr is a file.
 
     Args:
         label: the name of the work.
         after: a line printed when it is done.
         shorter: advice, printed once with the remaining time if that is more than a minute.
+        pace: more about the work under way, asked whenever progress is shown.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
-        show = shown.enter_context(_bar(label) if sys.stderr.isatty() else _log(label))
+        show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
         warn = _foretold(shorter)
         ended = False
 
@@ -80,7 +83,7 @@ def _foretold(shorter: str) -> Callable[[int, int], None]:
 
 
 @contextmanager
-def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
+def _bar(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -97,13 +100,13 @@ def _bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
         def show(done: int, total: int) -> None:
             left = pace.left(done, total)
-            bar.update(task, completed=done, total=total, left=_left(done, left))
+            bar.update(task, completed=done, total=total, left=_with(_left(done, left), more()))
 
         yield show
 
 
 @contextmanager
-def _log(label: str) -> Iterator[Callable[[int, int], None]]:
+def _log(label: str, more: Callable[[], str]) -> Iterator[Callable[[int, int], None]]:
     started = last = time.monotonic()
     pace = Pace()
 
@@ -112,10 +115,14 @@ def _log(label: str) -> Iterator[Callable[[int, int], None]]:
         now, left = time.monotonic(), pace.left(done, total)
         if now - last >= LOG_SECONDS:
             last = now
-            rest = f", {_left(done, left)}" if done < total else ""
-            say(f"{label}: {done / total:.0%} after {duration(now - started)}{rest}")
+            rest = _left(done, left) if done < total else ""
+            say(_with(f"{label}: {done / total:.0%} after {duration(now - started)}", rest, more()))
 
     yield show
+
+
+def _with(*words: str) -> str:
+    return ", ".join(filter(None, words))
 
 
 def _left(done: int, seconds: float | None) -> str:

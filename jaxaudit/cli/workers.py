@@ -15,7 +15,7 @@ from jaxaudit.cli.words import parse_cluster
 
 if TYPE_CHECKING:
     from jaxaudit.cli.groups import Machines
-    from jaxaudit.ensemble import Execution, Executor
+    from jaxaudit.ensemble import Execution
     from jaxaudit.ensemble.pull import Pulling
 
 GPUS = Path("/proc/driver/nvidia/gpus")
@@ -33,9 +33,23 @@ class Crew(NamedTuple):
         mixed: those that did, in words; complete once training is done.
     """
 
-    executor: "Executor | None"
+    executor: "Pulling | None"
     mixed_devices: bool
     mixed: list[str]
+
+    @property
+    def workers(self) -> int:
+        """How many workers; 0 where this process trains."""
+        return 0 if self.executor is None else self.executor.places
+
+    @property
+    def answered(self) -> int:
+        """Chunks that workers trained."""
+        return 0 if self.executor is None else self.executor.answered
+
+    def pace(self) -> str:
+        """How fast workers train, in words."""
+        return "" if self.executor is None else self.executor.pace()
 
     def execution(self, models_per_batch: int | None, progress: Any, checkpoints: Path | None) -> "Execution":
         """How these workers train."""

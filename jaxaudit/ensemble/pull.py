@@ -52,7 +52,25 @@ class Pulling:
         self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Asked | None]()
         self._closed, self._left, self._error = False, places, RuntimeError("there are no workers")
         self._workers: dict[int, Worker] = {}
+        self._answered, self._first = 0, 0.0
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
+
+    @property
+    def places(self) -> int:
+        """Workers that there are, or are to be; those that were given up do not count."""
+        return self._left
+
+    @property
+    def answered(self) -> int:
+        """Tasks that were answered."""
+        return self._answered
+
+    def pace(self) -> str:
+        """How many workers are ready, and how many chunks they train in a minute, since the first was trained."""
+        ready = len(self._workers)
+        ready = f"{ready} of {self._left} workers" if ready < self._left else f"{ready} workers"
+        minutes = (time.monotonic() - self._first) / 60
+        return ready if self._answered < 2 else f"{ready}, {(self._answered - 1) / minutes:.2g} chunks a minute"
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The future result of `fn(*args, **kwargs)` in a worker.
@@ -133,6 +151,9 @@ class Pulling:
                     failed, error = _answer(worker, asked, failed)
                     if error is not None:
                         break
+                    with self._lock:
+                        self._first = self._first or time.monotonic()
+                        self._answered += 1
                 else:
                     return
             finally:

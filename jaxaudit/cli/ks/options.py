@@ -155,7 +155,6 @@ class KSAudit(Level):
         metavar="TIME",
         check=parse_time,
     )
-    dry_run: bool = option(False, "Print the plan and its estimated time, and stop.", decides=False)
 
 
 @dataclass(frozen=True)

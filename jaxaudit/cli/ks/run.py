@@ -51,9 +51,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
     sets, plan = take_records(whole, options.data.sample, key), None
-    if seconds is not None or options.audit.dry_run:
+    if seconds is not None or options.recipe.dry_run:
         options, plan = plan_within(seconds, given, options, sets, tests, partial(learner_of, sets))
-        if given.audit.dry_run:
+        if given.recipe.dry_run and not given.recipe.spread:
             return plan
         for line in plan.lines:
             say(line)

@@ -102,7 +102,6 @@ class TrainedModels(Seeded):
         formerly=("--designs",),
         check=lambda text: parse_known(text, "--recipe"),
     )
-    dry_run: bool = option(False, "Print what training takes (time, memory, disk), and stop.", decides=False)
 
     @property
     def designs(self) -> str:

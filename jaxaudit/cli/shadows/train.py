@@ -87,12 +87,13 @@ def train(options: TrainOptions) -> None:
         device=_devices(f"{device.platform}: {device.device_kind}", "" if there is None else there.device),
         versions=_versions({} if there is None else there.versions),
     )
-    if options.models.dry_run:
-        show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number)) + "\n")
+    spread = options.recipe.spread
+    if options.recipe.dry_run:
+        show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number, spread)) + "\n")
         return
     lay(out, planned, sets, there, description)
     bank = load_bank(out)
-    for line in _estimate(out, there, sets, description, recipes, speed, number):
+    for line in _estimate(out, there, sets, description, recipes, speed, number, spread):
         say(line)
     with working_in(out):
         _train(out, bank, key, sets, recipes, number, options.recipe)
@@ -238,6 +239,7 @@ def _estimate(
     recipes: Recipes,
     speed: Speed | None,
     number: int,
+    spread: bool,
 ) -> list[str]:
     """What training takes, before it begins."""
     done = len(load_bank(out).finished()) if there is not None else 0
@@ -257,7 +259,7 @@ def _estimate(
     return [
         f"{description.models} shadow models{have}; {models} to train on {members:,} records each{steps} "
         f"({', '.join(recipes.names)})",
-        f"{time} on {description.device}, {memory / 2**30:.1f} GiB of memory, "
+        f"{time} on {description.device}{', in one process' if spread else ''}, {memory / 2**30:.1f} GiB of memory, "
         f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
     ]
 

@@ -1,0 +1,94 @@
+"""`--dry-run`: the beginning of a run, timed, and how long the whole would take."""
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from jaxaudit.cli.harness import Job, Planned
+from jaxaudit.cli.progress import duration, progress_on_stderr, say
+from jaxaudit.cli.workers import Crew, crew
+
+if TYPE_CHECKING:
+    from jaxaudit.cli.groups import Machines
+
+SECONDS = 15.0
+"""Of training that are timed, after the first step or chunk."""
+CHUNKS = 2
+"""Chunks of each worker, on average, that are timed at least: workers begin one after another."""
+
+
+class _Enough(KeyboardInterrupt):
+    """Ends a run that was only begun to be timed, as Ctrl-C ends one."""
+
+
+class Trial:
+    """Progress that ends a run once its pace is known.
+
+    Args:
+        crew: who trains.
+    """
+
+    def __init__(self, crew: Crew) -> None:
+        self.crew, self.started = crew, time.monotonic()
+        self.first: tuple[float, int] | None = None
+        self.last, self.total = (self.started, 0), 1
+
+    def __call__(self, done: int, total: int) -> None:
+        now, self.total = time.monotonic(), total
+        if done <= self.last[1]:
+            return
+        self.first, self.last = self.first or (now, done), (now, done)
+        waited = self.crew.answered >= CHUNKS * self.crew.workers
+        if done >= total or (waited and now - self.first[0] >= SECONDS):
+            raise _Enough
+
+    def seconds(self) -> float:
+        """What the whole run would take; what it took, if it came to its end."""
+        assert self.first is not None
+        (began, before), (now, done) = self.first, self.last
+        if done == before or done >= self.total:
+            return now - self.started
+        return began - self.started + (now - began) * (self.total - before) / (done - before)
+
+
+def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Machines") -> Planned:
+    """Begins the work of a command, keeps nothing of it, and says what the whole takes.
+
+    Args:
+        name: of the command.
+        job: its work.
+        models_per_batch: as the run would have it.
+        machines: who trains.
+    """
+    with crew(machines) as who, progress_on_stderr("timing") as show:
+        trial = Trial(who)
+
+        def progress(done: int, total: int) -> None:
+            show(done, total)
+            trial(done, total)
+
+        say("training begins, to be timed; nothing of it is kept")
+        with contextlib.suppress(_Enough):
+            job.audit(who.execution(models_per_batch, progress, None))
+        workers = who.workers
+    models = job.models(models_per_batch or 1) if job.models is not None else 0
+    numbers, lines = _estimate(name, models, workers, trial)
+    return Planned({"models": models, "models_per_batch": models_per_batch, "workers": workers, **numbers}, lines)
+
+
+def _estimate(name: str, models: int, workers: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+    if trial.first is None:
+        return {"seconds": 0.0}, (f"{name}: nothing is trained",)
+    seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]
+    share, hours = trial.last[1] / trial.total, max(workers, 1) * seconds / 3600
+    what = f"{models:,} models" if models else "no models are trained; the work"
+    whom = f" by {workers} workers" if workers else ""
+    lines = [
+        f"{name}: {what}, about {duration(seconds)} of training{whom}",
+        f"timed: {share:.0%} of the work, {duration(timed)} after the first {'chunk' if workers else 'step'}; to begin "
+        f"took {duration(trial.first[0] - trial.started)}",
+    ]
+    if workers:
+        lines.append(f"that is {hours:.3g} hours of a worker: times the price of one hour, it is what the run costs")
+    numbers = {"seconds": seconds, "worker_hours": hours, "timed_seconds": timed, "timed_share": share}
+    return numbers, tuple(lines)

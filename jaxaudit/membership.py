@@ -80,6 +80,15 @@ class AllBut:
         """Models and examples."""
         return len(self), self.examples
 
+    @property
+    def nbytes(self) -> int:
+        """Of what is kept."""
+        return self.left_out.nbytes
+
+    def take(self, rows: Int[np.ndarray, " some"], axis: int = 0) -> "AllBut":
+        """The same of some models."""
+        return AllBut(self.left_out[rows], self.examples)
+
 
 def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]:
     """How many records each model is trained on.

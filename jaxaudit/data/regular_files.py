@@ -52,30 +52,31 @@ def refuse_irregular(found: os.stat_result, path: Path) -> None:
 
 @contextmanager
 def whole_file(
-    path: Path, *, drafts: Path | None = None, private: bool = True, label: str = ""
+    path: Path, *, drafts: Path | None = None, private: bool = True, lasting: bool = True
 ) -> Iterator[BufferedRandom]:
     """A file to write, which stands at `path` when the block is through; where that fails nothing is left.
 
-    It is written under a name that nobody can foresee, through no link, brought to the disk and then moved, so that a
-    reader sees all of it or what was there before.
+    It is written under a name that nobody can foresee, through no link, brought to the disk (`lasting`) and then moved,
+    so that a reader sees all of it or what was there before.
 
     Args:
         path: where it goes; what is there is replaced, a link itself and not what it points to.
         drafts: the folder to write it in, on the same disk; by default that of `path`.
         private: whether nobody but its owner may read it; else whom the umask lets.
-        label: what its name begins with after `DRAFT` while it is written, so that what a kill leaves can be found.
+        lasting: whether to wait until the disk has it, some milliseconds: only then it is whole after a loss of power.
 
     Raises:
         OSError: it cannot be written.
     """
-    draft = (drafts or path.parent) / f"{DRAFT}{label}{secrets.token_hex(8)}"
+    draft = (drafts or path.parent) / f"{DRAFT}{secrets.token_hex(8)}"
     mode = 0o600 if private else 0o666
     opened = open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
     try:
         with opened as file:
             yield cast(BufferedRandom, file)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -114,8 +114,8 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> bool:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _drop_drafts(path)
-        with whole_file(path, label=f"{path.name}-") as file:
+        # A digest tells what a loss of power left of it.
+        with whole_file(path, lasting=False) as file:
             file.write(bytes(DIGEST_BYTES))
             np.savez(file, allow_pickle=False, **arrays)
             digest = _digest_of_rest(file)
@@ -159,13 +159,13 @@ def remove_kept(path: Path) -> None:
     """Removes what `write_arrays` kept, if it is there; what cannot be removed does no harm."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
-        _drop_drafts(path)
 
 
-def _drop_drafts(path: Path) -> None:
-    """Removes the halves of this file that kills left."""
-    for draft in path.parent.glob(f"{DRAFT}{path.name}-*"):
-        draft.unlink(missing_ok=True)
+def drop_drafts(directory: Path) -> None:
+    """Removes the halves of files that kills left in a call's folder; what cannot be removed does no harm."""
+    with suppress(OSError):
+        for draft in directory.glob(f"{DRAFT}*"):
+            draft.unlink(missing_ok=True)
 
 
 def is_key(leaf: Any) -> bool:

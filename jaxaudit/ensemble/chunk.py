@@ -18,6 +18,7 @@ from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd, epoch_end
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+from jaxaudit.membership import AllBut, Membership
 
 FIRST_STEPS = 8
 """Steps that a chunk takes in its first call of the compiled program; then up to twice as many in each."""
@@ -38,7 +39,7 @@ class Chunk(NamedTuple):
 
     rows: Int[np.ndarray, " models"]
     keys: Key[Array, " models"]
-    membership: Bool[np.ndarray, "models examples"]
+    membership: Membership | AllBut
     held: Bool[np.ndarray, "models examples"] | None
     group: Group | None
 
@@ -61,12 +62,12 @@ def train_chunk(
     """
     group = chunk.group
     if group is None or not isinstance(learner, SteppedLearner):
-        weights = place_models(chunk.membership.astype(np.float32))
+        weights = place_models(chunk.membership[:].astype(np.float32))
         return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)
     end = epoch_end(learner, chunk.held, pool)
     train = train_from_host if steps_from_host(learner) and len(chunk.rows) == 1 else _train_on_device
     # No name holds a finished chunk's states: they would stay on the devices beside the next chunk's.
-    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership, pool, advance, keeper, end))
+    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance, keeper, end))
 
 
 def _train_on_device(

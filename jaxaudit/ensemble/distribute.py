@@ -3,8 +3,10 @@
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +81,7 @@ def distribute(
     learner = packed(call.learner, arrays)
     rest = packed((call.summarize, *call.pool), arrays, call.learner)
     waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
+    finished = SimpleQueue[Future[Answer]]()
     most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
     others, ended = set[str](), 0
     with shared(executor, arrays, call.folder) as source:
@@ -88,8 +91,10 @@ def distribute(
                     now = waiting.popleft()
                     machine = None if call.mixed_devices else here
                     task = Task(chunk_of(now.part), learner, rest, source, machine)
-                    running[_submitted(executor, task)] = now
-                done = wait(running, HEARTBEAT, FIRST_COMPLETED).done
+                    future = _submitted(executor, task)
+                    running[future] = now
+                    future.add_done_callback(finished.put)
+                done = _all_of(finished)
                 heartbeat()
                 # What is finished first: where all else is lost, it is kept.
                 for future in sorted(done, key=lambda each: not isinstance(_answer(each), Trained)):
@@ -121,6 +126,16 @@ def _submitted(executor: Executor, task: Task) -> Future[Answer]:
             f"the executor takes no more work ({_first_line(error)}): was one of its workers ended for want of memory? "
             "What is finished is kept where checkpoints are. ensemble.LocalWorkers starts another worker by itself."
         ) from error
+
+
+def _all_of(finished: SimpleQueue[Future[Answer]]) -> list[Future[Answer]]:
+    """What is finished by now; waits for the first, not longer than a heartbeat."""
+    found = list[Future[Answer]]()
+    with suppress(Empty):
+        found.append(finished.get(timeout=HEARTBEAT))
+        while True:
+            found.append(finished.get_nowait())
+    return found
 
 
 def _answer(future: Future[Answer]) -> Answer | Exception:

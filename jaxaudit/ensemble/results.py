@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.ensemble.checkpoint import chunk_path, is_key, models_per_batch_of, read_chunk, remove_kept, write_chunk
+from jaxaudit.ensemble.checkpoint import (
+    chunk_path,
+    drop_drafts,
+    is_key,
+    models_per_batch_of,
+    read_chunk,
+    remove_kept,
+    write_chunk,
+)
 from jaxaudit.ensemble.training_state import STATE, StateKeeper
 
 Summarize = Callable[[Any, Int[np.ndarray, " models"]], Any]
@@ -34,6 +42,8 @@ class Results:
 
     def __init__(self, summarize: Summarize | None, directory: Path | None) -> None:
         self.summarize, self.directory = summarize, directory
+        if directory is not None:
+            drop_drafts(directory)
         self.models_per_batch = directory and models_per_batch_of(directory)
         self.chunks: list[tuple[np.ndarray, Any]] = []
 

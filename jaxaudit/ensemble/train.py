@@ -42,7 +42,7 @@ class Models(NamedTuple):
         """What the models of one part are a function of."""
         rows = part.rows
         held = None if self.held is None else self.held[rows]
-        return Chunk(rows, keys_at(self.keys, rows), self.membership[rows], held, part.group)
+        return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), held, part.group)
 
 
 class Part(NamedTuple):

@@ -25,6 +25,7 @@ PAPERS = {
     "carlini2022": "Carlini et al. (2022)",
     "tong2025": "Tong et al. (2025)",
     "steinke2023": "Steinke, Nasr & Jagielski (2023)",
+    "none": "none",
 }
 ITEMS = {
     "liu2020": (

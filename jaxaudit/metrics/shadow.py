@@ -17,8 +17,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.shares import Spread, shares, spread
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
-from jaxaudit.metrics.used_share import Spread, shares, spread
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0

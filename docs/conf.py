@@ -1,4 +1,7 @@
-"""The documentation site: `python -m sphinx -W --keep-going -b html docs docs/_build/html`, with `.[docs]` installed."""
+"""The documentation site, with `.[docs]` installed.
+
+python -m sphinx -W --keep-going -b html docs docs/_build/html
+"""
 
 import os
 import sys
@@ -27,7 +30,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.intersphinx",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "docstrings",
@@ -73,7 +75,6 @@ napoleon_use_ivar = True
 napoleon_attr_annotations = False
 napoleon_custom_sections = [("Guarantees", "notes_style"), ("Edge cases", "notes_style")]
 python_maximum_signature_line_length = 88
-
 
 
 intersphinx_mapping = {

@@ -17,7 +17,7 @@ from jaxaudit.attacks import Asked, Distance, PairedShadows
 
 @dataclass(frozen=True)
 class Surer:
-    """The target's log-probability of the class, minus the mean of the two mean log-probabilities of its shadow models."""
+    """The log-probability of the class, minus what shadow models say on average, with the record and without it."""
 
     name: ClassVar[str] = "surer"
     meaning: ClassVar[str] = "Answers `in` if the model is surer of the class than shadow models are on average."
@@ -42,8 +42,8 @@ if __name__ == "__main__":
         people.take(np.arange(300)),
         ja.logistic_regression(people.inputs.shape[1], 2),
         attacks=[Surer(), Distance()],
-        iterations=20,
-        targets=30,
+        iterations=10,
+        targets=20,
         measured=1,
     )
     print(f"{audit.finding.verdict}: {audit.finding.sentence}")

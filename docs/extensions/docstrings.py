@@ -7,10 +7,9 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-from sphinx.ext.intersphinx import resolve_reference_detect_inventory
 
 ROOMS = (
     "jaxaudit",
@@ -26,14 +25,22 @@ ROOMS = (
     "jaxaudit.audits.ks.tests",
 )
 """The packages whose names are public; a name of several stands under the first."""
-ELSEWHERE = {"np.ndarray": "numpy.ndarray", "Array": "jax.Array", "Figure": "matplotlib.figure.Figure", "Path": "pathlib.Path"}
+ELSEWHERE = {
+    "np.ndarray": "numpy.ndarray",
+    "Array": "jax.Array",
+    "Figure": "matplotlib.figure.Figure",
+    "Path": "pathlib.Path",
+}
 """What signatures call names of other projects."""
-SECTION = re.compile(r"^ *(Args|Attributes|Raises|Returns|Yields|Examples?|Guarantees|Edge cases|Where .*):$", re.MULTILINE)
+SECTION = re.compile(
+    r"^ *(Args|Attributes|Raises|Returns|Yields|Examples?|Guarantees|Edge cases|Where .*):$", re.MULTILINE
+)
 RULE = re.compile(r"^ *\|-", re.MULTILINE)
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 REFERENCES = Path(__file__).parent.parent / "references.md"
 CITED = re.compile(
-    r"\b(?P<first>[A-Z][\w-]+)(?:,\s[A-Z][\w-]+)*(?:\s(?:&|and)\s[A-Z][\w-]+|\set\sal\.)?,?\s\(?(?P<year>(?:19|20)\d\d)\b\)?"
+    r"\b(?P<first>[A-Z][\w-]+)(?:,\s[A-Z][\w-]+)*(?:\s(?:&|and)\s[A-Z][\w-]+|\set\sal\.)?,?\s"
+    r"(?P<opened>\()?(?P<year>(?:19|20)\d\d)\b(?(opened)\))"
 )
 
 
@@ -166,7 +173,7 @@ def _beside(path: str) -> str:
     folder = Path(import_module(room).__file__ or "").parent
     for source in (*folder.rglob("*.py"), folder.parent / "randomness.py"):
         body = ast.parse(source.read_text(encoding="utf-8")).body
-        for node, after in zip(body, body[1:], strict=False):
+        for node, after in pairwise(body):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             if name in [one.id for one in targets if isinstance(one, ast.Name)] and isinstance(after, ast.Expr):
                 return ast.literal_eval(after.value)
@@ -178,7 +185,9 @@ def _text(text: str, own: set[str]) -> str:
     pieces = SPAN.split(text)
     for place in range(0, len(pieces), 2):
         plain = re.sub(r"\|", r"\\|", pieces[place])
-        plain = re.sub(r"(?<![\w*])(\*\*?)(?=\w)([^*\n]+)\1(?!\w)|\*", lambda found: found[0] if found[1] else r"\*", plain)
+        plain = re.sub(
+            r"(?<![\w*])(\*\*?)(?=\w)([^*\n]+)\1(?!\w)|\*", lambda found: found[0] if found[1] else r"\*", plain
+        )
         pieces[place] = CITED.sub(_cited, plain)
     for place in range(1, len(pieces), 2):
         word = pieces[place]
@@ -216,6 +225,8 @@ def _reference(app: Any, env: Any, node: Any, content: Any) -> Any:
         if found := domain.resolve_xref(env, node["refdoc"], app.builder, "obj", path, node, content):
             return found
     if elsewhere := ELSEWHERE.get(target):
+        from sphinx.ext.intersphinx import resolve_reference_detect_inventory
+
         node["reftarget"] = elsewhere
         if found := resolve_reference_detect_inventory(env, node, content):
             return found

@@ -1,7 +1,7 @@
 """Pages of the repository that are pages of the site, too: the design, the change log, the evidence.
 
-They are copied beside the other pages, with what they link to. Links of the other pages lead to the files themselves, as on
-any host of repositories; here they are led to the copies.
+They are copied beside the other pages, with what they link to. Links of the other pages lead to the files themselves,
+which also works where only the files are shown; here they are led to the copies.
 """
 
 import re
@@ -10,7 +10,13 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 COPIES = "repository"
-PATTERNS = ("[!R]*.md", "bench/README.md", "experiments/README.md", "experiments/results/*.md", "experiments/results/*.png")
+PATTERNS = (
+    "[!R]*.md",
+    "bench/README.md",
+    "experiments/README.md",
+    "experiments/results/*.md",
+    "experiments/results/*.png",
+)
 LINK = re.compile(r"(?P<up>\]\((?:\.\./)+)(?P<path>(?:[A-Z]+\.md|bench/README\.md|experiments/[\w/.-]+\.md)[#)])")
 
 

@@ -9,8 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
-# Notebooks call `jaxaudit` of this environment, and show what a terminal of 100 columns shows.
+# Notebooks call `jaxaudit` of this environment, and show what a terminal of 100 columns shows. On a busy machine the
+# products of scikit-learn's small networks take ten times as long on several threads as on one.
 os.environ.update(
+    OMP_NUM_THREADS="1",
+    OPENBLAS_NUM_THREADS="1",
     PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     PYTHONPATH=str(Path(__file__).parent.parent),
     COLUMNS="100",
@@ -50,6 +53,7 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
     "navigation_with_keys": False,
+    "footer_content_items": ["copyright.html"],
 }
 
 # Pages of Markdown; those with a line of `kernelspec` are notebooks, run at every build and kept until they change.

@@ -120,8 +120,10 @@ def test_signatures_are_those_of_the_source():
     of = EXTENSION["_signature"]
     args, back = of(None, "function", "ks_distance", jaxaudit.ks_distance, None, "()", None)
     assert "Float[" in args
-    assert "' n'" in args
+    assert "'n']" in args
     assert back
+    args, _ = of(None, "function", "holdout_test", metrics.holdout_test, None, "()", None)
+    assert "alpha: float=0.05" in args
     fields, _ = of(None, "class", "Part", jaxaudit.Part, None, "()", None)
     assert fields.startswith("(examples: Examples")
     assert of(None, "class", "Learner", learners.Learner, None, "()", None) == ("", None)

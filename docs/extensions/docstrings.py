@@ -101,7 +101,28 @@ def _signature(app: Any, what: str, name: str, obj: Any, options: Any, args: str
         return args, back
     if what == "method" and node.args.args and node.args.args[0].arg in ("self", "cls"):
         del node.args.args[0]
-    return f"({ast.unparse(node.args)})", ast.unparse(node.returns) if node.returns else None
+    _with_values(node.args, obj)
+    return _shapes(f"({ast.unparse(node.args)})"), _shapes(ast.unparse(node.returns)) if node.returns else None
+
+
+def _with_values(arguments: ast.arguments, function: Any) -> None:
+    """Named constants that are defaults become the numbers and texts that they are."""
+    given = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    positional = [*arguments.posonlyargs, *arguments.args]
+    first = len(positional) - len(arguments.defaults)
+    for defaults, parameters in (
+        (arguments.defaults, positional[first:]),
+        (arguments.kw_defaults, arguments.kwonlyargs),
+    ):
+        for place, parameter in enumerate(parameters):
+            value = given.get(parameter.arg)
+            if isinstance(defaults[place], ast.Name | ast.Attribute) and type(value) in (int, float, str):
+                defaults[place] = ast.Constant(value)
+
+
+def _shapes(text: str) -> str:
+    """Without the blank by which linters take a shape of one axis for a text: `' n'` becomes `'n'`."""
+    return re.sub(r"(?<=, )' (\w+')", r"'\1", text)
 
 
 def _fields(one: type) -> Iterator[tuple[str, str]]:
@@ -129,7 +150,7 @@ def _of_class(obj: type, fields: dict[str, str]) -> str:
             starred = True
             words.append("*")
         words.append(fields.get(parameter.name, str(parameter)))
-    return f"({', '.join(words)})"
+    return _shapes(f"({', '.join(words)})")
 
 
 def _docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ def _rate(found: dict[str, Any]) -> str:
     return f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%})"
 
 
-def _run(arguments: list[str], folder: Path = ROOT) -> str:
+def _run(arguments: Sequence[str], folder: Path = ROOT) -> str:
     environment = {**os.environ, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
     environment.pop("JAXAUDIT_DATA", None)
     command = [sys.executable, "-m", "jaxaudit", *arguments]

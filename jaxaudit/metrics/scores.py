@@ -219,8 +219,8 @@ def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> N
     bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
     if bad:
         raise InputError(
-            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs far "
-            "beyond 1 to a smaller scale, in all sets alike."
+            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
+            "far beyond 1 to a smaller scale, in all sets alike."
         )
     if membership.all() or not membership.any():
         raise InputError(

@@ -182,8 +182,8 @@ def check_shadows(
     bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
     if bad:
         raise InputError(
-            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs far "
-            "beyond 1 to a smaller scale, in all sets alike."
+            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
+            "far beyond 1 to a smaller scale, in all sets alike."
         )
     used = membership[:, :queried].sum(axis=1)
     never, fully = used == 0, used == queried

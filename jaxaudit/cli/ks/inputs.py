@@ -201,8 +201,8 @@ def tell_of_large_numbers(given: Given) -> None:
     largest = max(float(np.abs(examples.inputs).max()) for examples in given.named.values())
     if largest > LARGE:
         say(
-            f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, in "
-            "all sets alike, such as to mean 0 and standard deviation 1"
+            f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
+            "in all sets alike, such as to mean 0 and standard deviation 1"
         )
 
 

@@ -56,7 +56,8 @@ html_theme_options = {
     "footer_content_items": ["copyright.html"],
 }
 
-# Pages of Markdown; those with a line of `kernelspec` are notebooks, run at every build and kept until they change.
+# Pages of Markdown; those with a `kernelspec` are notebooks. What a notebook printed is kept until its code changes,
+# whatever changed in the package: remove docs/_build to run all.
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
 nb_execution_mode = os.environ.get("JAXAUDIT_NOTEBOOKS", "cache")

@@ -60,7 +60,7 @@ html_theme_options = {
 # whatever changed in the package: remove docs/_build to run all.
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 4
-nb_execution_mode = os.environ.get("JAXAUDIT_NOTEBOOKS", "cache")
+nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_execution_timeout = 300

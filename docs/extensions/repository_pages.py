@@ -17,7 +17,7 @@ PATTERNS = (
     "experiments/results/*.md",
     "experiments/results/*.png",
 )
-LINK = re.compile(r"(?P<up>\]\((?:\.\./)+)(?P<path>(?:[A-Z]+\.md|bench/README\.md|experiments/[\w/.-]+\.md)[#)])")
+LINK = re.compile(r"(?P<up>\]\((?:\.\./)+)(?P<path>(?:[A-Z_]+\.md|bench/README\.md|experiments/[\w/.-]+\.md)[#)])")
 
 
 def setup(app: Any) -> dict[str, bool]:

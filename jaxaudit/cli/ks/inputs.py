@@ -30,9 +30,6 @@ from jaxaudit.data.overlap import (
 from jaxaudit.errors import InputError
 from jaxaudit.places import without_folders
 
-LARGE = 100
-"""Inputs beyond this, a dense network with the usual learning rate hardly learns from."""
-
 
 def as_outputs(kind: str) -> Literal["auto", "probabilities", "logits"]:
     """What files of outputs of all classes contain.
@@ -194,16 +191,6 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
         one = slice(1)
         concatenate([given.query.take(one), align_target_data(given.query, part.examples.take(one))], "pool")
     return (simulate(parts),)
-
-
-def tell_of_large_numbers(given: Given) -> None:
-    """Says on stderr that columns should be scaled, where a dense network would hardly train on them."""
-    largest = max(float(np.abs(examples.inputs).max()) for examples in given.named.values())
-    if largest > LARGE:
-        say(
-            f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
-            "in all sets alike, such as to mean 0 and standard deviation 1"
-        )
 
 
 def _apart(given: Given, holdout: Examples) -> Given:

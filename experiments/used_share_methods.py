@@ -16,7 +16,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics import adjusted_count, holdout_test
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.used_share import linear_share
+from jaxaudit.metrics.shares import linear_share
 
 GAMMA = 1.0
 LEAST_RMIA, LEAST_LINEAR, LEAST_HOLDOUT = 2, 2, 4

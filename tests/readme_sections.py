@@ -1,4 +1,4 @@
-"""The parts of README.md and docs/command_line.md that programs write: `python tests/readme_sections.py` does.
+"""The parts of README.md and of the site's pages that programs write: `python tests/readme_sections.py` does.
 
 Or only some: `python tests/readme_sections.py "ks session" "error rates"`.
 """
@@ -8,18 +8,35 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-COMMAND_LINE = ROOT / "docs" / "command_line.md"
+DOCS = ROOT / "docs"
+COMMAND_LINE = DOCS / "command_line.md"
 """The help of every command."""
+START = DOCS / "start.md"
+ERROR_RATES = DOCS / "explanation" / "error_rates.md"
+SPEED = DOCS / "evidence" / "speed.md"
+SESSIONS = {
+    "ks": README,
+    "power": DOCS / "tutorials" / "forgotten.md",
+    "pdtp": DOCS / "tutorials" / "publish.md",
+    "attack": DOCS / "tutorials" / "publish.md",
+    "efficacy": DOCS / "tutorials" / "how_much_is_left.md",
+    "unlearn": DOCS / "tutorials" / "which_unlearning_method.md",
+}
+"""The page that shows what a command prints."""
+START_COMMAND = (
+    "ks --query query.csv --calibration calibration.csv --target outputs.csv",
+    "--holdout holdout.csv --holdout-target holdout_outputs.csv",
+)
 
-
-COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
+COMMANDS = tuple(SESSIONS)
 OTHERS = (
     "deal",
     "shadows plan",
@@ -41,6 +58,15 @@ def help_section(command: str) -> str:
 def session_section(*words: str) -> str:
     """What `jaxaudit WORDS` prints, on stdout, on this machine."""
     return f"```text\n$ jaxaudit {' '.join(words)}\n{_run(list(words))}\n```"
+
+
+def start_section() -> str:
+    """What the first audit of one's own files prints, on the files that the page makes."""
+    code = section(START.read_text(encoding="utf-8"), "start files").removeprefix("```python\n").removesuffix("```")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
+        shown = _run(" ".join(START_COMMAND).split(), Path(folder))
+    return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(START_COMMAND)}\n{shown}\n```"
 
 
 def headline_section() -> str:
@@ -76,7 +102,17 @@ ERROR_ROWS = {
     "forgotten, never used": "never used, called `forgotten`: right",
     "inconclusive": "all targets, called `inconclusive`",
 }
-ERROR_HEADING, ERROR_BEFORE = "## How often is it wrong?", "## How fast, how right"
+SHORT_METHODS = {
+    "holdout": "outputs on a holdout",
+    "reference": "outputs on a reference, such as the calibration set",
+    "shadow": "neither",
+}
+SHORT_ROWS = {
+    "false alarms": "wrong: `not forgotten`, but never used",
+    "wrong forgotten": "wrong: `forgotten`, but some was used",
+    "found, all used, large": "found: use of all of 1,000 or more",
+    "inconclusive": "`inconclusive`",
+}
 
 
 def error_rate_results() -> list[Path]:
@@ -100,7 +136,7 @@ def error_rates_section() -> str:
         for name, title in ERROR_ROWS.items():
             cells = [_rate(rates["overall"][method][name]) for method in ERROR_METHODS]
             lines.append(f"| {title} | {' | '.join(cells)} |")
-        page = path.with_suffix(".md").relative_to(ROOT).as_posix()
+        page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         lines += [
             "",
             *(f"- {words}" for words in record["sentences"]),
@@ -111,17 +147,28 @@ def error_rates_section() -> str:
     return "\n".join(lines).rstrip("\n")
 
 
+def short_error_rates_section() -> str:
+    """The same of the three tests of use, without intervals."""
+    lines = [f"| you can give | {' | '.join(SHORT_ROWS.values())} |", "|---" * (1 + len(SHORT_ROWS)) + "|"]
+    for path in error_rate_results():
+        overall = json.loads(path.read_text(encoding="utf-8"))["rates"]["overall"]
+        for method, given in SHORT_METHODS.items():
+            cells = [f"{overall[method][name]['share']:.1%}" for name in SHORT_ROWS]
+            lines.append(f"| {given} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _rate(found: dict[str, Any]) -> str:
     if found["share"] is None:
         return "-"
     return f"{found['share']:.1%} ({found['low']:.1%}-{found['high']:.1%})"
 
 
-def _run(arguments: list[str]) -> str:
+def _run(arguments: Sequence[str], folder: Path = ROOT) -> str:
     environment = {**os.environ, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
     environment.pop("JAXAUDIT_DATA", None)
     command = [sys.executable, "-m", "jaxaudit", *arguments]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT)
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)
     return "\n".join(line.rstrip() for line in shown.stdout.strip("\n").splitlines())
 
 
@@ -134,29 +181,24 @@ def section(text: str, name: str) -> str:
 
 def main(names: list[str]) -> None:
     """Writes the sections of these names anew, or every section."""
-    helps = {f"{command} help": partial(help_section, command) for command in (*COMMANDS, *OTHERS)}
-    _rewrite(COMMAND_LINE, COMMAND_LINE.read_text(encoding="utf-8"), helps, names)
-    text = README.read_text(encoding="utf-8")
-    sections: dict[str, Callable[[], str]] = {
-        f"{command} session": partial(session_section, command) for command in COMMANDS
+    sections: dict[tuple[Path, str], Callable[[], str]] = {
+        **{(COMMAND_LINE, f"{command} help"): partial(help_section, command) for command in (*COMMANDS, *OTHERS)},
+        **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
+        (START, "start session"): start_section,
+        (SPEED, "headline"): headline_section,
+        (ERROR_RATES, "error rates"): error_rates_section,
+        (README, "error rates in short"): short_error_rates_section,
     }
-    sections["headline"] = headline_section
-    if error_rate_results():
-        sections["error rates"] = error_rates_section
-        if ERROR_HEADING not in text:
-            empty = f"{ERROR_HEADING}\n\n<!-- error rates -->\n<!-- /error rates -->\n\n"
-            text = text.replace(ERROR_BEFORE, empty + ERROR_BEFORE, 1)
-    _rewrite(README, text, sections, names)
+    for (page, name), write in sections.items():
+        if not names or name in names:
+            _rewrite(page, name, write())
 
 
-def _rewrite(page: Path, text: str, sections: Mapping[str, Callable[[], str]], names: list[str]) -> None:
-    for name, write in sections.items():
-        if names and name not in names:
-            continue
-        old, new = section(text, name), write()
-        between = f"<!-- {name} -->\n{old}\n" if old else f"<!-- {name} -->\n"
-        text = text.replace(f"{between}<!-- /{name} -->", f"<!-- {name} -->\n{new}\n<!-- /{name} -->")
-    page.write_text(text, encoding="utf-8")
+def _rewrite(page: Path, name: str, new: str) -> None:
+    text = page.read_text(encoding="utf-8")
+    old = section(text, name)
+    between = f"<!-- {name} -->\n{old}\n" if old else f"<!-- {name} -->\n"
+    page.write_text(text.replace(f"{between}<!-- /{name} -->", f"<!-- {name} -->\n{new}\n<!-- /{name} -->"), "utf-8")
 
 
 if __name__ == "__main__":

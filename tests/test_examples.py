@@ -1,16 +1,23 @@
-"""The scripts of `examples/` train the shadow models of a bank, go on where they were stopped, and use its rows."""
+"""The files of `examples/`: scripts that train shadow models, audits, and what somebody brings of their own."""
 
+import json
+import os
+import re
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 
 from jaxaudit.audits.bank_odds import bank_accuracy
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.errors import InputError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MODELS, N = 3, 100
@@ -70,3 +77,82 @@ def test_a_script_trains_what_is_missing(digits: Path, script: str):
     done = jaxaudit("shadows", "add", "bank", *(f"other/outputs/{model:05}.npy" for model in range(MODELS)))
     assert done.code == 0, done.err
     np.testing.assert_allclose(bank_accuracy(load_bank("bank")), accuracy)
+
+
+ANSWERS = {
+    "audit_sklearn.py": "not forgotten: Use of the query set was detected",
+    "own_learner.py": "publish: No record has a PDTP above 1",
+    "own_test.py": "not forgotten: The mean log-odds are",
+    "own_attack.py": "(attack succeeds|attacks fail|inconclusive): ",
+    "own_unlearning.py": "(distinguishable|not distinguishable|inconclusive): .*to-uniform: ",
+    "many_workers.py": "(do not publish|inconclusive): ",
+}
+
+
+@pytest.mark.parametrize("script", ANSWERS)
+def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / script], cwd=tmp_path, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(ANSWERS[script], done.stdout), done.stdout
+
+
+def test_every_example_is_run_by_a_test():
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
+    names = [path.name for path in EXAMPLES.iterdir() if path.is_file()]
+    assert [name for name in names if f'"{name}"' not in tests] == []
+
+
+def test_your_own_learner_trains_a_bank(digits: Path):
+    sets = ("--query", FILES[0], "--holdout", FILES[1], "--calibration", FILES[2])
+    done = jaxaudit(
+        *("shadows", "train", *sets, "--models", "2", "--models-per-batch", "2", "--out", "bank"),
+        *("--learner", f"{EXAMPLES / 'own_learner.py'}:learner"),
+    )
+    assert done.code == 0, done.err
+    assert bank_accuracy(load_bank("bank")).min() > 0.6
+
+
+def test_your_own_format_becomes_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [{"features": [number, number / 2], "class": "odd" if number % 2 else "even"} for number in range(6)]
+    Path("records.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "own_data.py", "records.jsonl", "records.npz"], capture_output=True, text=True
+    )
+    assert done.stdout == "6 records of 2 classes\n", done.stderr
+    found = load("./records.npz")
+    np.testing.assert_allclose(found.inputs[5], [5, 2.5])
+    assert found.class_names == ("even", "odd")
+    assert found.labels.tolist() == [0, 1] * 3
+    load_lines = runpy.run_path(str(EXAMPLES / "own_data.py"))["load_lines"]
+    Path("bad.jsonl").write_text('{"features": [1], "class": "a"}\n{"secret": 7}')
+    with pytest.raises(InputError, match="line 2") as refused:
+        load_lines("bad.jsonl")
+    assert "secret" not in str(refused.value)
+    for text in ("", '{"features": [1], "class": "a"}\n{"features": [1, 2], "class": "a"}'):
+        Path("bad.jsonl").write_text(text)
+        with pytest.raises(InputError, match="same number"):
+            load_lines("bad.jsonl")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the gate is a script of bash")
+def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
+    train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 6.0)
+    (command := tmp_path / "bin" / "jaxaudit").parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxaudit "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    for name, used, code in (("unused", 0, 0), ("used", QUERY, 3)):
+        target(tmp_path / "bank", name, np.isin(np.arange(RECORDS), np.arange(used)), 6.0)
+        done = subprocess.run(
+            ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}_query.npy", f"{name}_holdout.npy"],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert (tmp_path / "forgotten.html").exists()
+        (tmp_path / "forgotten.html").unlink()

@@ -1,9 +1,13 @@
-"""README.md and docs/command_line.md say what the program does."""
+"""README.md and the pages of the site say what the program does, and a new user can do what they say."""
 
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,17 +21,70 @@ def test_help_is_up_to_date(command):
 
 
 def test_headline_is_up_to_date():
-    shown = sections.section(sections.README.read_text(encoding="utf-8"), "headline")
+    shown = sections.section(sections.SPEED.read_text(encoding="utf-8"), "headline")
     assert shown == sections.headline_section(), "run python tests/readme_sections.py"
 
 
 def test_error_rates_are_up_to_date():
-    """And not spoken of before they were measured."""
-    text = sections.README.read_text(encoding="utf-8")
-    measured = bool(sections.error_rate_results())
-    assert (sections.ERROR_HEADING in text) == measured, "run python tests/readme_sections.py"
-    shown = sections.section(text, "error rates") if measured else ""
+    shown = sections.section(sections.ERROR_RATES.read_text(encoding="utf-8"), "error rates")
     assert shown == sections.error_rates_section(), "run python tests/readme_sections.py"
+    shown = sections.section(sections.README.read_text(encoding="utf-8"), "error rates in short")
+    assert shown == sections.short_error_rates_section(), "run python tests/readme_sections.py"
+
+
+def test_the_readme_is_read_to_the_end():
+    assert len(sections.README.read_text(encoding="utf-8").splitlines()) <= 160
+
+
+SESSIONS = [
+    *(
+        (page, f"{command} session", partial(sections.session_section, command))
+        for command, page in sections.SESSIONS.items()
+    ),
+    (sections.START, "start session", sections.start_section),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "name", "run"), SESSIONS, ids=[name for _, name, _ in SESSIONS])
+def test_session_is_what_it_prints(page: Path, name: str, run: Callable[[], str]):
+    """Word by word; of the numbers, 9 of 10 within 10% or 3 units of their last digit: processors round differently."""
+    shown, printed = (parts(text) for text in (sections.section(page.read_text(encoding="utf-8"), name), run()))
+    assert shown.words == printed.words, "run python tests/readme_sections.py"
+    apart = [pair for pair in zip(shown.numbers, printed.numbers, strict=True) if not near(*pair)]
+    assert len(apart) <= len(shown.numbers) / 10, apart
+
+
+class Parts(NamedTuple):
+    """A session's words in their order, without drawn lines and bars, with # for each number; and its numbers."""
+
+    words: list[str]
+    numbers: list[str]
+
+
+def parts(session: str) -> Parts:
+    text = re.sub("[─█▏▎▍▌▋▊▉]+", " ", session)
+    number = r"(?<![\w.])-?(?:\d[\d,]*)?\.?\d+(?:e[-+]?\d+)?"
+    return Parts(re.sub(number, "#", text).split(), re.findall(number, text))
+
+
+def near(shown: str, printed: str) -> bool:
+    first, second = (float(number.replace(",", "")) for number in (shown, printed))
+    unit = 10.0 ** -len(shown.partition("e")[0].partition(".")[2])
+    return abs(first - second) <= max(0.1 * abs(first), 0 if "e" in shown else 3 * unit)
+
+
+def test_sessions_are_compared_by_words_and_numbers():
+    old = "use was detected (p = .025, 75%)\n───\n1,797 █████ 7.4e-11"
+    assert parts(old) == (
+        ["use", "was", "detected", "(p", "=", "#,", "#%)", "#", "#"],
+        [".025", "75", "1,797", "7.4e-11"],
+    )
+    assert near("1,797", "1,801")
+    assert not near("1,797", "2,001")
+    assert near(".025", ".027")
+    assert not near(".025", ".029")
+    assert not near("7.4e-11", "8.4e-11")
 
 
 def test_error_rates_are_written_from_the_results(tmp_path, monkeypatch):
@@ -45,7 +102,7 @@ def test_error_rates_are_written_from_the_results(tmp_path, monkeypatch):
     )
     assert "| all targets, called `inconclusive` |" + " - |" * len(sections.ERROR_METHODS) in lines
     assert "- Asked: met." in lines
-    assert lines[-1].endswith("[the page](experiments/results/error_rates-cpu.md).")
+    assert lines[-1].endswith("[the page](../../experiments/results/error_rates-cpu.md).")
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """From the options of `ks`, `power` and `shadows` to sets of records, preprocessed and matched."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,9 @@ from jaxaudit.data import Examples, align_classes, drop_unshared, is_image, load
 from jaxaudit.data.groups import groups_file
 from jaxaudit.data.overlap import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.places import without_folders
+
+DENSE, LARGE = "mlp", 100
+"""Numbers beyond this, with the usual learning rates, are too large to learn from."""
 
 
 def read_examples(
@@ -34,6 +37,16 @@ def read_examples(
     prepared = prepare_images(examples, (height, width), gray)
     say(f"{name}: {len(examples):,} images of {_shape(examples)}, converted to {_shape(prepared)} in [0, 1]")
     return prepared
+
+
+def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> None:
+    """Says on stderr that columns should be scaled, where a dense network would hardly learn from them."""
+    largest = max(float(np.abs(each).max(initial=0)) for each in inputs) if model == DENSE else 0
+    if largest > LARGE:
+        say(
+            f"the columns have numbers up to {largest:,.0f}, on which networks train badly or not at all: scale each, "
+            "in all sets alike, such as to mean 0 and standard deviation 1"
+        )
 
 
 def _read_acdc(name: str, field_strength: Path | None) -> Examples:

@@ -67,13 +67,13 @@ from .power import detection_probability as detection_probability
 from .power import min_detectable_fraction as min_detectable_fraction
 from .power import records_needed as records_needed
 from .power import separation as separation
+from .profile import Profile as Profile
+from .profile import profile as profile
 from .retrained_band import Place as Place
 from .retrained_band import place as place
 from .scores import MembershipScores as MembershipScores
-from .scores import Profile as Profile
 from .scores import log_odds as log_odds
 from .scores import membership_scores as membership_scores
-from .scores import profile as profile
 from .shadow import shadow_test as shadow_test
 from .stability import dtp_bound as dtp_bound
 from .stability import linear_queries_delta as linear_queries_delta

@@ -20,8 +20,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
+from jaxaudit.metrics.shares import shares
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
-from jaxaudit.metrics.used_share import shares
 
 LEAST_RECORDS = 50
 """Reference records: fewer hardly tell how far a target scatters."""

@@ -220,7 +220,10 @@ def _check(target: np.ndarray, shadows: np.ndarray, membership: np.ndarray) -> N
         )
     bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
     if bad:
-        raise InputError(f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate.")
+        raise InputError(
+            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
+            "far beyond 1 to a smaller scale, in all sets alike."
+        )
     if membership.all() or not membership.any():
         raise InputError(
             "every record is in the training sets of all shadow models or of none; train each on a random half."

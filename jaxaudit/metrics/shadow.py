@@ -17,8 +17,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.shares import Spread, shares, spread
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
-from jaxaudit.metrics.used_share import Spread, shares, spread
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0
@@ -181,7 +181,10 @@ def check_shadows(
         )
     bad = int(np.isnan(target).sum() + np.isnan(shadows).sum())
     if bad:
-        raise InputError(f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate.")
+        raise InputError(
+            f"{bad} log-odds are NaN; did a model's training diverge? Try a smaller learning rate, and bring inputs "
+            "far beyond 1 to a smaller scale, in all sets alike."
+        )
     used = membership[:, :queried].sum(axis=1)
     never, fully = used == 0, used == queried
     least = int(np.ceil(1 / alpha - 1e-9)) - 1

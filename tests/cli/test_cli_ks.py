@@ -69,6 +69,21 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     assert "--sample" in none.err
 
 
+def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
+    sets: Path, monkeypatch: pytest.MonkeyPatch
+):
+    words = (*SETS, "--budget", "none", "--dry-run")
+    assert "scale each" not in jaxaudit("ks", *words).err
+    inputs, labels = records(3, 0.7)
+    np.savez("calibration.npz", x=1234.0 * inputs, y=labels)
+    told = jaxaudit("ks", *words)
+    assert told.code == 0
+    assert "networks train badly or not at all: scale each, in all sets alike" in told.err
+    assert "scale each" in jaxaudit("shadows", "train", *SETS, "--out", "bank", "--dry-run").err
+    intercept(monkeypatch, "jaxaudit.cli.power.run.audit_power")
+    assert "scale each" in jaxaudit("power", *SETS).err
+
+
 def test_more_tests_models_and_no_budget_change_no_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Also the models per batch, whose number is measured here, follows from the design alone."""
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))

@@ -8,7 +8,7 @@ from support.simulated_shadows import provider
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.reference import ReferenceAnswer, reference_test
-from jaxaudit.metrics.used_share import own_scatter, shares, spread
+from jaxaudit.metrics.shares import own_scatter, shares, spread
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""

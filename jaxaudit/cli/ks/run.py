@@ -20,6 +20,7 @@ from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import Groups
@@ -43,6 +44,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     tests = tests_of(options)
     whole = read_given(options)
     design = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
+    tell_of_large_numbers(design, (examples.inputs for examples in whole.named.values()))
     options = replace(options, model=replace(options.model, model=design))
     key = jax.random.key(options.audit.seed)
 

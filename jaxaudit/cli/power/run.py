@@ -11,7 +11,7 @@ from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
-from jaxaudit.cli.read_sets import read_sets, reader
+from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
 from jaxaudit.cli.sets import ShadowRecipe
 from jaxaudit.data import is_image
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
@@ -29,6 +29,7 @@ def prepare(options: PowerOptions) -> Job[Power]:
     named = data.groups is not None and groups_file(data.groups) is None
     query, calibration, _ = read_sets(data, reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
+    tell_of_large_numbers(model.model, (query.inputs, calibration.inputs))
     audited = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
     groups = None
     if data.groups is not None:

@@ -20,6 +20,7 @@ from jaxaudit.cli.own_code import source_hash
 from jaxaudit.cli.own_learner import load_learner
 from jaxaudit.cli.own_model import parse_learner, source_hashes
 from jaxaudit.cli.progress import duration, progress_on_stderr, say
+from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
 from jaxaudit.cli.shadows.options import BankModels, PlanOptions, TrainOptions, used_options
 from jaxaudit.cli.shadows.plan import bank_there, describe, lay
@@ -70,6 +71,7 @@ def train(options: TrainOptions) -> None:
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data)
     options = _filled(options, sets)
+    tell_of_large_numbers(options.model.model if options.model.learner is None else None, sets.parts)
     query = _query(sets)
     recipes = _recipes(options, query, len(sets.labels))
     planned = _as_plan(options, recipes)

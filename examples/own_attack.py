@@ -1,0 +1,53 @@
+"""A membership attack of your own: is the model surer of the record's class than models without the record?
+
+    python own_attack.py
+
+It stands in `audit_attack` beside the built-in attacks, and in its results, tables and pages.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import jax
+import numpy as np
+
+import jaxaudit as ja
+from jaxaudit.attacks import Asked, Distance, PairedShadows, PooledShadows
+
+
+@dataclass(frozen=True)
+class Surer:
+    """The log-probability of the class, minus what shadow models say on average, with the record and without it."""
+
+    name: ClassVar[str] = "surer"
+    meaning: ClassVar[str] = "Answers `in` if the model is surer of the class than shadow models are on average."
+    source: ClassVar[str] = "this file"
+    shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
+    needs_bins: ClassVar[bool] = False
+
+    def scores(self, key: Any, asked: Asked, shadows: PairedShadows | PooledShadows, progress: Any) -> Any:
+        assert isinstance(shadows, PairedShadows)  # as `shadows` above says
+
+        def of_class(outputs: np.ndarray) -> np.ndarray:
+            """[..., targets, classes] -> [..., targets]"""
+            return np.take_along_axis(outputs, np.broadcast_to(places, (*outputs.shape[:-1], 1)), axis=-1)[..., 0]
+
+        places = asked.labels[:, None]
+        inside, outside = (of_class(one).mean(axis=0) for one in (shadows.with_target, shadows.without_target))
+        return of_class(asked.outputs) - (inside + outside) / 2
+
+
+if __name__ == "__main__":
+    people = ja.one_hot(ja.load_table("breast-cancer"))
+    audit = ja.audit_attack(
+        jax.random.key(1),
+        people.take(np.arange(300)),
+        ja.logistic_regression(people.inputs.shape[1], 2),
+        attacks=[Surer(), Distance()],
+        iterations=10,
+        targets=20,
+        measured=1,
+    )
+    print(f"{audit.finding.verdict}: {audit.finding.sentence}")
+    for attack in audit.attacks:
+        print(f"{attack.name}: area under the ROC curve {attack.metrics.auc.value:.2f}")

@@ -1,0 +1,74 @@
+"""A test of your own for `ks`: is the target surer of the query set than every model that never saw it?
+
+    python own_test.py
+
+With 19 models the largest of 20 is the target by chance in 5% of cases, if the target is otherwise like them.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+import optax
+
+import jaxaudit as ja
+from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.models import shadow_rows
+from jaxaudit.audits.ks.tests import Judgement
+
+ROLE = "models of the sureness test"
+
+
+@dataclass(frozen=True)
+class SurenessTest:
+    """Compares mean log-odds on the query set."""
+
+    models: int = 19
+    name: ClassVar[str] = "sureness"
+    title: ClassVar[str] = "sureness test"
+    assumes: ClassVar[str] = "Sureness test: the target was trained like its models, on data like the calibration set."
+
+    @property
+    def references(self) -> int:
+        return self.models
+
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+        return ((self.models, round(2 / 3 * calibration)),)
+
+    def lighter(self) -> "SurenessTest":
+        return SurenessTest(19)
+
+    def refuse(self, query: ja.Examples, holdout: ja.Examples | None) -> None:
+        if self.models < 19:
+            raise ja.InputError("the sureness test needs at least 19 models.")
+
+    def draw(self, key: Any, pool: Any) -> Any:
+        """A share of the calibration set for each model, and none of the query set."""
+        return {ROLE: shadow_rows(key, pool, ROLE, np.zeros(0, int), 0, self.models)}
+
+    def judge(self, key: Any, said: Any, evidence: Any, common: Any, level: float) -> Judgement:
+        own = float(said.log_odds[: evidence.queries].mean())
+        others = said.at_resolution(evidence.log_odds(ROLE))[:, : evidence.queries].mean(axis=1)
+        p = (1 + int((others >= own).sum())) / (1 + len(others))
+        used = p <= 0.05
+        finding = ja.Finding(
+            verdict="not forgotten" if used else "inconclusive",
+            tone="bad" if used else "open",
+            sentence=f"The mean log-odds are {own:.2f}; those of models that never saw it, at most {others.max():.2f}.",
+            reasons=(f"p = {p:.2g}",),
+            confidence=Confidence("weak", "This test was tried on nothing but this example."),
+            caveats=(self.assumes,),
+        )
+        return Judgement(self.name, self.title, finding, rests_on=frozenset(), checks=())
+
+
+if __name__ == "__main__":
+    digits, printed = (ja.prepare_images(ja.load(name)) for name in ("digits", "printed-digits"))
+    query, calibration = digits.take(np.arange(300)), printed.take(np.arange(600))
+    target = ja.SimulatedTarget("both sets", (ja.Part(calibration, 0.67), ja.Part(query, 1.0)))
+    mlp = partial(ja.models.MLP, hidden=(32,))
+    learner = ja.network(mlp, query.inputs.shape[1:], 10, optimizer=optax.adam(3e-3), epochs=15, batch_size=50)
+    answer = ja.audit_ks(jax.random.key(1), query, calibration, learner, [target], tests=[SurenessTest()])
+    print(f"{answer.targets[0].verdict}: {answer.targets[0].finding.sentence}")

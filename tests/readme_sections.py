@@ -28,6 +28,7 @@ OTHERS = (
     "shadows import",
     "shadows show",
     "report",
+    "cite",
     "cluster check",
 )
 """The commands that do not audit."""

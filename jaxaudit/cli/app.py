@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
+from jaxaudit.cli.cite import cite
 from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import deal
 from jaxaudit.cli.efficacy.command import EFFICACY
@@ -43,6 +44,7 @@ app.command("deal")(deal)
 app.add_typer(shadows, name="shadows")
 app.add_typer(cluster, name="cluster")
 app.command()(report)
+app.command()(cite)
 
 
 def _print_version(wanted: bool) -> bool:

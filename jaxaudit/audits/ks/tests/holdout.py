@@ -54,6 +54,7 @@ class HoldoutTest:
     stated: float = STATED_FRACTION
     name: ClassVar[str] = "holdout"
     title: ClassVar[str] = "holdout test"
+    source: ClassVar[str] = "Zhang et al. 2024; Carlini et al. 2022; Fieller 1954; Schilling 1986; Henze 1988"
     assumes: ClassVar[str] = (
         "Holdout test: p(unused) is exact if the provider sampled query set and holdout alike and trained on none of "
         "the holdout. The other numbers assume that the target's design and training are among those of the shadow "

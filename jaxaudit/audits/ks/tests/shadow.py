@@ -49,6 +49,7 @@ class ShadowTest:
     stated: float = STATED_FRACTION
     name: ClassVar[str] = "shadow"
     title: ClassVar[str] = "shadow test"
+    source: ClassVar[str] = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954; Satterthwaite 1946"
     assumes: ClassVar[str] = (
         "Shadow test: all numbers assume that the target's design and training are among those of the shadow models, "
         "and that its other data are like the calibration set. Training on other records just like the query set looks "

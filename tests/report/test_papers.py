@@ -30,7 +30,7 @@ from jaxaudit.unlearning.method import source_of
 
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack")
 SOURCES = {
-    **{f"test {each.name}": each.source for each in TESTS},
+    **{f"test {each.name}": getattr(each, "source", "") for each in TESTS},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
     **{

@@ -63,7 +63,8 @@ class KSTest(Protocol):
         assumes: assumptions that no check can test, in a sentence.
         references: the number of shadow models that its p-value is based on; 0 without a p-value.
 
-    One that rests on papers names them in `source`, such as `Efron 1979; Holm 1979`.
+    One that rests on papers names them in `source`, such as `Efron 1979; Holm 1979`. In `errors` it says how often its
+    verdicts are wrong, in a sentence.
     """
 
     name: ClassVar[str]

@@ -29,6 +29,7 @@ OTHERS = (
     "shadows show",
     "report",
     "cite",
+    "doctor",
     "cluster check",
 )
 """The commands that do not audit."""

@@ -11,6 +11,7 @@ from jaxaudit.cli.attack.command import ATTACK
 from jaxaudit.cli.cite import cite
 from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import deal
+from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.ks.command import KS
 from jaxaudit.cli.options import renamed
@@ -45,6 +46,7 @@ app.add_typer(shadows, name="shadows")
 app.add_typer(cluster, name="cluster")
 app.command()(report)
 app.command()(cite)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> bool:

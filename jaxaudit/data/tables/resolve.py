@@ -88,6 +88,16 @@ def table_names() -> tuple[str, ...]:
     return _NAMES
 
 
+def what_is_missing(name: str, data_dir: Path | None) -> str:
+    """What to put where for a table of this name; empty where it is there. Its files are looked for, not read."""
+    try:
+        if name not in _EMBEDDED:
+            _in_folder(name, data_dir)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def _is_path(text: str) -> bool:
     """Whether all of it, an '@' included, is a path and no set's name."""
     return text not in _NAMES and exists(Path(text))

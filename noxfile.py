@@ -84,20 +84,20 @@ def package(session: nox.Session) -> None:
     """Wheel and sdist: built, checked, each installed into an empty environment and tried outside of the checkout."""
     session.install("build", "twine")
     with tempfile.TemporaryDirectory() as folder:
-        clean, dist, elsewhere = (Path(folder) / name for name in ("clean", "dist", "elsewhere"))
+        clean, dist = (Path(folder) / name for name in ("clean", "dist"))
         # What git does not know is not in the package: nothing may be found here by chance.
         session.run("git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), str(clean), external=True)
         session.run("python", "-m", "build", "--outdir", str(dist), str(clean))
         made = sorted(dist.iterdir())
         session.run("twine", "check", "--strict", *map(str, made))
-        elsewhere.mkdir()
         for file in made:
-            venv = Path(folder) / f"venv{file.suffix}"
+            venv, elsewhere = (Path(folder) / f"{name}{file.suffix}" for name in ("venv", "elsewhere"))
+            elsewhere.mkdir()
             session.run("python", "-m", "venv", str(venv))
             python = next(path for path in (venv / "bin" / "python", venv / "Scripts" / "python.exe") if path.exists())
             session.run(str(python), "-m", "pip", "install", "--quiet", str(file), external=True)
             with session.chdir(elsewhere):
-                session.run(str(python), str(ROOT / "tests" / "smoke.py"), external=True)
+                session.run(str(python), str(ROOT / "tests" / "smoke.py"), external=True, env={"PYTHONPATH": ""})
 
 
 @nox.session

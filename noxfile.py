@@ -40,7 +40,8 @@ def types(session: nox.Session) -> None:
     python = str(Path(session.bin) / Path(sys.executable).name)
     session.run("pyright", "--pythonpath", python)
     command = ["pyright", "--verifytypes", "jaxaudit", "--ignoreexternal", "--outputjson", "--pythonpath", python]
-    said = session.run(*command, silent=True, success_codes=[0, 1])
+    # Pyright does not follow an editable installation to its sources by itself.
+    said = session.run(*command, silent=True, success_codes=[0, 1], env={"PYTHONPATH": str(ROOT)})
     if not isinstance(said, str):
         return
     share = 100 * json.loads(said[said.index("{") :])["typeCompleteness"]["completenessScore"]

@@ -157,6 +157,7 @@ class Shuffle:
 
 
 def test_a_partial_names_the_papers_of_its_settings():
-    method: Any = partial(partial(unlearning.scrub, epochs=3), noise=Shuffle())
+    scrub: Any = unlearning.scrub
+    method = partial(partial(scrub, epochs=3), noise=Shuffle())
     assert source_of(method) == "Kurmanji et al. 2023; Holm 1979"
     assert source_of(partial(print)) == ""

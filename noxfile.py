@@ -39,8 +39,8 @@ def types(session: nox.Session) -> None:
     session.install("-e", ".[test]")
     python = str(Path(session.bin) / Path(sys.executable).name)
     session.run("pyright", "--pythonpath", python)
-    command = ["pyright", "--verifytypes", "jaxaudit", "--ignoreexternal", "--outputjson", "--pythonpath", python]
-    # Pyright does not follow an editable installation to its sources by itself.
+    command = ["pyright", "--verifytypes", "jaxaudit", "--ignoreexternal", "--outputjson"]
+    # Pyright does not follow an editable installation to its sources by itself. It asks the session's own Python.
     said = session.run(*command, silent=True, success_codes=[0, 1], env={"PYTHONPATH": str(ROOT)})
     if not isinstance(said, str):
         return

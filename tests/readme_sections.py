@@ -45,6 +45,8 @@ OTHERS = (
     "shadows import",
     "shadows show",
     "report",
+    "cite",
+    "doctor",
     "cluster check",
 )
 """The commands that do not audit."""

@@ -25,6 +25,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.batch_order import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
 
+SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
 OUTPUT_WIDTHS, LABEL_WIDTHS = (512, 100, 64), (256, 64)
 MOST_PER_BATCH = 8

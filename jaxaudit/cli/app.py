@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from jaxaudit.cli.attack.command import ATTACK
+from jaxaudit.cli.cite import cite
 from jaxaudit.cli.cluster import cluster
 from jaxaudit.cli.deal.command import deal
+from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
+from jaxaudit.cli.groups import DONE, JUDGED
 from jaxaudit.cli.ks.command import KS
-from jaxaudit.cli.options import renamed
+from jaxaudit.cli.options import fields_of, renamed
 from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
@@ -30,7 +33,6 @@ COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,11 +40,14 @@ app = typer.Typer(
 
 
 for command in COMMANDS:
-    app.command(command.name)(command.as_function())
-app.command("deal")(deal)
+    judges = any(field.name == "fail_on" for field in fields_of(command.options()))
+    app.command(command.name, epilog=JUDGED if judges else DONE)(command.as_function())
+app.command("deal", epilog=DONE)(deal)
 app.add_typer(shadows, name="shadows")
 app.add_typer(cluster, name="cluster")
-app.command()(report)
+app.command(epilog=DONE)(report)
+app.command(epilog=DONE)(cite)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> bool:
@@ -65,7 +70,7 @@ def top(
     expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
     data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
     before they are shared, so that use of them can be tested later. `jaxaudit shadows` plans shadow models that your
-    own script trains.
+    own script trains. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

@@ -1,6 +1,5 @@
 """The classifiers that `pdtp` and `attack` train, one entry each."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -151,8 +150,10 @@ def demand_memory(size: int, what: str, advice: str) -> None:
     """
     import jax
 
+    from jaxaudit.data.memory import memory_bytes
+
     stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
-    there = (stats or {}).get("bytes_limit") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = (stats or {}).get("bytes_limit") or memory_bytes()
     if size > there / 2:
         raise InputError(
             f"{what} needs {size / 2**30:,.1f} GiB, more than half of the {there / 2**30:,.1f} GiB of memory; {advice}."

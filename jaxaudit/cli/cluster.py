@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jaxaudit.cli.groups import MOST, Machines
+from jaxaudit.cli.groups import DONE, MOST, Machines
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.words import parse_cluster
 from jaxaudit.cli.workers import before_jax, make_workers
@@ -28,7 +28,7 @@ def _group() -> None:
     """Keeps `check` a word of its own while it is the only command."""
 
 
-@cluster.command()
+@cluster.command(epilog=DONE)
 def check(
     workers: Annotated[
         int | None,

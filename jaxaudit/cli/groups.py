@@ -12,6 +12,12 @@ from jaxaudit.errors import InputError
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 MOST = 1_000_000
 """The largest count that options accept: no machine can do more, so a larger number is a typing error."""
+DONE = "Exit status: 0: done. 1: a failure of the program. 2: an option or its data cannot be used."
+JUDGED = (
+    "Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used. "
+    "3: a verdict that --fail-on names."
+)
+"""What the help of a command ends with; the second of those that have verdicts."""
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ class Command:
         prepare: reads the data and returns the work; imports what is heavy.
         doc: its help.
         checks: each raises `InputError` where options do not go together; asked before any data are read.
+        first: names of the options that most people need, which stand first in the help.
     """
 
     name: str
@@ -104,10 +105,11 @@ class Command:
     prepare: Callable[[Any], Job[Any] | Planned]
     doc: str
     checks: tuple[Callable[[Any], object], ...] = ()
+    first: tuple[str, ...] = ()
 
     def as_function(self) -> Callable[..., None]:
         """The command as a function for Typer."""
-        return as_parameters(self.options, lambda options: run(self, options), self.doc)
+        return as_parameters(self.options, lambda options: run(self, options), self.doc, self.first)
 
 
 def run(command: Command, options: Any) -> None:

@@ -150,9 +150,20 @@ def command_line(command: str, options: Any, used: Set[str] | None = None) -> li
     return words
 
 
-def as_parameters(kind: type[Options], run: Callable[[Options], None], doc: str) -> Callable[..., None]:
-    """A function for Typer whose parameters are the options of `kind`."""
-    found = list(fields_of(kind()))
+def as_parameters(
+    kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str] = ()
+) -> Callable[..., None]:
+    """A function for Typer whose parameters are the options of `kind`.
+
+    Args:
+        kind: the dataclass of groups.
+        run: called with the options.
+        doc: the help.
+        first: names of the options that most people need; they stand first in the help, under no group's heading.
+    """
+    fields = list(fields_of(kind()))
+    needed = [next(field for field in fields if field.name == name) for name in first]
+    found = [field._replace(panel="") for field in needed] + [field for field in fields if field.name not in first]
 
     def command(**given: Any) -> None:
         run(_made(kind, given))
@@ -227,7 +238,7 @@ def _parameter(field: Field) -> inspect.Parameter:
     if declared.argument:
         info = typer.Argument(**{**told, "metavar": field.flag})
     else:
-        info = typer.Option(*field.flags, rich_help_panel=field.panel, **told)
+        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **told)
     annotation = Annotated[list[kind] | None if several else kind, info]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -32,6 +32,12 @@ def report(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the findings as Markdown, and write no page.")
     ] = False,
+    card: Annotated[
+        bool,
+        typer.Option(
+            "--card", help="Print a section of a model card: model-index metadata and Markdown. Writes no page."
+        ),
+    ] = False,
 ) -> None:
     """Shows saved runs as one HTML page, for readers who have not read the papers.
 
@@ -46,12 +52,14 @@ def report(
     `jaxaudit report before after --out compared.html --figures charts --format png`
 
     `jaxaudit report run --text` or `jaxaudit report run --markdown`
+
+    `jaxaudit report run --card >> README.md` (metadata and text for a model card)
     """
     runs, out, figures = [at_home(run) for run in runs], at_home(out), figures and at_home(figures)
-    if text or markdown:
-        if figures is not None or (text and markdown):
-            raise InputError("--text, --markdown and --figures exclude one another; give one of them.")
-        _print(runs) if text else _print_markdown(runs)
+    if text or markdown or card:
+        if text + markdown + card + (figures is not None) > 1:
+            raise InputError("--text, --markdown, --card and --figures exclude one another; give one of them.")
+        _print(runs) if text else _print_markdown(runs, card)
         return
     from jaxaudit.runs.report_file import claim_report, write_report
     from jaxaudit.runs.saved import read_run
@@ -98,11 +106,12 @@ def _print(runs: list[Path]) -> None:
         show_text(table)
 
 
-def _print_markdown(runs: list[Path]) -> None:
+def _print_markdown(runs: list[Path], card: bool) -> None:
     from jaxaudit.cli.show import show_text
     from jaxaudit.report.build import part_of
+    from jaxaudit.report.card import as_card
     from jaxaudit.report.markdown import as_markdown
     from jaxaudit.runs.saved import read_run
 
-    for part in [part_of(read_run(path)) for path in runs]:
-        show_text(as_markdown(part))
+    parts = [part_of(read_run(path)) for path in runs]
+    show_text(as_card(parts) if card else "".join(map(as_markdown, parts)))

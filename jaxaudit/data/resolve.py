@@ -30,6 +30,11 @@ _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digit
 _FORCE_TFDS = "tfds:"
 
 
+def embedded_names() -> tuple[str, ...]:
+    """The sets that come with this package."""
+    return tuple(_EMBEDDED)
+
+
 def load(
     name: str,
     *,

@@ -15,6 +15,7 @@ from scipy import stats
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import area, cluster_counts, power, rank, running_counts
 
+SOURCE = "Long, Bindschaedler & Gunter 2017; Efron 1979; Pearson 1895"
 BOOTSTRAP_REPLICATES = 1000
 
 FALSE_POSITIVE_RATES = (0.01, 0.001)

@@ -16,6 +16,7 @@ from scipy.stats import rankdata
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc, power, rank, running_counts
 
+SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
 LEAST_EXPECTED = 10.0
 """False positives that must be expected at a stated rate for the rate to be shown."""

@@ -18,6 +18,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 
 # float32: a sum of some thousand squares is off by less than 1e-5 of itself, a norm of a mean by somewhat more.
+
+SOURCE = "Becker & Liebig 2022"
 ROUNDING = 1e-3
 
 SHORT = re.compile(r"\b(bf16|f16|f8\w*)\[")

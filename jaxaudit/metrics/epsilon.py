@@ -35,6 +35,7 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 
+SOURCE = "Steinke, Nasr & Jagielski 2023"
 INSTALL = "pip install 'jaxaudit[dp]'"
 LEAST_MODELS = 8
 """Half of them are references."""

@@ -34,6 +34,7 @@ from jaxaudit.metrics.attack import Estimate
 from jaxaudit.metrics.over_models import checked_sides, interval
 from jaxaudit.randomness import generator_of
 
+SOURCE = "Triantafillou et al. 2024"
 DELTA, CAP, BIN = 1e-5, 50.0, 0.5
 BUFFER = 2.0
 """Nats by which two thresholds may differ from the narrower side's range."""

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import as_log_probs, binned
 
+SOURCE = "Long, Bindschaedler & Gunter 2017"
 BINS = 100
 """The number of bins in the paper (section 5.2, "Binning the predictions")."""
 

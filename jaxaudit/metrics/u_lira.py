@@ -16,6 +16,7 @@ from jaxaudit.metrics.attack import Estimate
 from jaxaudit.metrics.over_models import checked_sides, interval
 from jaxaudit.randomness import generator_of
 
+SOURCE = "Hayes et al. 2024; Carlini et al. 2022"
 REPLICATES = 200
 LEAST_VARIANCE = 1e-12
 """In nats squared: models that say the same to the last digit."""

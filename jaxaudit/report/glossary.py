@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from jaxaudit.report.papers import in_full
+
 LIU, LONG, SHOKRI = "Liu & Tsaftaris 2020", "Long, Bindschaedler & Gunter 2017", "Shokri et al. 2017"
 CARLINI, HUANG, BECKER = "Carlini et al. 2022", "Huang, Li & Li 2021", "Becker & Liebig 2022"
 TRIANTAFILLOU, HAYES = "Triantafillou et al. 2024", "Hayes et al. 2024"
@@ -14,26 +16,6 @@ YE, ZARIFZADEH, LASSILA, BRANNVALL = (
     "Brännvall 2026",
 )
 KOLMOGOROV, EFRON, PEARSON, PROGRAM = "Smirnov 1939", "Efron 1979", "Pearson 1895", "this program"
-
-PAPERS = {
-    LIU: "Have you forgotten? A method to assess if machine learning models have forgotten data. MICCAI",
-    LONG: "Towards measuring membership privacy",
-    SHOKRI: "Membership inference attacks against machine learning models. IEEE S&P",
-    CARLINI: "Membership inference attacks from first principles. IEEE S&P",
-    HUANG: "EMA: auditing data removal from trained models. MICCAI",
-    BECKER: "Evaluating machine unlearning via epistemic uncertainty",
-    GOLATKAR: "Eternal sunshine of the spotless net: selective forgetting in deep networks. CVPR",
-    GRAVES: "Amnesiac machine learning. AAAI",
-    YE: "Enhanced membership inference attacks against machine learning models. CCS",
-    ZARIFZADEH: "Low-cost high-power membership inference attacks. ICML",
-    LASSILA: "Practical Bayes-optimal membership inference attacks. NeurIPS",
-    BRANNVALL: "Exponential-family membership inference: from LiRA and RMIA to BaVarIA. arXiv:2603.11799",
-    TRIANTAFILLOU: "Are we making progress in unlearning? Findings from the first NeurIPS unlearning competition",
-    HAYES: "Inexact unlearning needs more careful evaluations to avoid a false sense of privacy",
-    KOLMOGOROV: "On the estimation of the discrepancy between empirical curves for two independent samples",
-    EFRON: "Bootstrap methods: another look at the jackknife. Annals of Statistics",
-    PEARSON: "Note on regression and inheritance in the case of two parents. Proceedings of the Royal Society",
-}
 
 GLOSSARY: dict[str, tuple[str, str]] = {
     "query set": ("The data in question: was the target trained on them, or has it forgotten them?", LIU),
@@ -170,4 +152,4 @@ def sorted_terms(found: Iterable[Term]) -> tuple[Term, ...]:
 
 def papers(sources: Iterable[str]) -> tuple[str, ...]:
     """The papers among these sources, in full."""
-    return tuple(f"{source}: {PAPERS[source]}." for source in sorted(set(sources) & set(PAPERS)))
+    return tuple(line for source in sorted(set(sources)) if (line := in_full(source)) is not None)

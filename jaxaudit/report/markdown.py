@@ -13,11 +13,20 @@ def as_markdown(part: Part) -> str:
 
     The same finding as on the terminal and the page, sentence for sentence.
     """
-    lines = [f"## {_plain(part.question)}", ""]
+    lines = [f"## {plain(part.question)}", ""]
     for answer in part.answers:
-        lines += [_answer(answer), ""]
-    tables = [cells for cells in part.tables if cells.on != "terminal" and not cells.folded and cells.rows]
-    lines += [line for cells in tables[:1] for line in _table(cells)]
+        lines += [answer_line(answer), ""]
+    lines += [line for cells in shown_tables(part)[:1] for line in table_lines(cells)]
+    return "\n".join([*lines, *limits(part), f"Repeat: `{repeat_line(part)}`", ""])
+
+
+def shown_tables(part: Part) -> list[Cells]:
+    """The tables that a page shows at once."""
+    return [cells for cells in part.tables if cells.on != "terminal" and not cells.folded and cells.rows]
+
+
+def limits(part: Part) -> list[str]:
+    """Confidence, checks, limitations and what would change the answer, as lists."""
     listed = {
         "Confidence": tuple(f"{each.word}{of}. {each.why}" for each, of in part.confidences),
         "Checks": tuple(
@@ -27,29 +36,38 @@ def as_markdown(part: Part) -> str:
         "Limitations": part.caveats,
         "What would change the answer": part.would_change,
     }
-    for title, items in listed.items():
-        lines += [f"**{title}**", "", *(f"- {_plain(item)}" for item in items), ""] if items else []
-    command = visible(" ".join(part.repeat.command)).replace("`", "'")
-    return "\n".join([*lines, f"Repeat: `{command}`", ""])
+    return [
+        line
+        for title, items in listed.items()
+        if items
+        for line in (f"**{title}**", "", *(f"- {plain(item)}" for item in items), "")
+    ]
 
 
-def _answer(answer: Answer) -> str:
-    about = f"{_plain(answer.about)}: " if answer.about else ""
+def repeat_line(part: Part) -> str:
+    """The command that repeats the run, for a span of code."""
+    return visible(" ".join(part.repeat.command)).replace("`", "'")
+
+
+def answer_line(answer: Answer) -> str:
+    """What it is about, the verdict, and the sentence."""
+    about = f"{plain(answer.about)}: " if answer.about else ""
     finding = answer.finding
-    return f"{about}**{_plain(finding.verdict)}**. {_plain(finding.sentence)}"
+    return f"{about}**{plain(finding.verdict)}**. {plain(finding.sentence)}"
 
 
-def _table(cells: Cells) -> list[str]:
+def table_lines(cells: Cells) -> list[str]:
+    """Its title and its rows."""
     rows = [cells.columns, tuple("---" for _ in cells.columns), *cells.rows]
-    head = [f"**{_plain(cells.title)}**", ""] if cells.title else []
-    shown = [row if place == 1 else tuple(map(_plain, row)) for place, row in enumerate(rows)]
+    head = [f"**{plain(cells.title)}**", ""] if cells.title else []
+    shown = [row if place == 1 else tuple(map(plain, row)) for place, row in enumerate(rows)]
     return [*head, *(f"| {' | '.join(row)} |" for row in shown), ""]
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     r"""Text that Markdown shows as it is.
 
-    >>> print(_plain("a|b <i> `c`"))
+    >>> print(plain("a|b <i> `c`"))
     a\|b \<i\> \`c\`
     """
     return _SPECIAL.sub(r"\\\1", visible(" ".join(text.split())))

@@ -112,6 +112,7 @@ class Part(NamedTuple):
         legend: how to read the terminal's tables.
         repeat: how to repeat the run.
         terms: terms of the glossary.
+        errors: how often the answers are wrong, in sentences.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Part(NamedTuple):
     legend: tuple[str, ...]
     repeat: Repeat
     terms: tuple[Term, ...]
+    errors: tuple[str, ...] = ()
 
     @property
     def checks(self) -> tuple[Checked, ...]:

@@ -63,10 +63,27 @@ class Provenance(Part, kw_only=True):
     mixed_devices: list[str] | None = None
 
 
+class Paper(Part):
+    """A paper that numbers rest on.
+
+    Attributes:
+        source: as it is cited, such as `Carlini et al. 2022`.
+        key, bibtex: its entry; null for words of your own test or attack that name no paper known here.
+    """
+
+    source: str
+    key: str | None = None
+    bibtex: str | None = None
+
+
 class Record(Part, kw_only=True):
-    """A whole result; its first field, `schema`, is `jaxaudit.KIND/2`."""
+    """A whole result; its first field, `schema`, is `jaxaudit.KIND/2`.
+
+    `papers` are what its numbers rest on; null in results of versions that did not say.
+    """
 
     provenance: Provenance
+    papers: list[Paper] | None = None
 
 
 def number(value: Any) -> float | None:
@@ -95,8 +112,8 @@ def as_float(value: Extended | None) -> float:
 def to_json(record: Record) -> dict[str, Any]:
     """The record as JSON can hold it; what is not said in it is left out."""
     fields = msgspec.to_builtins(record)
-    provenance = fields.pop("provenance")
-    return {"schema": fields.pop("schema"), **fields, "provenance": provenance}
+    last = {name: fields.pop(name) for name in ("papers", "provenance")}
+    return {"schema": fields.pop("schema"), **fields, **last}
 
 
 def from_json(kind: type[Kind], value: Any) -> Kind:

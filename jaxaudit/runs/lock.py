@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
@@ -28,7 +28,7 @@ class InUseError(InputError):
 
 
 def hold(directory: Path, named: str = "") -> BaseFileLock | None:
-    """The lock of `directory`, held until `release`; None on a file system without locks.
+    """The lock of `directory`, held until `release`; None on a file system, or a system, without locks.
 
     Args:
         directory: the folder.
@@ -42,6 +42,8 @@ def hold(directory: Path, named: str = "") -> BaseFileLock | None:
     path = directory / LOCK
     if os.path.lexists(path):
         refuse_irregular(path.lstat(), path)
+    if FileLock is SoftFileLock:
+        return None
     # A marker in place of a lock would outlive a process that is killed. And removing the file when it is let go of
     # would take it from under those who wait for it.
     lock = FileLock(path, PATIENCE, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)

@@ -23,6 +23,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import TrainState
 from jaxaudit.learners.stepped import train_by_steps
+from jaxaudit.unlearning.method import cites
 
 
 class Recorded(NamedTuple):
@@ -55,6 +56,7 @@ def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " ste
     return jax.tree.map(lambda now, each: now - jnp.tensordot(chosen, each, 1).astype(now.dtype), params, updates)
 
 
+@cites("Graves, Nagisetty & Ganesh 2021; Becker & Liebig 2022")
 def train_and_record(
     keys: Key[Array, " models"],
     forget: Bool[np.ndarray, "sets n"],

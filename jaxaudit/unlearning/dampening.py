@@ -17,12 +17,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
-from jaxaudit.unlearning.method import LogProbs, of_label
+from jaxaudit.unlearning.method import LogProbs, cites, of_label
 
 SELECTION, STRENGTH = 10.0, 1.0
 """alpha and lambda of the paper's experiments."""
 
 
+@cites("Foster, Schoepf & Brintrup 2024")
 def selective_dampening(
     key: Key[Array, ""],
     log_probs: LogProbs,

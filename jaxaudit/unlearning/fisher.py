@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
-from jaxaudit.unlearning.method import LogProbs, of_label
+from jaxaudit.unlearning.method import LogProbs, cites, of_label
 
 ALPHA = 3e-6
 """Golatkar's, and that of Becker & Liebig's code."""
@@ -42,6 +42,7 @@ class Noise(Protocol):
         ...
 
 
+@cites("Golatkar, Achille & Soatto 2020")
 def forget_by_noise(
     key: Key[Array, ""],
     log_probs: LogProbs,
@@ -77,6 +78,7 @@ def forget_by_noise(
     return jax.tree.map(blurred, keys, params, deviations)
 
 
+@cites("Becker & Liebig 2022")
 def paper(
     log_probs: LogProbs,
     params: Any,
@@ -118,6 +120,7 @@ def golatkar(
     return jax.tree.map(lambda f: jnp.sqrt(alpha * jnp.minimum(1 / (f + 1e-8), 1e3)), total)
 
 
+@cites("Becker & Liebig 2022")
 def becker_code(
     log_probs: LogProbs,
     params: Any,

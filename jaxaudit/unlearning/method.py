@@ -1,11 +1,13 @@
 """The interface of an unlearning method that needs only the trained model and the data."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 LogProbs = Callable[[Any, Any], Any]
 """`log_probs(params, inputs [n, ...]) -> Float["n classes"]`: nats, each record independent of the others."""
 
@@ -36,6 +38,28 @@ class Unlearn(Protocol):
             forget: the records to forget.
         """
         ...
+
+
+def cites(source: str) -> Callable[[Method], Method]:
+    """Marks a method, or what sets how it works, with the papers that it rests on, such as `Efron 1979; Holm 1979`."""
+
+    def mark(method: Method) -> Method:
+        setattr(method, "source", source)  # noqa: B010
+        return method
+
+    return mark
+
+
+def source_of(method: Any) -> str:
+    """The papers that a method rests on, those of its settings included; empty where it does not say.
+
+    >>> source_of(partial(cites("Efron 1979")(lambda: None), noise=cites("Holm 1979")(lambda: None)))
+    'Efron 1979; Holm 1979'
+    """
+    if not isinstance(method, partial):
+        return str(getattr(method, "source", ""))
+    every = (source_of(each) for each in (method.func, *method.args, *method.keywords.values()))
+    return "; ".join(filter(None, every))
 
 
 def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:

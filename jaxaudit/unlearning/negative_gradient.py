@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import stream
-from jaxaudit.unlearning.method import LogProbs
+from jaxaudit.unlearning.method import LogProbs, cites
 from jaxaudit.unlearning.passes import (
     BATCH_SIZE,
     EPOCHS,
@@ -39,6 +39,7 @@ ASCENT_RATE = 0.003
 """Smaller than the others': what nothing bounds may end as infinity."""
 
 
+@cites("Kurmanji et al. 2023")
 def fine_tune(
     key: Key[Array, ""],
     log_probs: LogProbs,
@@ -71,6 +72,7 @@ def fine_tune(
     return _trained_on(key, log_probs, params, inputs, labels, ~forget, 1.0, epochs, learning_rate, batch_size)
 
 
+@cites("Golatkar, Achille & Soatto 2020; Kurmanji et al. 2023")
 def gradient_ascent(
     key: Key[Array, ""],
     log_probs: LogProbs,
@@ -100,6 +102,7 @@ def gradient_ascent(
     return _trained_on(key, log_probs, params, inputs, labels, forget, -1.0, epochs, learning_rate, batch_size)
 
 
+@cites("Kurmanji et al. 2023")
 def negative_gradient(
     key: Key[Array, ""],
     log_probs: LogProbs,

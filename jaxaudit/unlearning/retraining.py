@@ -9,8 +9,10 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.results import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
+from jaxaudit.unlearning.method import cites
 
 
+@cites("Becker & Liebig 2022")
 def retrain(
     keys: Key[Array, " models"],
     forget: Bool[np.ndarray, "models n"],

@@ -19,7 +19,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.randomness import stream
-from jaxaudit.unlearning.method import LogProbs
+from jaxaudit.unlearning.method import LogProbs, cites
 from jaxaudit.unlearning.passes import (
     BATCH_SIZE,
     EPOCHS,
@@ -37,6 +37,7 @@ DECAYS = (0.5, 0.8, 0.9)
 """After these shares of the epochs the learning rate falls to a tenth."""
 
 
+@cites("Kurmanji et al. 2023")
 def scrub(
     key: Key[Array, ""],
     log_probs: LogProbs,

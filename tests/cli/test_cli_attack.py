@@ -197,7 +197,7 @@ def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read(op
 
 
 def test_splits_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("jaxaudit.cli.classifiers.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10}.get)
+    monkeypatch.setattr("jaxaudit.data.memory.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10}.get)
     done = jaxaudit("attack", *ALL_ATTACKS[:4], "--model", "nb", "--iterations", "1000")
     assert (done.code, done.out) == (2, "")
     assert "--iterations 1000" in done.err

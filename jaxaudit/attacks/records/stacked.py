@@ -38,7 +38,7 @@ class Stacked:
 
     name = "stacked"
     meaning = "Several likelihood ratios and BASE, weighted by a regression over the shadow models."
-    source = "jaxaudit"
+    source = "jaxaudit; Carlini et al. 2022; Lassila et al. 2025; Brännvall 2026"
     least = Least(together=LEAST)
 
     def scores(self, shadowed: Shadowed) -> Float[np.ndarray, "targets n"]:

@@ -49,7 +49,15 @@ def judge_targets(
     common = _common_checks(evidence)
     judged = adjusted(
         [said.name for said in heard],
-        [tuple(test.judge(key, said, evidence, (*common, *said.checks), level) for test in tests) for said in heard],
+        [
+            tuple(
+                test.judge(key, said, evidence, (*common, *said.checks), level)._replace(
+                    source=getattr(test, "source", "")
+                )
+                for test in tests
+            )
+            for said in heard
+        ],
     )
     alike = [resembling(evidence, said) for said in heard]
     query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)

@@ -43,4 +43,5 @@ def _with(name: str, judgement: Judgement, p_value: float, targets: int) -> Judg
         title = f"{judgement.title[:1].upper()}{judgement.title[1:]}"
         words = f"{title}, {name}: {targets} targets share records and models; adjusted for that, {p_text(p_value)}."
         finding = msgspec.structs.replace(finding, caveats=(words, *finding.caveats))
-    return judgement._replace(finding=finding, usage=judgement.usage._replace(p_never_adjusted=p_value))
+    usage = judgement.usage._replace(p_never_adjusted=p_value)
+    return judgement._replace(finding=finding, usage=usage, source=f"{judgement.source}; Holm 1979")

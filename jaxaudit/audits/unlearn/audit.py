@@ -34,6 +34,7 @@ from jaxaudit.metrics.retrained_band import place
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
+from jaxaudit.unlearning.method import source_of
 
 
 def audit_unlearn(
@@ -111,11 +112,15 @@ def audit_unlearn(
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     scores, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
+    own = {name: source_of(method) for name, method in methods.items()}
+    sources = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
     told_apart = told(stream(key, "against retrained"), log_odds, scores, level)
     return UnlearnAudit(
         methods=tuple(
             MethodResult(
-                *(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name]), *told_apart[name]
+                *(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name]),
+                *told_apart[name],
+                source=sources.get(name, ""),
             )
             for name in params
         ),

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.unlearn.finding import Conclusion, Position, find, together
 from jaxaudit.metrics import ChallengeScore, ULira
+from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
+from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.retrained_band import Place
+from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,6 +70,7 @@ class MethodResult(NamedTuple):
             retrained models of the other half; empty for `untrained`, and with fewer than 16 seeds. For `retraining` it
             is what other retrained models score, for `original` what forgetting nothing scores.
         u_lira: the same for the accuracy of U-LiRA.
+        source: the papers that it rests on.
     """
 
     name: str
@@ -74,6 +79,7 @@ class MethodResult(NamedTuple):
     params: Any
     challenge: tuple[ChallengeScore, ...] = ()
     u_lira: tuple[ULira, ...] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +109,13 @@ class UnlearnAudit:
     members_share: float
     level: float
     models_per_batch: int | None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The papers that its numbers rest on, as methods and metrics name them."""
+        measured = [EFFICACY, *([ATTACK] if self.nonmembers else [])]
+        compared = [CHALLENGE, U_LIRA] if self.compared else []
+        return (*measured, *(each.source for each in self.methods), *compared)
 
     def __getitem__(self, name: str) -> MethodResult:
         """The method of this name."""

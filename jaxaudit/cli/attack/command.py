@@ -204,4 +204,5 @@ ATTACK = Command(
     `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,
     (_check_bank,),
+    first=("csv", "model", "shadows"),
 )

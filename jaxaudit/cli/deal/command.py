@@ -73,4 +73,5 @@ deal = as_parameters(
 
     `jaxaudit deal records.npz --holdout-share 0.3 --groups patient --seed 11 --out deal`
     """,
+    ("out", "groups", "holdout_share"),
 )

@@ -100,4 +100,5 @@ EFFICACY = Command(
     `jaxaudit efficacy --model mlp --params a.safetensors --data mnist@train[:100] --reference untrained --json`
     """,
     (lambda options: check_weights(options.model.params, options.model.model, options.data.data),),
+    first=("data", "model", "params"),
 )

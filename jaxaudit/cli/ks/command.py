@@ -186,4 +186,5 @@ KS = Command(
         _of_sets(_check_rates),
         lambda options: None if options.audit.shadows is None else _check_bank(options),
     ),
+    first=("query", "calibration", "target"),
 )

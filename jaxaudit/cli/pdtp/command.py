@@ -92,4 +92,5 @@ PDTP = Command(
     `jaxaudit pdtp --data acs --model nb --reduce 10`
     """,
     (_check,),
+    first=("csv", "label", "model"),
 )

@@ -114,4 +114,5 @@ POWER = Command(
     `jaxaudit power --shadows bank` (trains nothing)
     """,
     (lambda options: check_pair(options.data.query, options.data.calibration), _check_groups, _check_bank),
+    first=("query", "calibration", "fraction"),
 )

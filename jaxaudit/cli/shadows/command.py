@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from jaxaudit.cli import preflight
-from jaxaudit.cli.groups import MOST
+from jaxaudit.cli.groups import DONE, MOST
 from jaxaudit.cli.options import as_parameters, at_home
 from jaxaudit.cli.sets import check_groups, refuse_without_effect
 from jaxaudit.cli.shadows.options import PlanOptions, TrainOptions, check_recipe, used_options
@@ -42,7 +42,7 @@ def _plan(options: Any) -> None:
     plan(options)
 
 
-shadows.command("plan")(
+shadows.command("plan", epilog=DONE)(
     as_parameters(
         PlanOptions,
         _plan,
@@ -58,6 +58,7 @@ shadows.command("plan")(
 
     `jaxaudit shadows plan --query q.npz --calibration c.npz --outputs probabilities --recipe "ResNet-18" --out bank`
     """,
+        ("query", "holdout", "bank"),
     )
 )
 
@@ -79,7 +80,7 @@ def _train(options: Any) -> None:
     train(options)
 
 
-shadows.command("train")(
+shadows.command("train", epilog=DONE)(
     as_parameters(
         TrainOptions,
         _train,
@@ -98,11 +99,12 @@ shadows.command("train")(
 
     `jaxaudit shadows train --query q.npz --holdout h.npz --learner mine.py:learner --out bank`
     """,
+        ("query", "holdout", "bank"),
     )
 )
 
 
-@shadows.command()
+@shadows.command(epilog=DONE)
 def add(
     bank: BankPath,
     files: Annotated[
@@ -131,7 +133,7 @@ def add(
     run(at_home(bank), [at_home(file) for file in files], model)
 
 
-@shadows.command()
+@shadows.command(epilog=DONE)
 def show(
     bank: BankPath,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -149,7 +151,7 @@ def show(
     run(at_home(bank), as_json)
 
 
-@shadows.command("import")
+@shadows.command("import", epilog=DONE)
 def import_(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="Directory of tensorflow/privacy's LiRA, or of Privacy Meter.")

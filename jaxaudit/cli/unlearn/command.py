@@ -150,4 +150,5 @@ UNLEARN = Command(
 
     `jaxaudit unlearn --methods fine-tuning,gradient-ascent,negative-gradient,scrub,ssd --seeds 20`
     """,
+    first=("data", "class_name", "methods"),
 )

@@ -36,7 +36,7 @@ def load_table(
 
     | name | splits | where |
     |---|---|---|
-    | `breast-cancer`, `wine` | `train` | come with scikit-learn |
+    | `breast-cancer`, `wine` | `train` | come with this package |
     | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
     | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |
@@ -86,6 +86,16 @@ def load_table(
 def table_names() -> tuple[str, ...]:
     """The names that mean a table."""
     return _NAMES
+
+
+def what_is_missing(name: str, data_dir: Path | None) -> str:
+    """What to put where for a table of this name; empty where it is there. Its files are looked for, not read."""
+    try:
+        if name not in _EMBEDDED:
+            _in_folder(name, data_dir)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _is_path(text: str) -> bool:

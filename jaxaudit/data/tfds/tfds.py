@@ -95,6 +95,16 @@ def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
     return None
 
 
+def prepared_names(folder: Path) -> list[str]:
+    """The names of the sets that are prepared in a folder, those of a config with it; empty where there is none."""
+    found = []
+    for root in _subfolders(folder):
+        if _versions(root):
+            found.append(root.name)
+        found += [f"{root.name}/{config.name}" for config in _subfolders(root) if _versions(config)]
+    return found
+
+
 def is_prepared_folder(path: Path) -> bool:
     """Whether `path` is the folder of one version of a prepared set."""
     return (path / "dataset_info.json").is_file() and (path / "features.json").is_file()

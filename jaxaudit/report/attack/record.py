@@ -9,6 +9,7 @@ from jaxaudit.audits.attack.finding import best_attack
 from jaxaudit.audits.attack.result import AttackAudit, AttackResult
 from jaxaudit.audits.finding import Finding
 from jaxaudit.metrics import attack as metrics
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended, number
 
 ACCURACIES = (0.6, 0.8)
@@ -146,6 +147,7 @@ def attack_record(audit: AttackAudit, records: Int[np.ndarray, " targets"], prov
             Target(int(record), extended(value), dict(zip(names, each.tolist(), strict=True)), float(most), names[best])
             for record, value, each, most, best in zip(records, audit.pdtp, per_target, largest, which, strict=True)
         ],
+        papers=cited([*(each.source for each in audit.attacks), metrics.SOURCE]),
         provenance=provenance,
     )
 

@@ -40,6 +40,7 @@ def attack_part(run: Run[AttackRecord], top: int = 5) -> Part:
             *terms("correlation", "interval"),
             *(Term(f"{each.name} attack", each.meaning, each.source) for each in result.attacks if each.meaning),
         ),
+        (f"Intervals are {percent(result.level)} intervals over targets. Guessing is right half of the time.",),
     )
 
 

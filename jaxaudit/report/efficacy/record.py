@@ -7,7 +7,8 @@ import numpy as np
 
 from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
 from jaxaudit.audits.finding import Finding
-from jaxaudit.metrics.efficacy import Efficacy
+from jaxaudit.metrics.efficacy import SOURCE, Efficacy
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended, number
 
 MOST_RECORDS = 100_000
@@ -97,6 +98,7 @@ def efficacy_record(
             for index in shown.tolist()
         ],
         caveats=list(finding.caveats),
+        papers=cited([SOURCE]),
         provenance=provenance,
     )
 

@@ -54,6 +54,7 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
         ),
         repeat(result.provenance),
         terms("efficacy", "bound of the efficacy", "Fisher information"),
+        ("Efficacy is measured, not tested: it has no error rate.",),
     )
 
 

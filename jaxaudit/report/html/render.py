@@ -11,13 +11,13 @@ from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import visible
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
-from jaxaudit.report.page import FIRST_LINES, Page, Picture
+from jaxaudit.report.page import FIRST_LINES, Cells, Page, Picture
 from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 from jaxaudit.version import __version__
 
-LONG_TABLE = 30
-"""Rows beyond which a folded table is not printed."""
+SHORT_TABLE, LONG_TABLE = 8, 30
+"""Rows up to which a folded table stays on one printed page, and beyond which it is not printed."""
 
 
 def report_html(runs: Sequence[Run[Record]]) -> str:
@@ -46,7 +46,7 @@ def render(page: Page) -> str:
         style=Markup((room / "page.css").read_text(encoding="utf-8")),
         svg=lambda picture: drawn[id(picture)],
         version=__version__,
-        long_table=LONG_TABLE,
+        length=_length,
     )
     return FIRST_LINES + html
 
@@ -80,6 +80,12 @@ def write_pictures(runs: Sequence[Run[Record]], directory: Path, form: Literal["
 def _shown(value: object) -> object:
     """What a template puts onto the page: text from data has no control character left."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _length(table: Cells) -> str:
+    """How the style names its length."""
+    rows = len(table.rows)
+    return "short" if rows <= SHORT_TABLE else "long" if rows > LONG_TABLE else "middle"
 
 
 def _inline(picture: Picture, key: str) -> Markup:

@@ -13,6 +13,7 @@ from jaxaudit.metrics import ks as of_rho
 from jaxaudit.metrics import usage as of_use
 from jaxaudit.metrics.ema import EMA as Replicate
 from jaxaudit.metrics.ema import ema_rule
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Number, Part, Provenance, Record, number
 
 Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
@@ -191,7 +192,10 @@ def ks_record(audit: KSAudit, provenance: Provenance) -> KSRecord:
     targets = [_target(target) for target in audit.targets]
     floor = None if all(target.rho is None for target in targets) else _floor(audit.noise_floor)
     rates = [Rates(*each) for each in audit.rates] or None
-    return KSRecord(level=audit.level, targets=targets, noise_floor=floor, rates=rates, provenance=provenance)
+    papers = cited(each.source for target in audit.targets for each in target.judgements)
+    return KSRecord(
+        level=audit.level, targets=targets, noise_floor=floor, rates=rates, papers=papers, provenance=provenance
+    )
 
 
 def _target(target: TargetResult) -> Target:

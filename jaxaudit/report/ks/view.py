@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change as Pair
@@ -72,7 +73,14 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
             *(("reference",) if "reference" in data else ()),
             *(("shadow bank",) if "shadows" in data else ()),
         ),
+        _errors(targets),
     )
+
+
+def _errors(targets: Sequence[Target]) -> tuple[str, ...]:
+    """What the deciding tests say of themselves; nothing of a test of one's own."""
+    said = {test.name: f"{test.title}: {test.errors}" for test in TESTS}  # pyright: ignore[reportAttributeAccessIssue]
+    return tuple(dict.fromkeys(said[target.method] for target in targets if target.method in said))
 
 
 def _about(data: Mapping[str, Any]) -> str:

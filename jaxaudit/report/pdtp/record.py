@@ -9,6 +9,8 @@ from msgspec import Meta, field
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
+from jaxaudit.metrics.pdtp import SOURCE
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Part, Provenance, Record, extended
 
 MOST_RECORDS = 100_000
@@ -160,6 +162,7 @@ def pdtp_record(
         train_accuracy=audit.train_accuracy,
         records=_risks(audit, class_names, _listed(audit)),
         reduction=reduction and Reduced(reduction.removed.tolist(), [extended(each) for each in reduction.max_pdtp]),
+        papers=cited([SOURCE]),
         provenance=provenance,
     )
 

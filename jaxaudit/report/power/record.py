@@ -3,8 +3,10 @@
 from typing import Literal
 
 from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.power.result import FRACTIONS, Power
 from jaxaudit.audits.power.result import Size as Detects
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Number, Part, Provenance, Record
 
 
@@ -67,6 +69,7 @@ def power_record(power: Power, provenance: Provenance) -> PowerRecord:
         shadow_models=[ByModels(models, least) for models, least in power.by_models],
         fraction=power.fraction,
         records_needed=power.records_needed,
+        papers=cited([HoldoutTest.source]),
         provenance=provenance,
     )
 

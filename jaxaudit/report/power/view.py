@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from jaxaudit.audits.ks.tests.holdout import HoldoutTest
 from jaxaudit.audits.power.finding import percent
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
@@ -62,6 +63,7 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
         ),
         repeat(result.provenance),
         terms("query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction"),
+        (f"Planned for the holdout test. {HoldoutTest.errors}",),
     )
 
 

@@ -5,6 +5,8 @@ from typing import Any, Literal
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.record_attack.result import RecordAttackResult, RecordAudit, TargetRecords
 from jaxaudit.metrics import attack_rates as metrics
+from jaxaudit.metrics.epsilon import SOURCE
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Number, Part, Provenance, Record, number
 from jaxaudit.report.record_attack.beside_pdtp import BesidePDTP, beside_of
 from jaxaudit.report.record_attack.epsilon import Epsilon, epsilon_of
@@ -137,8 +139,13 @@ def record_attack_record(audit: RecordAudit, names: Names, provenance: Provenanc
         targets=[_target(target) for target in audit.targets],
         epsilon=None if audit.epsilon is None else epsilon_of(audit.epsilon),
         beside_pdtp=beside_of(audit),
+        papers=cited([*(each.source for each in audit.attacks), metrics.SOURCE, *_of_epsilon(audit)]),
         provenance=provenance,
     )
+
+
+def _of_epsilon(audit: RecordAudit) -> list[str]:
+    return [] if audit.epsilon is None else [SOURCE]
 
 
 def _attack(attack: RecordAttackResult) -> Attack:

@@ -52,7 +52,20 @@ def record_attack_part(run: Run[RecordAttackRecord], top: int = 10) -> Part:
             *(() if result.beside_pdtp is None else terms("PDTP", "DTP-1")),
             *(Term(f"{visible(each.name)} attack", each.meaning, each.source) for each in result.attacks),
         ),
+        _errors(result),
     )
+
+
+def _errors(result: RecordAttackRecord) -> tuple[str, ...]:
+    """What the thresholds of the deciding attack led to."""
+    reached = (
+        f"{percent(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
+        for rate in result.attacks[0].realised_fpr
+        if rate.value is not None
+    )
+    rates = "; ".join(reached)
+    sentence = f"Intervals are {percent(result.level)} intervals."
+    return (f"{sentence} False positive rates by thresholds of other models: {rates}." if rates else sentence,)
 
 
 def _answer(result: RecordAttackRecord) -> Answer:

@@ -11,6 +11,7 @@ from jaxaudit.audits.unlearn.finding import LEAST_SEEDS, Conclusion, Position, t
 from jaxaudit.audits.unlearn.result import COMPARED, MethodResult, UnlearnAudit
 from jaxaudit.metrics import ChallengeScore, retrained_band
 from jaxaudit.metrics.attack import Estimate
+from jaxaudit.report.papers import cited
 from jaxaudit.report.record import Extended, Number, Part, Provenance, Record, extended, number
 
 Score = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
@@ -147,6 +148,7 @@ def unlearn_record(
         ),
         methods=[_method(audit, method, noted_findings.get(method.name)) for method in audit.methods],
         caveats=list(whole.caveats),
+        papers=cited(audit.sources),
         provenance=provenance,
     )
 

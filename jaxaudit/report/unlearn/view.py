@@ -60,6 +60,10 @@ def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
             *("Fisher forgetting", "membership attack", "distinguishable"),
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
         ),
+        (
+            "A method that is as good as retraining is not called distinguishable with a probability of at least "
+            f"{percent(protocol.level)}, over all of its scores.",
+        ),
     )
 
 

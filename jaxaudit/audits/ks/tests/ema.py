@@ -28,6 +28,8 @@ class EMATest:
 
     name: ClassVar[str] = "ema"
     title: ClassVar[str] = "EMA"
+    source: ClassVar[str] = "Huang, Li & Li 2021"
+    errors: ClassVar[str] = "No error rate of EMA is known in advance."
     assumes: ClassVar[str] = (
         "EMA: records that the target merely classifies well look like training records. It gives "
         "no upper limit of the used fraction, so `forgotten` is not concluded."

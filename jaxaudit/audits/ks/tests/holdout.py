@@ -54,6 +54,12 @@ class HoldoutTest:
     stated: float = STATED_FRACTION
     name: ClassVar[str] = "holdout"
     title: ClassVar[str] = "holdout test"
+    source: ClassVar[str] = "Zhang et al. 2024; Carlini et al. 2022; Fieller 1954; Schilling 1986; Henze 1988"
+    errors: ClassVar[str] = (
+        "A target that used none of the query set is called not forgotten in at most 5% of random deals of the "
+        "records into query set and holdout, whatever the model is. A target that used more than the stated share is "
+        "called forgotten in at most 5%, if it is like the shadow models."
+    )
     assumes: ClassVar[str] = (
         "Holdout test: p(unused) is exact if the provider sampled query set and holdout alike and trained on none of "
         "the holdout. The other numbers assume that the target's design and training are among those of the shadow "

@@ -48,6 +48,8 @@ class RhoTest:
     subsample: float = 0.9
     name: ClassVar[str] = "rho"
     title: ClassVar[str] = "rho"
+    source: ClassVar[str] = "Liu & Tsaftaris 2020; Smirnov 1939; Efron 1979"
+    errors: ClassVar[str] = "No error rate of rho is known in advance; its interval is over replicates and records."
     assumes: ClassVar[str] = (
         "rho: `forgotten` is not a proof. Use of a tenth of the query set can go undetected, and a target trained on "
         "data just like the calibration set has a rho around 1. Training on other data like the query set looks like "

@@ -49,6 +49,12 @@ class ShadowTest:
     stated: float = STATED_FRACTION
     name: ClassVar[str] = "shadow"
     title: ClassVar[str] = "shadow test"
+    source: ClassVar[str] = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954; Satterthwaite 1946"
+    errors: ClassVar[str] = (
+        "If the target's design, training and other data are like those of the shadow models: a target that used none "
+        "of the query set is called not forgotten in at most 5%, one that used more than the stated share forgotten in "
+        "at most 5%."
+    )
     assumes: ClassVar[str] = (
         "Shadow test: all numbers assume that the target's design and training are among those of the shadow models, "
         "and that its other data are like the calibration set. Training on other records just like the query set looks "

@@ -33,6 +33,7 @@ class Judgement(NamedTuple):
         weakened_by: those among them that only weaken it when they fail.
         checks: those made by the test itself.
         usage: the numbers of a test of use.
+        source: the papers that it rests on, see `KSTest`.
         change: for the holdout test, the used fraction before a deletion minus that after, if that is known.
         ema: for EMA, one result per replicate.
         rho: for rho, the ratio; `controls`: that of models trained on both sets.
@@ -49,6 +50,7 @@ class Judgement(NamedTuple):
     controls: tuple[Rho, ...] = ()
     weakened_by: frozenset[str] = frozenset()
     change: Change | None = None
+    source: str = ""
 
 
 @runtime_checkable
@@ -60,6 +62,9 @@ class KSTest(Protocol):
         title: in words.
         assumes: assumptions that no check can test, in a sentence.
         references: the number of shadow models that its p-value is based on; 0 without a p-value.
+
+    One that rests on papers names them in `source`, such as `Efron 1979; Holm 1979`. In `errors` it says how often its
+    verdicts are wrong, in a sentence.
     """
 
     name: ClassVar[str]

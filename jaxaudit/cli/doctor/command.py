@@ -1,0 +1,207 @@
+"""`jaxaudit doctor`: what is installed and ready here, and what to do about what is not."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from jaxaudit.version import __version__
+
+NVIDIA = Path("/proc/driver/nvidia/version")
+OF_TESTS = ("test", "bench", "docs", "dev")
+"""Extras for those who work on this package: not told to be installed."""
+
+
+class Devices(NamedTuple):
+    """What JAX computes on.
+
+    Attributes:
+        names: a device each.
+        cores: of the processor that this process may use.
+        memory: bytes of the machine, or of the container.
+        error: why there is none.
+    """
+
+    names: tuple[str, ...]
+    cores: int
+    memory: int
+    error: str = ""
+
+
+class DataSet(NamedTuple):
+    """A data set that can be named; `todo` says what is missing, empty where it is ready."""
+
+    name: str
+    where: str
+    todo: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Shows what is installed and ready, and what to do about what is not. It changes nothing.
+
+    Versions, the devices that JAX sees, where data, caches and compiled programs lie and how large they are, extras,
+    and data sets. Exit status 1 where something is missing that every command needs; extras and data sets are not.
+
+    Examples:
+
+    `jaxaudit doctor`
+
+    `jaxaudit doctor --json`
+    """
+    from jaxaudit.cli.doctor.installed import extras, packages
+    from jaxaudit.cli.doctor.places import places
+    from jaxaudit.cli.show import show_text
+
+    needed, added, folders, devices, sets = packages(), extras(), places(), _devices(), _data_sets()
+    problems = [*_problems(needed, folders, devices)]
+    if as_json:
+        found = {
+            **_program(),
+            "devices": devices._asdict(),
+            "places": [{**each._asdict(), "path": each.path and str(each.path)} for each in folders],
+            "packages": [each._asdict() for each in needed],
+            "extras": [
+                {"name": each.name, "ready": each.ready, "packages": [one._asdict() for one in each.packages]}
+                for each in added
+            ],
+            "data_sets": [{**each._asdict(), "ready": not each.todo} for each in sets],
+            "problems": problems,
+        }
+        show_text(f"{json.dumps(found)}\n")
+    else:
+        show_text("\n".join(_lines(needed, added, folders, devices, sets, problems)) + "\n")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _program() -> dict[str, Any]:
+    return {
+        "jaxaudit": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "where": str(Path(__file__).parents[2]),
+        "executable": sys.executable,
+    }
+
+
+def _devices() -> Devices:
+    from jaxaudit.data.memory import memory_bytes
+
+    try:
+        import jax
+
+        from jaxaudit.ensemble.machine import cores
+
+        names = tuple(f"{each.platform}: {each.device_kind}" for each in jax.local_devices())
+    except (ImportError, RuntimeError) as error:
+        why = (str(error).strip().splitlines() or ["no reason given"])[0]
+        return Devices((), os.cpu_count() or 1, memory_bytes(), why)
+    return Devices(names, len(cores()), memory_bytes())
+
+
+def _data_sets() -> list[DataSet]:
+    """Embedded sets, those whose files are to be put somewhere, and prepared ones."""
+    from jaxaudit.data.paths import entries
+    from jaxaudit.data.resolve import embedded_names
+    from jaxaudit.data.tables.resolve import table_names, what_is_missing
+    from jaxaudit.data.tfds.tfds import data_folder, prepared_names, set_folders
+
+    found = [DataSet(name, "embedded") for name in embedded_names()]
+    for name in table_names():
+        missing = what_is_missing(name, None)
+        found.append(DataSet(name, "" if missing else "the data folder, or embedded", missing))
+    found += [DataSet(name, str(folder)) for folder in set_folders(None) for name in prepared_names(folder)]
+    known, folder = {each.name.partition("/")[0] for each in found}, data_folder(None)
+    others = [path for path in (entries(folder) if folder is not None and folder.is_dir() else []) if path.is_dir()]
+    return found + [DataSet(path.name, f"{path}, not looked into") for path in others if path.name not in known]
+
+
+def _problems(needed: Any, folders: Any, devices: Devices) -> Iterator[str]:
+    if not needed:
+        yield "jaxaudit is not installed here, only found; install it: pip install jaxaudit"
+    for each in needed:
+        if not each.fits:
+            there = "is missing" if each.version is None else f"is {each.version}"
+            yield f"{each.name} {there}, {each.needs or 'any version'} is needed: pip install '{each.name}{each.needs}'"
+    if devices.error:
+        yield f"JAX has no device ({devices.error}); unset JAX_PLATFORMS, or install JAX for this machine."
+    for each in folders:
+        if each.name == "cache" and not each.writable:
+            yield f"the cache folder {each.path} cannot be written; set JAXAUDIT_CACHE to a folder of yours."
+
+
+def _lines(
+    needed: Any, added: Any, folders: Any, devices: Devices, sets: list[DataSet], problems: list[str]
+) -> Iterator[str]:
+    from jaxaudit.errors import visible
+
+    program = _program()
+    yield f"jaxaudit {program['jaxaudit']}, Python {program['python']}, {program['system']}"
+    yield f"  {visible(program['where'])}"
+    yield from ("", "Devices")
+    counted = f"{devices.cores} cores, {_bytes(devices.memory)} of memory"
+    yield from (f"  {name}" for name in devices.names or ["none"])
+    yield f"  {counted}"
+    gpu = NVIDIA.exists() or shutil.which("nvidia-smi") is not None
+    if gpu and not any(name.startswith(("gpu", "cuda")) for name in devices.names):
+        yield "  There is an NVIDIA driver, but JAX does not use it: pip install 'jaxaudit[cuda]'"
+    yield from ("", "Folders")
+    for place in folders:
+        yield f"  {place.name:<18}{_place(place)}"
+    yield from ("", "Packages")
+    yield from _wrapped([f"{each.name} {each.version or 'missing'}{'' if each.fits else ' (!)'}" for each in needed])
+    yield from ("", "Extras")
+    for extra in added:
+        lacking = ", ".join(each.name for each in extra.packages if not each.fits)
+        advice = "" if extra.name in OF_TESTS else f": pip install 'jaxaudit[{extra.name}]'"
+        yield f"  {extra.name:<9} {'ready' if extra.ready else f'{lacking} missing{advice}'}"
+    yield from ("", "Data sets")
+    yield from _wrapped([visible(each.name) for each in sets if not each.todo])
+    yield from (f"  {visible(each.todo)}" for each in sets if each.todo)
+    if not any(extra.name == "prepare" and extra.ready for extra in added):
+        yield "  Others of TensorFlow Datasets are prepared with the extra `prepare`."
+    yield from ("", "To do" if problems else "Everything that commands need is there.")
+    yield from (f"  {visible(each)}" for each in problems)
+
+
+def _place(place: Any) -> str:
+    from jaxaudit.errors import visible
+
+    if place.path is None:
+        return "none; set JAXAUDIT_DATA, or give --data-dir"
+    by = f" ({place.chosen_by})" if place.chosen_by else ""
+    if not place.there:
+        return f"{visible(str(place.path))}{by}: not there yet"
+    size = f"{'' if place.complete else 'at least '}{_bytes(place.size)}, {place.files:,} files"
+    return f"{visible(str(place.path))}{by}: {size}{'' if place.writable else ', not writable'}"
+
+
+def _wrapped(words: list[str], width: int = 78) -> Iterator[str]:
+    """The words, as many on a line as fit."""
+    line = ""
+    for word in words:
+        if line and len(line) + len(word) + 2 > width:
+            yield f"  {line},"
+            line = ""
+        line += f"{', ' if line else ''}{word}"
+    yield f"  {line or 'none'}"
+
+
+def _bytes(size: int) -> str:
+    """A size in a suitable unit.
+
+    >>> _bytes(900), _bytes(3 << 20), _bytes(5 << 30)
+    ('0.9 KiB', '3.0 MiB', '5.0 GiB')
+    """
+    for unit, least in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if size >= least:
+            return f"{size / least:.1f} {unit}"
+    return f"{size / 1024:.1f} KiB"

@@ -1,0 +1,120 @@
+"""Runs as a section of a model card: metadata that the Hugging Face Hub reads (`model-index`), and prose.
+
+Everything stands in the view of a run: no number is computed here, and nothing is judged.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from jaxaudit.errors import visible
+from jaxaudit.report.markdown import answer_line, limits, plain, repeat_line, shown_tables, table_lines
+from jaxaudit.report.page import Answer, Part
+
+FENCE = "---"
+"""Before and after the metadata, which stand first in a card."""
+
+
+def as_card(parts: Sequence[Part]) -> str:
+    """The metadata of all runs as one block, and a section for each.
+
+    The metadata are YAML. Every text in it is a quoted scalar as JSON has it, so no name from data is anything else.
+    """
+    return "\n".join([FENCE, *_metadata(parts), FENCE, "", *(line for part in parts for line in _section(part))])
+
+
+def _metadata(parts: Sequence[Part]) -> Iterator[str]:
+    yield "model-index:"
+    yield f"- name: {_text(parts[0].name)}  # the name of your model"
+    yield "  results:"
+    for part in parts:
+        data = _data(part)
+        for answer in part.answers:
+            yield "  - task:"
+            yield f"      type: {_text('other')}"
+            yield f"      name: {_text(part.question)}"
+            yield "    dataset:"
+            yield f"      type: {_text(_slug(data))}"
+            yield f"      name: {_text(data)}"
+            yield "    metrics:"
+            yield from _metric("verdict", "verdict", answer.finding.verdict, part, answer)
+            yield from _metric(_slug(answer.measure), answer.measure, _number(answer.number), part, answer)
+
+
+def _metric(kind: str, name: str, value: str | float, part: Part, answer: Answer) -> Iterator[str]:
+    facts = dict(part.repeat.facts)
+    args = {
+        "about": answer.about,
+        "interval": answer.interval if kind != "verdict" else "",
+        "confidence": answer.finding.confidence.word,
+        "seed": facts.get("Seed", ""),
+        "program": facts.get("Program", ""),
+    }
+    yield f"    - type: {_text(kind)}"
+    yield f"      name: {_text(name)}"
+    yield f"      value: {_text(value) if isinstance(value, str) else json.dumps(value)}"
+    yield "      args:"
+    yield from (f"        {key}: {_text(text)}" for key, text in args.items() if text)
+
+
+def _section(part: Part) -> Iterator[str]:
+    facts = dict(part.repeat.facts)
+    yield from ("## Audit of what the model remembers", "", f"**{plain(part.question)}** {plain(part.intro)}", "")
+    for answer in part.answers:
+        between = f", {plain(answer.interval)}" if answer.interval else ""
+        yield f"- {answer_line(answer)} {plain(_capital(answer.measure))}: {plain(answer.number)}{between}."
+    yield ""
+    for cells in shown_tables(part)[:1]:
+        yield from table_lines(cells)
+    if part.errors:
+        yield from ("**Error rates**", "", *(f"- {plain(each)}" for each in part.errors), "")
+    yield from limits(part)
+    versions = ", ".join(" ".join(row) for row in part.repeat.versions.rows)
+    made = (
+        f"Seed: {facts.get('Seed', 'none')}",
+        f"{facts.get('Program', '')} ({versions})",
+        f"Device: {facts.get('Device', '')}",
+        f"Started: {facts.get('Started', '')}",
+    )
+    yield from (
+        "**How it was made**",
+        "",
+        *(f"- {plain(each)}" for each in made),
+        f"- Repeat: `{repeat_line(part)}`",
+        "",
+    )
+
+
+def _data(part: Part) -> str:
+    """The name of the first set of the run."""
+    return next((value for _, what, value in part.repeat.data.rows if what == "name"), "data of the provider")
+
+
+def _number(shown: str) -> str | float:
+    """A number as it is shown, as a number where it is one.
+
+    >>> _number("1,234.5"), _number("12%"), _number("none"), _number("infinite"), _number("under 0.1%")
+    (1234.5, 0.12, 'none', 'infinite', 'under 0.1%')
+    """
+    if not re.fullmatch(r"-?[\d,]*\.?\d+(e[+-]?\d+)?%?", shown):
+        return shown
+    value = float(shown.replace(",", "").rstrip("%"))
+    return round(value / 100, 12) if shown.endswith("%") else value
+
+
+def _slug(text: str) -> str:
+    """Small letters, digits and hyphens.
+
+    >>> _slug("largest PDTP in nats (DTP-1 allows 1)")
+    'largest-pdtp-in-nats-dtp-1-allows-1'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "other"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _text(text: str) -> str:
+    """A quoted scalar of YAML. Letters stay: a half of a pair of surrogates, as JSON may write one, is none in YAML."""
+    return json.dumps(visible(" ".join(text.split())), ensure_ascii=False)

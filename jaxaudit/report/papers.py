@@ -1,0 +1,101 @@
+"""The papers that numbers rest on, as BibTeX.
+
+Each test, attack, method and metric says what it rests on where it stands (`source`, `SOURCE`), in the words of the
+field, such as `Carlini et al. 2022`; `papers.bib` has an entry for each of these.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from jaxaudit.errors import visible
+from jaxaudit.report.record import Paper
+
+_FIELD = re.compile(r"^  (\w+) = \{(.*)\},\n", re.MULTILINE)
+_CITED = re.compile(r"^  cited = .*\n", re.MULTILINE)
+
+
+class Entry(NamedTuple):
+    """An entry of the bibliography.
+
+    Attributes:
+        key: of the entry, such as `carlini2022membership`.
+        source: what is cited so, such as `Carlini et al. 2022`.
+        title, venue: as text, for a page.
+        bibtex: the entry.
+    """
+
+    key: str
+    source: str
+    title: str
+    venue: str
+    bibtex: str
+
+
+@cache
+def bibliography() -> tuple[Entry, ...]:
+    """Every entry of `papers.bib`, in its order."""
+    text = (files("jaxaudit.report") / "papers.bib").read_text(encoding="utf-8")
+    return tuple(map(_entry, re.findall(r"^@.*?^\}$", text, re.MULTILINE | re.DOTALL)))
+
+
+def cited(sources: Iterable[str]) -> list[Paper]:
+    """Every paper that these words name, each once, in the order they are first named.
+
+    Words that name no paper of the bibliography, as an attack of one's own may have them, stay as they are and have no
+    entry. What comes from this program alone is no paper.
+
+    >>> [paper.key for paper in cited(["Efron 1979; Holm 1979", "Carlini et al. 2022, code", "Efron 1979"])]
+    ['efron1979bootstrap', 'holm1979multiple', 'carlini2022membership']
+    """
+    found: dict[str, Paper] = {}
+    for words in (each.strip() for source in sources for each in source.split(";")):
+        named = [entry for entry in bibliography() if entry.source in words]
+        for entry in named:
+            found.setdefault(entry.source, Paper(entry.source, entry.key, entry.bibtex))
+        if words and not named and words != "jaxaudit":
+            found.setdefault(words, Paper(words))
+    return list(found.values())
+
+
+def in_full(source: str) -> str | None:
+    """The paper that is cited so, in a line; None where there is no entry.
+
+    >>> in_full("Efron 1979")
+    'Efron 1979: Bootstrap Methods: Another Look at the Jackknife. Annals of Statistics.'
+    """
+    return next((f"{source}: {each.title}. {each.venue}." for each in bibliography() if each.source == source), None)
+
+
+def as_bibtex(papers: Iterable[Paper], version: str) -> str:
+    """A bibliography of these papers, and of this program.
+
+    Entries come from this package, never from a result; what has none is a comment.
+
+    Args:
+        papers: of a result.
+        version: of jaxaudit that made it.
+    """
+    known = {entry.key: entry.bibtex for entry in bibliography()}
+    entries = [known.get(paper.key or "") or f"% No entry is known for: {_in_a_line(paper.source)}" for paper in papers]
+    return "\n\n".join([*entries, _PROGRAM % re.sub(r"[^0-9A-Za-z.+-]", "", version)]) + "\n"
+
+
+_PROGRAM = """@software{jaxaudit,
+  author = {{The jaxaudit authors}},
+  title = {jaxaudit: What does a trained classifier still remember?},
+  version = {%s},
+}"""
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(visible(text).split())
+
+
+def _entry(text: str) -> Entry:
+    fields = {name: re.sub(r"[{}]", "", value) for name, value in _FIELD.findall(text)}
+    venue = fields.get("booktitle") or fields.get("journal") or f"arXiv:{fields['eprint']}"
+    key = text[text.index("{") + 1 : text.index(",")]
+    return Entry(key, fields["cited"], fields["title"], venue, _CITED.sub("", text))

@@ -1,0 +1,109 @@
+"""The checks of this project, each as a session: `nox -l` lists them, `nox -s NAME` runs one.
+
+`.github/workflows/ci.yml` runs these and nothing else, so what it finds can be found on any machine.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types"]
+nox.options.reuse_existing_virtualenvs = True
+
+ROOT = Path(__file__).parent
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+JAX = {"oldest": ("jax==0.10.0", "jaxlib==0.10.0"), "newest": ("jax<0.12", "jaxlib<0.12")}
+"""The two ends of what `pyproject.toml` allows."""
+AXE = "axe-playwright-python==0.1.8"
+"""Ships axe-core as a file, which is all that is used of it: no driver is installed with it."""
+LEAST_TYPED = 95.0
+"""Percent of public names with a known type."""
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, and the contracts between rooms."""
+    session.install("-e", ".[test]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Types of all code, and how many of the public names have one."""
+    session.install("-e", ".[test]")
+    python = str(Path(session.bin) / Path(sys.executable).name)
+    session.run("pyright", "--pythonpath", python)
+    command = ["pyright", "--verifytypes", "jaxaudit", "--ignoreexternal", "--outputjson"]
+    # Pyright does not follow an editable installation to its sources by itself. It asks the session's own Python.
+    said = session.run(*command, silent=True, success_codes=[0, 1], env={"PYTHONPATH": str(ROOT)})
+    if not isinstance(said, str):
+        return
+    share = 100 * json.loads(said[said.index("{") :])["typeCompleteness"]["completenessScore"]
+    session.log(f"types are known of {share:.1f}% of the public names; at least {LEAST_TYPED:g}% are asked for")
+    if share < LEAST_TYPED:
+        session.error("too few public names have a type: pyright --verifytypes jaxaudit --ignoreexternal names them")
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("jax", list(JAX))
+def tests(session: nox.Session, jax: str) -> None:
+    """The tests, with the oldest or the newest jax that is allowed; what stands behind `--` goes to pytest."""
+    session.install("-e", ".[test]", *JAX[jax])
+    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto", "--dist", "loadfile"]))
+
+
+@nox.session
+def accessibility(session: nox.Session) -> None:
+    """axe-core on the report's pages, in a headless Chromium, which must be there."""
+    session.install("-e", ".[test]")
+    session.install("--no-deps", AXE)
+    command = [
+        "python",
+        "-m",
+        "pytest",
+        "tests/report/test_report_accessible.py",
+        "tests/report/test_report_browser.py",
+    ]
+    session.run(*command, *session.posargs, env={"JAXAUDIT_NEEDS_BROWSER": "1"})
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The site, into docs/_build/html; a warning is an error."""
+    session.install("-e", ".[docs]")
+    session.run(*["python", "-m", "sphinx", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html"])
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Wheel and sdist: built, checked, each installed into an empty environment and tried outside of the checkout."""
+    session.install("build", "twine")
+    with tempfile.TemporaryDirectory() as folder:
+        clean, dist = (Path(folder) / name for name in ("clean", "dist"))
+        # What git does not know is not in the package: nothing may be found here by chance.
+        session.run("git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), str(clean), external=True)
+        session.run("python", "-m", "build", "--outdir", str(dist), str(clean))
+        made = sorted(dist.iterdir())
+        session.run("twine", "check", "--strict", *map(str, made))
+        for file in made:
+            venv, elsewhere = (Path(folder) / f"{name}{file.suffix}" for name in ("venv", "elsewhere"))
+            elsewhere.mkdir()
+            session.run("python", "-m", "venv", str(venv))
+            python = next(path for path in (venv / "bin" / "python", venv / "Scripts" / "python.exe") if path.exists())
+            session.run(str(python), "-m", "pip", "install", "--quiet", str(file), external=True)
+            with session.chdir(elsewhere):
+                session.run(str(python), str(ROOT / "tests" / "smoke.py"), external=True, env={"PYTHONPATH": ""})
+
+
+@nox.session
+def footprint(session: nox.Session) -> None:
+    """What an installation weighs, in all and by package; `-- torch` for that of an extra."""
+    extras = f"[{','.join(session.posargs)}]" if session.posargs else ""
+    session.install(f"{ROOT}{extras}", "packaging")
+    session.run("python", str(ROOT / "tests" / "footprint.py"), *session.posargs)

@@ -1,6 +1,6 @@
 """How many examples at a time, and where: a loop on the host, or one inside a transformation that is under way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxaudit.kernels.gradient_norms.factors import Gradient, is_made, is_thin, made
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, place_gradients
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import differentiable
 
 BUDGETS = {"cpu": 60 * 2**20}
@@ -28,12 +29,7 @@ def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
     With `squares`, as `fisher_diagonal` makes them.
     """
     program = plan.program
-    values = sum(
-        _bytes(program.types[place])
-        for operation in plan.varying
-        for place in operation.outputs
-        if differentiable(program.types[place])
-    )
+    values = _bytes_of_values(program, plan.varying)
 
     def gradients(leaves: list[Any], x: Any, y: Any) -> dict[int, Gradient]:
         return place_gradients(plan, fixed_values(plan, leaves), x, y)
@@ -46,6 +42,15 @@ def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
         total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
         if (not is_thin(gradient)) if squares else is_made(gradient):
             total += _bytes(jax.eval_shape(made, gradient))
+    return total
+
+
+def _bytes_of_values(program: Program, operations: Sequence[Operation | Loop]) -> int:
+    total = 0
+    for operation in operations:
+        total += sum(_bytes(program.types[p]) for p in operation.outputs if differentiable(program.types[p]))
+        if isinstance(operation, Loop):
+            total += operation.length * _bytes_of_values(program, operation.operations)
     return total
 
 

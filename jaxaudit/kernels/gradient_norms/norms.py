@@ -224,7 +224,10 @@ def _gradients(
 ) -> tuple[dict[int, Any], dict[int, Array]]:
     """The chunk's gradients at every place, and of the leaves that are not taken directly."""
     fixed = fixed_values(plan, leaves)
-    gradients = jax.vmap(partial(place_gradients, plan, fixed))(inputs, labels)
+    one = partial(place_gradients, plan, fixed)
+    gradients = (
+        jax.vmap(one)(inputs, labels) if plan.batches else jax.lax.map(lambda each: one(*each), (inputs, labels))
+    )
     if not plan.pulled:
         return gradients, {}
     at_places = [jax.vmap(made)(gradients[place]) for place in plan.pulled_places]

@@ -39,8 +39,8 @@ class SquaredGradNorms:
         """A pytree like the parameters that says how each leaf was computed.
 
         `contracted`: from what its operations multiply, one backward pass for all leaves. `vmap(grad)`: JAX
-        differentiated an operation that no rule is known for (a loop, a function with a derivative of its own) for
-        every example. Both are exact; the second may cost time and memory.
+        differentiated an operation that no rule is known for (a branch, a `while`, a function with a derivative of its
+        own, `ragged_dot`) for every example. Both are exact; the second may cost time and memory.
         """
         return jax.tree.unflatten(jax.tree.structure(self.leaves), self.paths_of_leaves)
 
@@ -59,7 +59,8 @@ def squared_grad_norms(
     `log_prob(params, inputs[i:i+1], labels[i:i+1])[0]` whatever the function would do with a larger batch. Where
     parameters enter dense products, convolutions, look-ups, additions and multiplications, per-example gradients of
     their size are not stored: one backward pass yields the cotangents of those operations, and |a|^2 |d|^2 is the
-    squared norm of an outer product (Goodfellow 2015; Rochette, Manoel & Tramel 2019 for convolutions).
+    squared norm of an outer product (Goodfellow 2015; Rochette, Manoel & Tramel 2019 for convolutions). A `scan` stays
+    a loop, and its steps are positions of the sum that a sequence's tokens are, too.
 
     Guarantees:
         - Exact for every function that JAX can differentiate, parameters used several times or derived from one

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows
+from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made
 from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, of_type, run
-from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable
+from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, is_turned, of_product
 
 
 class Site(NamedTuple):
@@ -150,6 +150,11 @@ def by_rule_at(meeting: Meeting, rule: Rule, position: int, apart: Sequence[bool
 
     def one(operands: list[Any], cotangent: Array) -> Gradient:
         return rule(operation, position, operands, cotangent)
+
+    if not loops and rule is of_product and is_turned(operation, position, meeting.operands):
+        found = jax.eval_shape(one, meeting.operands, meeting.cotangents[0])
+        if is_made(found):
+            return by_derivative(operation, [position], meeting.operands, meeting.cotangents)[0]
 
     mapped = one
     for depth in reversed(range(len(loops))):

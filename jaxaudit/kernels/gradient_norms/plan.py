@@ -83,15 +83,18 @@ class Plan:
         return any(isinstance(value, Tracer) for value in self.program.constants.values())
 
 
-def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], inputs: Any, labels: Any) -> Plan:
-    """The plan for parameters and one example of these shapes and dtypes.
+def make_plan(
+    log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any]
+) -> Plan:
+    """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
 
     Raises:
         InputError: where `log_prob` does not return one real number for one example.
     """
 
-    def one(leaves: list[Array], x: Array, y: Array) -> Array:
-        value = log_prob(jax.tree.unflatten(tree, leaves), x[None], y[None])
+    def one(leaves: list[Array], *parts: Array) -> Array:
+        inputs, labels = jax.tree.unflatten(form, [part[None] for part in parts])
+        value = log_prob(jax.tree.unflatten(tree, leaves), inputs, labels)
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != (1,) or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             found = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
@@ -100,9 +103,9 @@ def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], in
                 "shape (1,) here: did it return all classes, or the mean?"
             )
         # Of the example in form, should the value not depend on it.
-        return value.reshape(()) + jnp.sum(jnp.ravel(x)[:0]).astype(dtype)
+        return value.reshape(()) + jnp.sum(jnp.ravel(parts[0])[:0]).astype(dtype)
 
-    program = trace(one, leaves, [inputs, labels])
+    program = trace(one, leaves, example)
     fixed = [op for op in program.operations if isinstance(op, Operation) and not program.of_example[op.outputs[0]]]
     varying = [op for op in program.operations if program.of_example[op.outputs[0]]]
     sites = sites_of(program, varying)
@@ -127,11 +130,11 @@ def _batches(plan: Plan) -> bool:
     types = plan.program.types
     two = [jax.ShapeDtypeStruct((2, *types[place].shape), types[place].dtype) for place in plan.program.example]
 
-    def gradients(leaves: list[Any], inputs: Any, labels: Any) -> dict[int, Gradient]:
-        return jax.vmap(partial(place_gradients, plan, fixed_values(plan, leaves)))(inputs, labels)
+    def gradients(leaves: list[Any], examples: list[Any]) -> dict[int, Gradient]:
+        return jax.vmap(partial(place_gradients, plan, fixed_values(plan, leaves)))(examples)
 
     try:
-        jax.eval_shape(gradients, [types[place] for place in plan.program.leaves], *two)
+        jax.eval_shape(gradients, [types[place] for place in plan.program.leaves], two)
     except NotImplementedError:
         return False
     return True
@@ -170,9 +173,9 @@ def fixed_values(plan: Plan, leaves: Sequence[Any]) -> dict[int, Any]:
     return evaluate(plan.fixed, known)
 
 
-def place_gradients(plan: Plan, fixed: dict[int, Any], inputs: Array, labels: Array) -> dict[int, Gradient]:
+def place_gradients(plan: Plan, fixed: dict[int, Any], example: Sequence[Any]) -> dict[int, Gradient]:
     """Of one example, the gradient with respect to every value that a site takes."""
-    known = fixed | dict(zip(plan.program.example, (inputs, labels), strict=True))
+    known = fixed | dict(zip(plan.program.example, example, strict=True))
     met = meetings(plan.program, plan.varying, plan.sites, known)
     derived: dict[tuple[int, int], Array] = {}
     for first in plan.sites:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.kernels.gradient_norms.factors import Factors, Rows, is_made, is_thin, joined, made, squared_norm
-from jaxaudit.kernels.gradient_norms.program import evaluate
+from jaxaudit.kernels.gradient_norms.program import Operation, evaluate
 from jaxaudit.kernels.gradient_norms.rules import by_derivative, matching_rule
 from jaxaudit.kernels.gradient_norms.tracing import trace
 
@@ -23,7 +23,8 @@ def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.nd
     random = np.random.default_rng(array.size + other.size)
     with jax.enable_x64(True):
         program = trace(lambda leaves, x: function(leaves[0], x), [jnp.asarray(array)], [jnp.asarray(other)])
-        (operation,) = [op for op in program.operations if any(program.depends[place] for place in op.inputs)]
+        operations = [op for op in program.operations if isinstance(op, Operation)]
+        (operation,) = [op for op in operations if any(program.depends[place] for place in op.inputs)]
         position = operation.inputs.index(program.leaves[0])
         matched = matching_rule(operation, position, program.types)
         if unmatched:
@@ -31,7 +32,7 @@ def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.nd
             return
         assert matched is not None
         known = program.constants | {program.leaves[0]: jnp.asarray(array), program.example[0]: jnp.asarray(other)}
-        values = evaluate(program.operations, known)
+        values = evaluate(operations, known)
         operands = [values[place] for place in operation.inputs]
         cotangent = jnp.asarray(random.normal(size=values[operation.outputs[0]].shape))
         found = matched[0](operation, position, operands, cotangent)

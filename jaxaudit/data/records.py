@@ -1,0 +1,172 @@
+"""`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.formats.mapped import mapped_arrays
+from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
+from jaxaudit.data.paths import entries, expanded
+from jaxaudit.errors import InputError
+
+LARGEST_WHOLE = 2**24
+"""Whole numbers beyond this are rounded in 32 bits."""
+BLOCK = 32 * 2**20
+"""Bytes that are read at a time where all are read."""
+
+
+class Field(NamedTuple):
+    """One array of a record: its name, its shape, and whether its numbers are whole (such as those of tokens)."""
+
+    name: str
+    shape: tuple[int, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Labelled records on the host, read from where they lie when they are asked for.
+
+    Attributes:
+        arrays: by name, `[n, ...]`, such as memory-mapped files.
+        labels: `[n]` or `[n, outputs]`.
+        name: the name of this set, for tables and messages.
+        by_name: whether a network gets the arrays by their names; else there is one, which it gets as it is.
+
+    Raises:
+        InputError: there is no record or no array, lengths differ, or values are not numbers.
+
+    >>> Records({"ids": np.zeros((3, 4), int), "mask": np.ones((3, 4))}, np.zeros(3), "texts").inputs[1:].shape
+    (2, 8)
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    labels: np.ndarray
+    name: str
+    by_name: bool = True
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(array) if array.ndim else 0 for name, array in self.arrays.items()}
+        if not lengths or not len(self.labels) or set(lengths.values()) != {len(self.labels)}:
+            found = ", ".join(f"{name}: {count}" for name, count in lengths.items()) or "no array"
+            raise InputError(
+                f"{self.name}: there are {len(self.labels)} labels, and records of {found}; each array needs one row "
+                "for each of at least one record."
+            )
+        every = {**self.arrays, "labels": self.labels}
+        strange = [name for name, array in every.items() if array.dtype.kind not in "biuf"]
+        if strange:
+            raise InputError(f"{self.name}: {strange[0]} has no numbers; give numbers, such as the indices of tokens.")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def fields(self) -> tuple[Field, ...] | None:
+        """What a record consists of, for a network that gets arrays by name."""
+        return self.parts if self.by_name else None
+
+    @property
+    def parts(self) -> tuple[Field, ...]:
+        """What a record consists of."""
+        return tuple(Field(name, array.shape[1:], array.dtype.kind != "f") for name, array in self.arrays.items())
+
+    @property
+    def inputs(self) -> "Packed":
+        """The array, or all arrays side by side, `[n, numbers]`; in float32, read a slice at a time."""
+        return Packed(self)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """`blake2b:...` over all arrays and labels; reads everything once."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, array in sorted({**self.arrays, "": self.labels}.items()):
+            digest.update(f"{name}\0{array.dtype.newbyteorder('<').str}{array.shape}\0".encode())
+            step = max(1, BLOCK // max(1, array[:1].nbytes))
+            for start in range(0, len(array), step):
+                block = np.asarray(array[start : start + step])
+                digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
+        return f"blake2b:{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The arrays of some records side by side: what a slice of it reads, and no more, is in memory."""
+
+    records: Records
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        parts = self.records.parts
+        one = (sum(prod(field.shape) for field in parts),) if self.records.by_name else parts[0].shape
+        return len(self.records), *one
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """These records.
+
+        Raises:
+            InputError: numbers are not finite, or whole ones too large.
+        """
+        parts = []
+        for field, array in zip(self.records.parts, self.records.arrays.values(), strict=True):
+            part = np.asarray(array[rows])
+            if field.whole and part.size and np.abs(part.astype(np.int64)).max() >= LARGEST_WHOLE:
+                raise InputError(f"{self.records.name}: {field.name} has whole numbers of {LARGEST_WHOLE:,} or more.")
+            if not field.whole and not np.isfinite(part).all():
+                raise InputError(f"{self.records.name}: {field.name} has NaN or infinite values; drop these records.")
+            parts.append(part.reshape(len(part), -1).astype(np.float32))
+        return np.concatenate(parts, axis=1).reshape(-1, *self.shape[1:])
+
+
+def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
+    """The arrays of records by name, from arrays of any library; `whole(array)` makes integers.
+
+    >>> unpacked((Field("a", (), False), Field("b", (2,), True)), np.ones((3, 3)), lambda b: b.astype(int))["b"].shape
+    (3, 2)
+    """
+    found, start = {}, 0
+    for field in fields:
+        end = start + prod(field.shape)
+        part = packed[:, start:end].reshape(len(packed), *field.shape)
+        found[field.name], start = whole(part) if field.whole else part, end
+    return found
+
+
+def open_records(path: str | Path) -> Records | None:
+    """The records in a .npz file or a folder of .npy files, which are not read yet; None for anything else.
+
+    Labels have a usual name (y, labels, target). One array of a usual name (x, inputs, images) is the records; else all
+    other arrays are, by name. An array `class_names` is left out.
+
+    Raises:
+        InputError: see `mapped_arrays`; or there is no array of labels.
+    """
+    path = expanded(path)
+    if not (path.is_dir() and any(each.suffix.lower() == ".npy" for each in entries(path))) and not (
+        path.is_file() and path.suffix.lower() == ".npz"
+    ):
+        return None
+    arrays = mapped_arrays(path)
+    roles = {name: role_of(name) for name in arrays}
+    labels = [name for name, role in roles.items() if role == (None, "labels")]
+    if len(labels) != 1:
+        raise InputError(
+            f"{path.name}: found {len(labels)} arrays of labels among {', '.join(map(repr, list(arrays)[:10]))}; name one "
+            "of them y or labels."
+        )
+    inputs = [name for name, role in roles.items() if role == (None, "inputs")]
+    chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
+    return Records({name: arrays[name] for name in chosen}, np.array(arrays[labels[0]]), path.name, not inputs)

@@ -1,6 +1,8 @@
 """`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
 
 import hashlib
+import mmap
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +14,8 @@ import numpy as np
 
 from jaxaudit.data.formats.mapped import mapped_arrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
-from jaxaudit.data.paths import entries, expanded
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import entries, expanded, open_data
 from jaxaudit.errors import InputError
 
 LARGEST_WHOLE = 2**24
@@ -92,6 +95,7 @@ class Records:
             for start in range(0, len(array), step):
                 block = np.asarray(array[start : start + step])
                 digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
+                _let_go(array)
         return f"blake2b:{digest.hexdigest()}"
 
 
@@ -128,7 +132,18 @@ class Packed:
             if not field.whole and not np.isfinite(part).all():
                 raise InputError(f"{self.records.name}: {field.name} has NaN or infinite values; drop these records.")
             parts.append(part.reshape(len(part), -1).astype(np.float32))
-        return np.concatenate(parts, axis=1).reshape(-1, *self.shape[1:])
+            _let_go(array)
+        joined = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+        return joined.reshape(-1, *self.shape[1:])
+
+
+def _let_go(array: np.ndarray) -> None:
+    """Gives the memory of a mapped file back, which is read again when it is looked at."""
+    source: Any = array
+    while isinstance(source, np.ndarray):
+        source = source.base
+    if isinstance(source, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        source.madvise(mmap.MADV_DONTNEED)
 
 
 def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
@@ -163,10 +178,25 @@ def open_records(path: str | Path) -> Records | None:
     roles = {name: role_of(name) for name in arrays}
     labels = [name for name, role in roles.items() if role == (None, "labels")]
     if len(labels) != 1:
+        named = ", ".join(map(repr, list(arrays)[:10]))
         raise InputError(
-            f"{path.name}: found {len(labels)} arrays of labels among {', '.join(map(repr, list(arrays)[:10]))}; name one "
-            "of them y or labels."
+            f"{path.name}: found {len(labels)} arrays of labels among {named}; name one of them y or labels."
         )
     inputs = [name for name, role in roles.items() if role == (None, "inputs")]
     chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
     return Records({name: arrays[name] for name in chosen}, np.array(arrays[labels[0]]), path.name, not inputs)
+
+
+def must_be_opened(path: Path) -> bool:
+    """Whether a .npz or a folder of .npy has labels and no array of the usual name for inputs, or exceeds memory."""
+    try:
+        if path.is_dir():
+            sizes = {each.stem: each.stat().st_size for each in entries(path) if each.suffix.lower() == ".npy"}
+        else:
+            with open_data(path) as file, zipfile.ZipFile(file) as archive:
+                sizes = {each.filename.removesuffix(".npy"): each.file_size for each in archive.infolist()}
+    except (InputError, OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return False  # whoever reads it says what is wrong
+    roles = [role_of(name) for name in sizes]
+    several = (None, "labels") in roles and not any(role and role[1] == "inputs" for role in roles)
+    return several or ((None, "inputs") in roles and sum(sizes.values()) > MAX_BYTES)

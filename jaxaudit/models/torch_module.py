@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.data.records import Field
 from jaxaudit.errors import InputError
-from jaxaudit.models.torch_trial import Trial, in_pytorch, logits_of, own_generator, pytorch, tensors_of, tried
+from jaxaudit.models.torch_trial import Trial, by_name, in_pytorch, logits_of, own_generator, pytorch, tensors_of, tried
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
 ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
@@ -65,7 +66,9 @@ def is_torch_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> TorchFunctions:
+def torch_functions(
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None = None
+) -> TorchFunctions:
     """The pure functions of the PyTorch module that `build` returns.
 
     The module is unchanged. A model starts from weights that `build` draws with PyTorch's generator, seeded by the
@@ -79,6 +82,7 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
         build: returns a new module at every call.
         name: the module's name in messages.
         input_shape: the shape of one record, channels last.
+        fields: what a record consists of, if the module gets several arrays by name.
 
     Raises:
         InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type
@@ -86,7 +90,8 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
             or couples records in evaluation; or JAX does not do what PyTorch does.
     """
     environment = _torchax(name).default_env()
-    trial = tried(build, name, input_shape)
+    build = build if fields is None else partial(by_name, build, fields)
+    trial = tried(build, name, input_shape, fields)
     training, evaluation = trial.another().train(), trial.another().eval()
     for module in (training, evaluation):
         _padded_by_hook(module)

@@ -3,17 +3,17 @@
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from jaxaudit.data.records import LARGEST_WHOLE, Field, unpacked
 from jaxaudit.errors import InputError
 
 RECORDS = 6
-LARGEST_WHOLE = 2**24
-"""Whole numbers beyond this are rounded in 32 bits."""
 SEED = 1
 GENERATOR = Lock()
 """Held while PyTorch's generator, of which there is one, is borrowed."""
@@ -139,7 +139,34 @@ def _named(module: Any) -> dict[str, Any]:
     return dict(named.values())
 
 
-def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> Trial:
+def by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
+    """The module that `build` returns; called with arrays side by side, it gets them by name."""
+    module = build()
+    forward = module.forward
+
+    def called(packed: Any) -> Any:
+        return forward(**unpacked(fields, packed, lambda part: part.to(pytorch().int32)))
+
+    module.forward = called
+    return module
+
+
+def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
+    """Random records: where numbers are whole, 0 and 1, the first one 1, since a mask should let something through."""
+    records = np.random.default_rng(SEED).random((RECORDS, width), dtype=np.float32)
+    start = 0
+    for field in fields:
+        end = start + prod(field.shape)
+        if field.whole:
+            records[:, start:end] = np.floor(2 * records[:, start:end])
+            records[:, start : start + 1] = 1
+        start = end
+    return records
+
+
+def tried(
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None = None
+) -> Trial:
     """The trial of the module that `build` returns.
 
     Raises:
@@ -161,6 +188,7 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> 
         )
     seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
     inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
+    inputs = inputs if fields is None else _sample(fields, *input_shape)
     form = _form(another, inputs, name)
     inputs = np.floor(2 * inputs) if form.whole else inputs
     placed = _placed(inputs, form)

@@ -99,7 +99,12 @@ def test_the_numbers_of_json():
     assert perfect["efficacy"] == perfect["bound"] == perfect["layers"][0]["efficacy"] == "infinity"
     assert (perfect["role"], other["role"]) == ("judged", "reference")
     assert (other["efficacy"], other["information"], other["bound"]) == (0.5, 2.0, 1.0)
-    assert result["records"][2] == {"index": 2, "class": "c", "information": {"perfect": 0.0, "other": 3.0}}
+    assert result["records"][2] == {
+        "index": 2,
+        "class": "c",
+        "information": {"perfect": 0.0, "other": 3.0},
+        "similarity": {},
+    }
     assert result["finding"]["verdict"] == "no verdict"
     assert result["caveats"] == result["finding"]["caveats"] == [*audit.finding.caveats, NOTE]
     columns = efficacy_columns(audit, ("a", "b", "c"))

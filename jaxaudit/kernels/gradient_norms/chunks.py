@@ -83,6 +83,7 @@ def each(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], siz
     for start in range(0, n, size):
         part = slice(start, start + size)
         parts.append(function(leaves, [place(_filled(array[part], size)) for array in arrays]))
+        jax.block_until_ready(parts[-2:-1])  # or chunks that are read faster than computed would pile up
     return jax.tree.map(lambda *part: (part[0] if len(part) == 1 else jnp.concatenate(part))[:n], *parts)
 
 
@@ -111,6 +112,7 @@ def total(
         part = slice(start, start + size)
         some = [place(_filled(array[part], size)) for array in arrays]
         found = function(leaves, some, place(_filled(weights[part], size, zeros=True)))
+        jax.block_until_ready(sums)
         sums = found if sums is None else jax.tree.map(jnp.add, sums, found)
     return sums
 

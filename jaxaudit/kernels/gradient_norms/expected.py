@@ -82,8 +82,8 @@ def _weights(
     with jax.default_matmul_precision("highest"):
         for start in range(0, n, chunk):
             some = jax.tree.map(lambda array, s=start: jnp.asarray(array[s : s + chunk]), inputs)
-            parts.append(_weights_of(outputs, likelihood, params, some))
-    return jnp.concatenate(parts)
+            parts.append(np.asarray(_weights_of(outputs, likelihood, params, some)))
+    return jnp.asarray(np.concatenate(parts))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -74,15 +74,15 @@ def contenders(network: Callable[..., Any], length: int) -> dict[str, Callable[[
         def log_prob(params: Any, tokens: Any, labels: Any) -> Any:  # a function of its own, or it were compiled once
             return network(params, tokens, labels)
 
-        def norms(log_prob: Any = log_prob) -> Any:
+        def norms(log_prob: Callable[..., Any] = log_prob) -> Any:
             return squared_grad_norms(log_prob, params, tokens, labels, chunk=BATCH).total
 
         with choosing(saves):
             norms()
         found[name] = norms
     wanted = np.asarray(found[MADE]())
-    for name, norms in found.items():
-        if not np.allclose(norms(), wanted, rtol=AGREE):
+    for name, contend in found.items():
+        if not np.allclose(contend(), wanted, rtol=AGREE):
             raise RuntimeError(f"{network.__name__}, {length} tokens: {name} finds other norms")
     gradient = jax.jit(jax.grad(lambda p: jnp.mean(network(p, tokens, labels))))
     return {**found, GRADIENT: lambda: gradient(params)}

@@ -20,6 +20,8 @@ from jaxaudit.errors import InputError
 
 LARGEST_WHOLE = 2**24
 """Whole numbers beyond this are rounded in 32 bits."""
+AT_ONCE = 1024
+"""Records that may be in memory at the same time."""
 BLOCK = 32 * 2**20
 """Bytes that are read at a time where all are read."""
 
@@ -56,16 +58,22 @@ class Records:
 
     def __post_init__(self) -> None:
         lengths = {name: len(array) if array.ndim else 0 for name, array in self.arrays.items()}
-        if not lengths or not len(self.labels) or set(lengths.values()) != {len(self.labels)}:
+        labels = len(self.labels) if self.labels.ndim else 0
+        if not lengths or not labels or set(lengths.values()) != {labels}:
             found = ", ".join(f"{name}: {count}" for name, count in lengths.items()) or "no array"
             raise InputError(
-                f"{self.name}: there are {len(self.labels)} labels, and records of {found}; each array needs one row "
+                f"{self.name}: there are {labels} labels, and records of {found}; each array needs one row "
                 "for each of at least one record."
             )
         every = {**self.arrays, "labels": self.labels}
         strange = [name for name, array in every.items() if array.dtype.kind not in "biuf"]
         if strange:
             raise InputError(f"{self.name}: {strange[0]} has no numbers; give numbers, such as the indices of tokens.")
+        if AT_ONCE * 4 * prod(self.inputs.shape[1:]) > MAX_BYTES:
+            raise InputError(
+                f"{self.name}: a record has {prod(self.inputs.shape[1:]):,} numbers, too many for {AT_ONCE:,} records "
+                "at a time in this machine's memory; give smaller records."
+            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -182,6 +190,8 @@ def open_records(path: str | Path) -> Records | None:
         raise InputError(
             f"{path.name}: found {len(labels)} arrays of labels among {named}; name one of them y or labels."
         )
+    if arrays[labels[0]].nbytes > MAX_BYTES:
+        raise InputError(f"{path.name}: {labels[0]} does not fit into memory, as labels must; give fewer records.")
     inputs = [name for name, role in roles.items() if role == (None, "inputs")]
     chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
     return Records({name: arrays[name] for name in chosen}, np.array(arrays[labels[0]]), path.name, not inputs)

@@ -81,6 +81,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "twice": {"ids": IDS, "y": AGES, "labels": AGES},
     "short": {"ids": IDS, "y": AGES[:5]},
     "empty": {"ids": IDS[:0], "y": AGES[:0]},
+    "scalar": {"ids": IDS, "y": np.array(1.0)},
     "text": {"ids": np.array(["a"] * 7), "y": AGES},
 }
 
@@ -114,6 +115,7 @@ def damaged(kind: str) -> None:
         ("twice", "found 2 arrays of labels"),
         ("short", "there are 5 labels, and records of ids: 7"),
         ("empty", "there are 0 labels"),
+        ("scalar", "there are 0 labels"),
         ("text", "ids has no numbers"),
     ],
 )
@@ -127,3 +129,12 @@ def test_what_cannot_be_read_says_why(kind: str, message: str):
 def test_a_slice_says_what_is_wrong_with_it(ids: np.ndarray, message: str):
     with pytest.raises(InputError, match=message):
         Records({"ids": ids}, AGES, "records").inputs[:3]
+
+
+def test_what_would_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """Of a file with holes, which is larger than what it takes on the disk."""
+    monkeypatch.setattr(module, "MAX_BYTES", 50)
+    with pytest.raises(InputError, match="a record has 7 numbers, too many"):
+        Records({"ids": IDS, "ages": AGES}, AGES, "records")
+    with pytest.raises(InputError, match="y does not fit into memory"):
+        open_records(Path("folder"))

@@ -41,7 +41,7 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. Efficacy is 1 / information: the smaller, the less is exposed. Compare it with that of weights "
-        "whose training is known.",
+        f"whose training is known.{''.join(f' {each}' for each in (*_similarity(result), *_likelihood(result)))}",
         (_answer(result),),
         (
             _weights(result),
@@ -92,6 +92,12 @@ def _more(judged: Model) -> list[tuple[str, str]]:
 
 def _accuracy(model: Model) -> str:
     return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
+
+
+def _similarity(result: EfficacyRecord) -> tuple[str, ...]:
+    if not any(record.similarity for record in result.records):
+        return ()
+    return ("The similarity of a record is the cosine of its gradient with the mean gradient of all records.",)
 
 
 def _likelihood(result: EfficacyRecord) -> tuple[str, ...]:

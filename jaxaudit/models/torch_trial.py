@@ -3,14 +3,13 @@
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from math import prod
 from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxaudit.data.records import LARGEST_WHOLE, Field, unpacked
+from jaxaudit.data.records import LARGEST_WHOLE
 from jaxaudit.errors import InputError
 
 RECORDS = 6
@@ -139,35 +138,8 @@ def _named(module: Any) -> dict[str, Any]:
     return dict(named.values())
 
 
-def by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
-    """The module that `build` returns; called with arrays side by side, it gets them by name."""
-    module = build()
-    forward = module.forward
-
-    def called(packed: Any) -> Any:
-        return forward(**unpacked(fields, packed, lambda part: part.to(pytorch().int32)))
-
-    module.forward = called
-    return module
-
-
-def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
-    """Random records: where numbers are whole, 0 and 1, the first one 1, since a mask should let something through."""
-    records = np.random.default_rng(SEED).random((RECORDS, width), dtype=np.float32)
-    start = 0
-    for field in fields:
-        end = start + prod(field.shape)
-        if field.whole:
-            records[:, start:end] = np.floor(2 * records[:, start:end])
-            records[:, start : start + 1] = 1
-        start = end
-    return records
-
-
-def tried(
-    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None = None
-) -> Trial:
-    """The trial of the module that `build` returns.
+def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None) -> Trial:
+    """The trial of the module that `build` returns, on `sample` or else on random numbers.
 
     Raises:
         InputError: see `jaxaudit.models.torch_module.torch_functions`.
@@ -187,8 +159,8 @@ def tried(
             "draw them with torch, not with numpy or random, and leave no torch.empty unfilled."
         )
     seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
-    inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
-    inputs = inputs if fields is None else _sample(fields, *input_shape)
+    random = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
+    inputs = random if sample is None else sample
     form = _form(another, inputs, name)
     inputs = np.floor(2 * inputs) if form.whole else inputs
     placed = _placed(inputs, form)

@@ -2,14 +2,22 @@
 
 from .binning import bin_indices as bin_indices
 from .binning import binned as binned
+from .gradient_norms import Similarity as Similarity
 from .gradient_norms import SquaredGradNorms as SquaredGradNorms
+from .gradient_norms import expected_squared_grad_norms as expected_squared_grad_norms
 from .gradient_norms import fisher_diagonal as fisher_diagonal
+from .gradient_norms import gradient_similarity as gradient_similarity
+from .gradient_norms import mean_gradient as mean_gradient
 from .gradient_norms import squared_grad_norms as squared_grad_norms
 from .kolmogorov_smirnov import KSGap as KSGap
 from .kolmogorov_smirnov import ks_distance as ks_distance
 from .kolmogorov_smirnov import ks_gap as ks_gap
 from .ks_bootstrap import bootstrap_ks as bootstrap_ks
 from .ks_bootstrap import bootstrap_ks_paired as bootstrap_ks_paired
+from .likelihoods import Bernoulli as Bernoulli
+from .likelihoods import Categorical as Categorical
+from .likelihoods import Gaussian as Gaussian
+from .likelihoods import Likelihood as Likelihood
 from .log_softmax import precise_log_softmax as precise_log_softmax
 from .ranking import ROC as ROC
 from .ranking import Ranking as Ranking

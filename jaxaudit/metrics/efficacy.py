@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms import squared_grad_norms
+from jaxaudit.kernels.gradient_norms import gradient_similarity, mean_gradient, squared_grad_norms
 
 # float32: a sum of some thousand squares is off by less than 1e-5 of itself, a norm of a mean by somewhat more.
 
@@ -26,7 +26,6 @@ SHORT = re.compile(r"\b(bf16|f16|f8\w*)\[")
 """The names that a printed JAX program gives to floats of fewer than 32 bits."""
 
 CHECKED = 8
-CHUNK = 256
 
 
 class Efficacy(NamedTuple):
@@ -55,6 +54,9 @@ class MeasuredEfficacy(NamedTuple):
         whole: efficacy of all parameters.
         paths: how the gradient of each parameter was computed, by name; see `squared_grad_norms`.
         short: whether the model computes with floats of fewer than 32 bits; see `computes_short`.
+        mean_gradient_norm: the norm of the mean gradient, whose square is the inverse of the bound.
+        similarity: of every example, the cosine of its gradient with the mean gradient, which is that of all examples
+            together; NaN where one of them is 0. See `gradient_similarity`.
     """
 
     per_example: Float[np.ndarray, " n"]
@@ -62,6 +64,8 @@ class MeasuredEfficacy(NamedTuple):
     whole: Efficacy
     paths: dict[str, str]
     short: bool = False
+    mean_gradient_norm: float | None = None
+    similarity: Float[np.ndarray, " n"] | None = None
 
 
 def efficacy(
@@ -123,8 +127,8 @@ def _inverse(value: float) -> float:
 def measure_efficacy(
     log_prob: Callable[[Any, Any, Any], Array],
     params: Any,
-    inputs: Shaped[Array | np.ndarray, "n ..."],
-    labels: Shaped[Array | np.ndarray, "labels ..."],
+    inputs: Any,
+    labels: Any,
     *,
     chunk: int | None = None,
 ) -> MeasuredEfficacy:
@@ -132,8 +136,9 @@ def measure_efficacy(
 
     The squared norms are exact up to float32 (see `squared_grad_norms`, and take `precise_log_softmax` in `log_prob`:
     a confident model's information is lost in the rounding of `jax.nn.log_softmax`); their means are taken in float64.
-    The bound costs one more ordinary gradient of the mean log-probability. Products are computed in full float32 on
-    every device. If the model itself uses fewer bits (bfloat16), all numbers are accurate to some percent only.
+    The bound costs one more ordinary gradient of the mean log-probability, and the similarity a forward-mode pass.
+    Products are computed in full float32 on every device. If the model itself uses fewer bits (bfloat16), all numbers
+    are accurate to some percent only.
 
     A single efficacy cannot be interpreted: a model that fits the examples perfectly has gradients of 0. Compare it
     with that of the untrained, the original and retrained models.
@@ -142,7 +147,7 @@ def measure_efficacy(
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label, in evaluation
             mode.
         params: a pytree of float arrays.
-        inputs: the examples, first axis.
+        inputs: the examples, first axis; read a chunk at a time, as `squared_grad_norms` does.
         labels: their labels.
         chunk: examples per step; by default as many as fit into moderate memory.
 
@@ -181,7 +186,8 @@ def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | 
     named, _ = jax.tree_util.tree_flatten_with_path(params)
     names = [leaf_name(path) for path, _ in named]
     norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(found.leaves)]
-    of_mean = _mean_gradient_squared_norms(log_prob, params, inputs, labels, chunk or CHUNK)
+    mean = mean_gradient(log_prob, params, inputs, labels, chunk=chunk)
+    of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
     layers: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         layers.setdefault(name.rpartition("/")[0] or name, []).append(index)
@@ -191,12 +197,18 @@ def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | 
         rounding = float("inf") if short else ROUNDING
         return efficacy(of_each, sum(of_mean[m] for m in members), rounding=rounding)
 
+    per_example, whole = sum(norms, np.zeros(len(labels))), together(range(len(names)))
+    similar = gradient_similarity(
+        log_prob, params, inputs, labels, direction=mean, squared_norms=per_example, chunk=chunk
+    )
     return MeasuredEfficacy(
-        sum(norms, np.zeros(len(labels))),
+        per_example,
         {name: together(members) for name, members in layers.items()},
-        together(range(len(names))),
+        whole,
         dict(zip(names, found.paths_of_leaves, strict=True)),
         short,
+        float(np.sqrt(sum(of_mean))),
+        similar.cosine,
     )
 
 
@@ -238,19 +250,3 @@ def _check_apart(log_prob: Any, params: Any, inputs: Any, labels: Any, tolerance
 def _together_and_alone(log_prob: Any, params: Any, inputs: Array, labels: Array) -> tuple[Array, Array]:
     alone = jax.vmap(lambda x, y: log_prob(params, x[None], y[None])[0])
     return log_prob(params, inputs, labels), alone(inputs, labels)
-
-
-def _mean_gradient_squared_norms(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int) -> list[float]:
-    """|mean_i g_i|^2 of every leaf: the squared norm of an ordinary gradient, summed over chunks."""
-    total: list[np.ndarray] = []
-    for start in range(0, len(labels), chunk):
-        part = slice(start, start + chunk)
-        gradient = _summed_gradient(log_prob, params, jnp.asarray(inputs[part]), jnp.asarray(labels[part]))
-        leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
-        total = [a + b for a, b in zip(total, leaves, strict=True)] if total else leaves
-    return [float(np.sum(np.square(leaf / len(labels)))) for leaf in total]
-
-
-@partial(jax.jit, static_argnums=0)
-def _summed_gradient(log_prob: Any, params: Any, inputs: Array, labels: Array) -> Any:
-    return jax.grad(lambda params: jnp.sum(log_prob(params, inputs, labels)))(params)

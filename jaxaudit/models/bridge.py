@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import linen, nnx
 from jaxtyping import Array, Float, Key
 
+from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError
 from jaxaudit.models.factory import FORMS, Call, plan_call
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
@@ -56,6 +58,7 @@ class Arguments:
     factory: ModuleFactory
     input_shape: tuple[int, ...]
     classes: int
+    fields: tuple[Field, ...] | None = None
 
 
 class PureModule(NamedTuple):
@@ -86,16 +89,26 @@ class PureModule(NamedTuple):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.arguments is None:
             return PureModule, tuple(self)
-        return pure_module, (self.arguments.factory, self.arguments.input_shape, self.arguments.classes)
+        made_of = self.arguments
+        return pure_module, (made_of.factory, made_of.input_shape, made_of.classes, made_of.fields)
 
 
-def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: int) -> PureModule:
+def pure_module(
+    factory: ModuleFactory, input_shape: tuple[int, ...], classes: int, fields: tuple[Field, ...] | None = None
+) -> PureModule:
     """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
 
     An NNX module is defined once and split once (`nnx.split`); after that only pytrees travel, so `init` and `apply`
     can be jitted, vmapped and differentiated like any function of arrays. A Linen module may be built by the
     factory, or given in its place; see `linen_functions`. A PyTorch module is built by its class or the factory; see
     `torch_functions`.
+
+    Args:
+        factory: see `ModuleFactory`.
+        input_shape: the shape of one record.
+        classes: how many outputs the network has.
+        fields: what a record consists of, where it is several arrays side by side (`Records.inputs`): the module gets
+            them by name, as `module(input_ids=..., attention_mask=...)`. Of NNX and PyTorch.
 
     Raises:
         InputError: the factory cannot be called, builds something else, draws random numbers in evaluation, its
@@ -132,13 +145,15 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
         ) from error
     try:
         if isinstance(built, linen.Module):
+            _refuse_fields(fields, name)
             net = PureModule(*linen_functions(built, input_shape), origin=Origin("flax.linen"))
         elif call is None or isinstance(built, nnx.Module):
-            net = _nnx_functions(built, build)._replace(seeded=call is None or call.seeded)
+            net = _nnx_functions(built, build, fields)._replace(seeded=call is None or call.seeded)
         elif is_keras_model(built):
+            _refuse_fields(fields, name)
             net = _keras_functions(built, name, input_shape)
         else:
-            net = _torch_functions(partial(call.made, factory, None), name, input_shape)
+            net = _torch_functions(partial(call.made, factory, None), name, input_shape, fields)
         _check_outputs(net, name, input_shape, classes)
     except InputError:
         raise
@@ -147,7 +162,15 @@ def pure_module(factory: ModuleFactory, input_shape: tuple[int, ...], classes: i
             f"the model {name} does not accept records of shape {input_shape}: {_first_line(error)}"
             + (f" (it was called as {call.text})" if call else "")
         ) from error
-    return net._replace(arguments=Arguments(factory, input_shape, classes))
+    return net._replace(arguments=Arguments(factory, input_shape, classes, fields))
+
+
+def _refuse_fields(fields: tuple[Field, ...] | None, name: str) -> None:
+    if fields is not None:
+        raise InputError(
+            f"the records consist of {len(fields)} arrays ({', '.join(field.name for field in fields)}), which Flax "
+            f"NNX and PyTorch modules get by name, and the model {name} is neither; give one array named x."
+        )
 
 
 def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:
@@ -172,7 +195,9 @@ def _called(factory: Any, name: str, call: Call, key: Key[Array, ""]) -> Any:
     return module
 
 
-def _nnx_functions(module: nnx.Module, build: Callable[[Key[Array, ""]], nnx.Module]) -> PureModule:
+def _nnx_functions(
+    module: nnx.Module, build: Callable[[Key[Array, ""]], nnx.Module], fields: tuple[Field, ...] | None
+) -> PureModule:
     module.train()
     train_graph, _, _ = nnx.split(module, nnx.Param, ...)
     module.eval()
@@ -185,7 +210,8 @@ def _nnx_functions(module: nnx.Module, build: Callable[[Key[Array, ""]], nnx.Mod
 
     def apply(params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
         net: Any = nnx.merge(train_graph if training else eval_graph, params, state, copy=True)
-        logits = net(inputs)
+        by_name = unpacked(fields, inputs, lambda part: part.astype(jnp.int32)) if fields else {}
+        logits = net(**by_name) if fields else net(inputs)
         return (logits, nnx.state(net, nnx.Not(nnx.Param))) if training else (logits, state)
 
     coupled, draws = (bool(jax.tree.leaves(each)) for each in (coupling, random))
@@ -198,8 +224,10 @@ def _keras_functions(model: Any, name: str, input_shape: tuple[int, ...]) -> Pur
     return PureModule(found.init, found.apply, False, found.draws, False, origin)
 
 
-def _torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> PureModule:
-    found = torch_functions(build, name, input_shape)
+def _torch_functions(
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None
+) -> PureModule:
+    found = torch_functions(build, name, input_shape, fields)
     origin = Origin("torch", found.outputs, found.unsaved, found.second_names)
     return PureModule(found.init, found.apply, found.batch_coupled, found.draws, found.seeded, origin)
 

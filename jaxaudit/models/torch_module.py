@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -19,8 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError
-from jaxaudit.models.torch_trial import Trial, in_pytorch, logits_of, own_generator, pytorch, tensors_of, tried
+from jaxaudit.models.torch_trial import (
+    RECORDS,
+    SEED,
+    Trial,
+    in_pytorch,
+    logits_of,
+    own_generator,
+    pytorch,
+    tensors_of,
+    tried,
+)
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
 ELSEWHERE = "or train such models with your own script: jaxaudit shadows plan"
@@ -65,7 +77,9 @@ def is_torch_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> TorchFunctions:
+def torch_functions(
+    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None = None
+) -> TorchFunctions:
     """The pure functions of the PyTorch module that `build` returns.
 
     The module is unchanged. A model starts from weights that `build` draws with PyTorch's generator, seeded by the
@@ -79,6 +93,7 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
         build: returns a new module at every call.
         name: the module's name in messages.
         input_shape: the shape of one record, channels last.
+        fields: what a record consists of, if the module gets several arrays by name.
 
     Raises:
         InputError: torchax is missing or does not work with the installed PyTorch; the module is lazy, of another type
@@ -86,7 +101,9 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
             or couples records in evaluation; or JAX does not do what PyTorch does.
     """
     environment = _torchax(name).default_env()
-    trial = tried(build, name, input_shape)
+    sample = None if fields is None else _sample(fields, *input_shape)
+    build = build if fields is None else partial(_by_name, build, fields)
+    trial = tried(build, name, input_shape, sample)
     training, evaluation = trial.another().train(), trial.another().eval()
     for module in (training, evaluation):
         _padded_by_hook(module)
@@ -147,6 +164,31 @@ def torch_functions(build: Callable[[], Any], name: str, input_shape: tuple[int,
     unsaved = {each: values for each, values in trial.tensors.items() if each not in saved.values()}
     second = {again: first for again, first in saved.items() if again != first}
     return TorchFunctions(init, apply, trial.batch_coupled, trial.draws, trial.seeded, outputs, unsaved, second)
+
+
+def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
+    """The module that `build` returns; called with arrays side by side, it gets them by name."""
+    module = build()
+    forward = module.forward
+
+    def called(packed: Any) -> Any:
+        return forward(**unpacked(fields, packed, lambda part: part.to(pytorch().int32)))
+
+    module.forward = called
+    return module
+
+
+def _sample(fields: tuple[Field, ...], width: int) -> np.ndarray:
+    """Random records: where numbers are whole, 0 and 1, the first one 1, since a mask should let something through."""
+    records = np.random.default_rng(SEED).random((RECORDS, width), dtype=np.float32)
+    start = 0
+    for field in fields:
+        end = start + prod(field.shape)
+        if field.whole:
+            records[:, start:end] = np.floor(2 * records[:, start:end])
+            records[:, start : start + 1] = 1
+        start = end
+    return records
 
 
 def _torchax(name: str) -> Any:

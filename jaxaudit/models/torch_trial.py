@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxaudit.data.records import LARGEST_WHOLE
 from jaxaudit.errors import InputError
 
 RECORDS = 6
-LARGEST_WHOLE = 2**24
-"""Whole numbers beyond this are rounded in 32 bits."""
 SEED = 1
 GENERATOR = Lock()
 """Held while PyTorch's generator, of which there is one, is borrowed."""
@@ -139,8 +138,8 @@ def _named(module: Any) -> dict[str, Any]:
     return dict(named.values())
 
 
-def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> Trial:
-    """The trial of the module that `build` returns.
+def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...], sample: np.ndarray | None = None) -> Trial:
+    """The trial of the module that `build` returns, on `sample` or else on random numbers.
 
     Raises:
         InputError: see `jaxaudit.models.torch_module.torch_functions`.
@@ -160,7 +159,8 @@ def tried(build: Callable[[], Any], name: str, input_shape: tuple[int, ...]) -> 
             "draw them with torch, not with numpy or random, and leave no torch.empty unfilled."
         )
     seeded = any(not np.array_equal(each, other[place]) for place, each in tensors.items())
-    inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
+    random = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
+    inputs = random if sample is None else sample
     form = _form(another, inputs, name)
     inputs = np.floor(2 * inputs) if form.whole else inputs
     placed = _placed(inputs, form)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from jaxaudit.data import Examples
+from jaxaudit.data.records import Records
 from jaxaudit.version import __version__
 
 _PACKAGES = (
@@ -48,6 +49,18 @@ def _environment() -> dict[str, str]:
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "/" not in flag and "\\" not in flag]
     known = {name: os.environ[name] for name in sorted(_VARIABLES & set(os.environ))}
     return known | ({"XLA_FLAGS": " ".join(flags)} if flags else {})
+
+
+def describe_records(records: Records) -> dict[str, Any]:
+    """A data set of one or several arrays by name, size and content hash."""
+    return {
+        "name": records.name,
+        "records": len(records),
+        "shape": list(records.inputs.shape[1:]),
+        "arrays": {field.name: list(field.shape) for field in records.parts},
+        "labels": list(records.labels.shape[1:]),
+        "content_hash": records.content_hash,
+    }
 
 
 def describe_examples(examples: Examples) -> dict[str, Any]:

@@ -9,10 +9,11 @@ import pytest
 from flax import nnx
 from support.pure_modules import KEY, images
 
-from jaxaudit.audits.efficacy.audit import CHUNK, NamedWeights, audit_efficacy
+from jaxaudit.audits.efficacy.audit import CHUNK, NamedWeights, audit_efficacy, checked_labels
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian
 from jaxaudit.models import MLP, PureModule, pure_module
 from jaxaudit.models.bridge import Origin
 
@@ -79,3 +80,24 @@ def test_another_function_is_refused(shift: float):
         net = net._replace(origin=Origin("torch", lambda params, state, inputs: np.ones((len(inputs), 3))))
     with pytest.raises(InputError, match="in JAX the outputs"):
         audited(net, 6)
+
+
+@pytest.mark.parametrize(
+    ("labels", "likelihood", "outputs", "message"),
+    [
+        (np.array([0, 3]), CATEGORICAL, 3, "label 3 of record 1 is outside the network's 3 outputs"),
+        (np.array([0.5, 1]), CATEGORICAL, 3, "are no classes"),
+        (np.array([[0, 1]]), CATEGORICAL, 3, "are no classes"),
+        (np.array([[0, 1]]), Bernoulli(), 3, r"shape \(1, 2\), and the network has 3 outputs"),
+        (np.array([[0.5]]), Bernoulli(), 1, "not 0 or 1"),
+        (np.array([np.inf]), Gaussian(), 1, "not finite"),
+    ],
+)
+def test_labels_that_the_likelihood_does_not_allow(labels: np.ndarray, likelihood: Any, outputs: int, message: str):
+    with pytest.raises(InputError, match=message):
+        checked_labels(labels, likelihood, outputs, "records")
+
+
+def test_one_output_takes_labels_with_and_without_an_axis():
+    for labels in (np.array([0.5, 2]), np.array([[0.5], [2]])):
+        assert checked_labels(labels, Gaussian(), 1, "records").dtype == np.float32

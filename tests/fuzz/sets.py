@@ -5,6 +5,7 @@ import io
 import random
 import struct
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from support.prepared_set import tiny_digits
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit.data import load, load_path, load_table
+from jaxaudit.data.records import must_be_opened, open_records
 from jaxaudit.data.sets.acdc import load_acdc
 
 SPLITS = (None, None, None, "train", "test", "all", "val")
@@ -41,6 +43,22 @@ def read_folder(folder: Path, choose: random.Random) -> object:
 def read_with_labels(folder: Path, choose: random.Random) -> object:
     """A file of inputs and one of labels."""
     return load_path(only(folder, "x"), only(folder, "y"))
+
+
+def read_arrays(folder: Path, choose: random.Random) -> object:
+    """Records that stay in their file: all slices, and what is made of them."""
+    path = only(folder, "x") if choose.random() < 0.7 else folder
+    found = open_records(path)
+    must_be_opened(path)
+    return None if found is None else (found.content_hash, [found.inputs[i : i + 5] for i in range(0, len(found), 5)])
+
+
+def npz_arrays(folder: Path) -> None:
+    """Two arrays of one record, one stored and one compressed, and labels that are no classes."""
+    for number, name in enumerate(("ids", "mask", "y")):
+        kind = zipfile.ZIP_DEFLATED if number == 1 else zipfile.ZIP_STORED
+        with zipfile.ZipFile(folder / "x.npz", "a", kind) as archive, archive.open(f"{name}.npy", "w") as member:
+            np.save(member, (LABELS, ROWS, ROWS[:, :2])[number])
 
 
 def npy_folder(folder: Path) -> None:
@@ -242,6 +260,7 @@ READERS = [
     Reader("npy-folder", npy_folder, read_folder, 4),
     Reader("npy", npy_pair, read_set, 4),
     Reader("npz", npz, read_set, 6),
+    Reader("npz-arrays", npz_arrays, read_arrays, 4),
     Reader("npz-splits", npz_splits, read_set),
     Reader("labels", labels_elsewhere, read_with_labels),
     Reader("csv", csv_rows, read_set, 4),

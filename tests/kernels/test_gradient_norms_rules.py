@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.kernels.gradient_norms.factors import Factors, Rows, is_made, is_thin, joined, made, squared_norm
-from jaxaudit.kernels.gradient_norms.program import evaluate, trace
+from jaxaudit.kernels.gradient_norms.program import Operation, evaluate
 from jaxaudit.kernels.gradient_norms.rules import by_derivative, matching_rule
+from jaxaudit.kernels.gradient_norms.tracing import trace
 
 SIZES = st.integers(1, 3)
 
@@ -22,7 +23,8 @@ def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.nd
     random = np.random.default_rng(array.size + other.size)
     with jax.enable_x64(True):
         program = trace(lambda leaves, x: function(leaves[0], x), [jnp.asarray(array)], [jnp.asarray(other)])
-        (operation,) = [op for op in program.operations if any(program.depends[place] for place in op.inputs)]
+        operations = [op for op in program.operations if isinstance(op, Operation)]
+        (operation,) = [op for op in operations if any(program.depends[place] for place in op.inputs)]
         position = operation.inputs.index(program.leaves[0])
         matched = matching_rule(operation, position, program.types)
         if unmatched:
@@ -30,7 +32,7 @@ def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.nd
             return
         assert matched is not None
         known = program.constants | {program.leaves[0]: jnp.asarray(array), program.example[0]: jnp.asarray(other)}
-        values = evaluate(program.operations, known)
+        values = evaluate(operations, known)
         operands = [values[place] for place in operation.inputs]
         cotangent = jnp.asarray(random.normal(size=values[operation.outputs[0]].shape))
         found = matched[0](operation, position, operands, cotangent)
@@ -66,7 +68,7 @@ def test_products_of_any_axes(data: st.DataObject):
 @settings(max_examples=7)
 @given(st.data())
 def test_convolutions_of_any_geometry(data: st.DataObject):
-    """Strides, padding (negative too), dilation of both sides, feature groups, one to three axes, any layout."""
+    """Strides, padding (negative too), dilation of both sides, groups of either kind, one to three axes, any layout."""
     space = data.draw(st.integers(1, 3))
     window = [data.draw(SIZES) for _ in range(space)]
     groups, per_group, features = data.draw(SIZES), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
@@ -80,12 +82,17 @@ def test_convolutions_of_any_geometry(data: st.DataObject):
     lhs, rhs, out = (tuple(data.draw(st.permutations(range(space + 2)))) for _ in range(3))
     numbers = jax.lax.ConvDimensionNumbers(lhs, rhs, out)
     random = np.random.default_rng(3)
-    image = random.normal(size=(1, groups * per_group, *size)).transpose(np.argsort(lhs))
+    of_batch = groups if data.draw(st.booleans()) else 1
+    images = (2 * of_batch, per_group) if of_batch > 1 else (1, groups * per_group)
+    image = random.normal(size=(*images, *size)).transpose(np.argsort(lhs))
+    of_features = 1 if of_batch > 1 else groups
     kernel = random.normal(size=(groups * features, per_group, *window)).transpose(np.argsort(rhs))
 
     def convolution(kernel: Any, image: Any) -> Any:
         return jax.lax.conv_general_dilated(
-            image, kernel, stride, padding, lhs_dilation, rhs_dilation, numbers, feature_group_count=groups
+            *(image, kernel, stride, padding, lhs_dilation, rhs_dilation, numbers),
+            feature_group_count=of_features,
+            batch_group_count=of_batch,
         )
 
     compare(convolution, kernel, image)
@@ -113,20 +120,50 @@ def test_rows_of_a_table(row: list[int], positions: list[int], mode: str, height
     compare(take, random.normal(size=(height, *row)), indices)
 
 
-def test_what_the_rules_leave_alone():
-    """Columns of a table, the image of a convolution, integers."""
-    table, image = np.ones((3, 4)), np.ones((1, 1, 4))
-    compare(lambda table, at: jnp.take(table, at, axis=1, mode="clip"), table, np.array([1, 2]), unmatched=True)
-    compare(lambda image, kernel: jax.lax.conv(image, kernel, (1,), "SAME"), image, image, unmatched=True)
-    batched = jax.lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+@settings(max_examples=12)
+@given(st.data())
+def test_slices_at_places_that_the_example_decides(data: st.DataObject):
+    """Any axes cut, collapsed or not, or paired with those of the places; windows; beyond the edges."""
+    shape = [data.draw(st.integers(1, 4)) for _ in range(data.draw(st.integers(1, 3)))]
+    axes = range(len(shape))
+    kinds = [data.draw(st.sampled_from(["whole", "window", "collapsed", "paired"])) for _ in axes]
+    paired = tuple(axis for axis in axes if kinds[axis] == "paired")
+    cut = tuple(data.draw(st.permutations([axis for axis in axes if kinds[axis] in ("window", "collapsed")])))
+    sizes = [data.draw(st.integers(1, n)) if k == "window" else n if k == "whole" else 1 for n, k in zip(shape, kinds)]  # noqa: B905
+    more = [data.draw(SIZES) for _ in range(data.draw(st.integers(0, 2)))]
+    batch = [*(shape[axis] for axis in paired), *more]
+    kept = [axis for axis in axes if kinds[axis] in ("whole", "window")]
+    offsets = sorted(data.draw(st.permutations(range(len(kept) + len(batch))))[: len(kept)])
+    mode = data.draw(st.sampled_from(["clip", "fill"]))
+    random = np.random.default_rng(sum(shape))
+    places = random.integers(-2, 5, (*batch, len(cut))).astype(np.int32)
+    numbers = jax.lax.GatherDimensionNumbers(
+        tuple(offsets), tuple(axis for axis in axes if kinds[axis] == "collapsed"), cut,
+        operand_batching_dims=paired, start_indices_batching_dims=tuple(range(len(paired))),
+    )  # fmt: skip
     compare(
-        lambda kernel, image: jax.lax.conv_general_dilated(
-            image, kernel, (1,), "SAME", dimension_numbers=batched, batch_group_count=2
-        ),
-        np.ones((2, 1, 2)),
-        np.ones((2, 1, 4)),
-        unmatched=True,
+        lambda array, at: jax.lax.gather(array, at, numbers, tuple(sizes), mode=mode, fill_value=0),
+        random.normal(size=shape),
+        places,
     )
+
+
+@settings(max_examples=6)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(-2, 5)), min_size=1, max_size=3))
+def test_one_slice_at_a_place_that_the_example_decides(axes: list[tuple[int, int, int]]):
+    shape, starts = [max(size, least) for size, least, _ in axes], np.array([start for *_, start in axes], np.int32)
+    sizes = [min(size, least) for size, least, _ in axes]
+    compare(
+        lambda array, at: jax.lax.dynamic_slice(array, at, sizes),
+        np.random.default_rng(3).normal(size=shape),
+        starts,
+    )
+
+
+def test_what_the_rules_leave_alone():
+    """The image of a convolution."""
+    image = np.ones((1, 1, 4))
+    compare(lambda image, kernel: jax.lax.conv(image, kernel, (1,), "SAME"), image, image, unmatched=True)
 
 
 @pytest.mark.parametrize(("positions", "rows", "columns"), [(1, 3, 4), (2, 30, 40), (7, 3, 4)])
@@ -148,7 +185,7 @@ def test_gradients_that_cancel_have_no_negative_norm():
     left, right = (np.repeat(random.normal(size=(1, 1, 200)), 2, axis=1).astype(np.float32) for _ in range(2))
     right[:, 1] *= -1
     factors = Factors(jnp.asarray(left), jnp.asarray(right), lambda gradient: gradient)
-    rows = Rows(jnp.array([1, 1]), jnp.asarray(right[0]), (5, 200))
+    rows = Rows(jnp.array([1, 1]), jnp.asarray(right[0]), 5, lambda table: table)
     assert not is_made(factors)
     assert not is_made(rows)
     assert 0 <= squared_norm(factors) <= 1e-5 * np.square(left).sum() * np.square(right).sum()

@@ -16,6 +16,7 @@ from support.saved_runs.names import HOSTILE
 
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.errors import visible
+from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.report.build import part_of
 from jaxaudit.report.efficacy import record as module
 from jaxaudit.report.efficacy.kind import EFFICACY
@@ -99,7 +100,12 @@ def test_the_numbers_of_json():
     assert perfect["efficacy"] == perfect["bound"] == perfect["layers"][0]["efficacy"] == "infinity"
     assert (perfect["role"], other["role"]) == ("judged", "reference")
     assert (other["efficacy"], other["information"], other["bound"]) == (0.5, 2.0, 1.0)
-    assert result["records"][2] == {"index": 2, "class": "c", "information": {"perfect": 0.0, "other": 3.0}}
+    assert result["records"][2] == {
+        "index": 2,
+        "class": "c",
+        "information": {"perfect": 0.0, "other": 3.0},
+        "similarity": {},
+    }
     assert result["finding"]["verdict"] == "no verdict"
     assert result["caveats"] == result["finding"]["caveats"] == [*audit.finding.caveats, NOTE]
     columns = efficacy_columns(audit, ("a", "b", "c"))
@@ -119,6 +125,34 @@ def test_terminal_and_page_say_what_was_measured():
         assert said in page
     both = Parsed(report_html([run, efficacy_run("other")])).text
     assert "Efficacy of all weights of these runs" in both
+
+
+def test_what_else_was_measured_is_on_the_page():
+    """The true information, the likelihood and the similarity; a record that has none of them is read, too."""
+    judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
+    measured = judged.measured._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
+    more = judged._replace(measured=measured, accuracy=None, true_norms=np.array([1.0, 2.0, 6.0]))
+    usual = efficacy_audit(judged, other)
+    audit = replace(usual, judged=more, likelihood=Gaussian(2.0))
+    result = as_json(efficacy_run(audit=audit).result)
+    model = result["models"][0]
+    assert (model["true_information"], model["mean_gradient_norm"], model["accuracy"]) == (3.0, 0.25, None)
+    assert [record["similarity"] for record in result["records"]] == [{"mine": 0.5}, {"mine": -0.125}, {"mine": None}]
+    assert efficacy_columns(audit, ())["similarity of mine"][1] == -0.125
+    page = Parsed(report_html([efficacy_run(audit=audit)])).text
+    for said in ("s = 2", "The information above is empirical", "True Fisher information 3", "-0.125", "0.25"):
+        assert said in page
+    old = as_json(efficacy_run(audit=usual).result)
+    for gone in ("likelihood", "log_likelihood"):
+        del old[gone]
+    for each in old["models"]:
+        del each["true_information"], each["mean_gradient_norm"]
+    for each in old["records"]:
+        del each["similarity"]
+    read = from_json(EfficacyRecord, old)
+    EFFICACY.check(read, {})
+    assert read.likelihood == "categorical"
+    assert "Log-likelihood" not in Parsed(report_html([replace(efficacy_run(), result=read)])).text
 
 
 def test_the_most_exposed_records_are_those_with_the_smallest_norms():

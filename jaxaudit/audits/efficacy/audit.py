@@ -1,6 +1,6 @@
 """The `efficacy` audit: what several sets of weights of one network expose of the same records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,10 @@ from jaxtyping import Array, Float
 
 from jaxaudit.audits.efficacy.result import EfficacyAudit, JudgedWeights
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import expected_squared_grad_norms
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Categorical, Gaussian, Likelihood
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.metrics.efficacy import measure_efficacy
 from jaxaudit.models import PureModule
@@ -38,9 +41,11 @@ class NamedWeights(NamedTuple):
 def audit_efficacy(
     net: PureModule,
     judged: NamedWeights,
-    examples: Examples,
+    examples: Examples | Records,
     *,
     references: Sequence[NamedWeights] = (),
+    likelihood: Likelihood = CATEGORICAL,
+    true_fisher: bool = False,
     chunk: int | None = None,
 ) -> EfficacyAudit:
     """The efficacy of weights about `examples`, and that of references (Becker & Liebig 2022, eqs. 6 to 8).
@@ -50,14 +55,18 @@ def audit_efficacy(
     Args:
         net: the network of all sets of weights.
         judged: the weights being judged.
-        examples: the records, in the form that the network needs; labels are output indices, from 0.
+        examples: the records, in the form that the network needs; labels are output indices, from 0, or what another
+            likelihood needs. `Records` are read some at a time: they need not fit into memory.
         references: weights to compare with; names must differ.
+        likelihood: what the outputs of the network mean.
+        true_fisher: whether the trace of the true Fisher information is measured, too, at a cost of one more
+            measurement for every output.
         chunk: records per step; by default as many as fit into moderate memory.
 
     Raises:
-        InputError: a label is not an output of the network, names are not distinct, gradients are not finite, outputs
-            are probabilities, or a network of another framework has outputs in JAX that differ from its own by more
-            than 1e-4 of their size.
+        InputError: a label is not what the likelihood allows or an output of the network, names are not distinct,
+            gradients are not finite, outputs are probabilities where classes are judged, or a network of another
+            framework has outputs in JAX that differ from its own by more than 1e-4 of their size.
 
     >>> import jax
     >>> from jaxaudit.models import MLP, pure_module
@@ -73,51 +82,96 @@ def audit_efficacy(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"two sets of weights are named {twice!r}; give each its own name.")
-    inputs, labels = np.asarray(examples.inputs, np.float32), examples.labels
+    inputs: Any = np.asarray(examples.inputs, np.float32) if isinstance(examples, Examples) else examples.inputs
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
-    if labels.max() >= classes:
-        first = int(np.argmax(labels >= classes))
-        raise InputError(
-            f"{examples.name}: label {int(labels[first])} of record {first} is outside the network's {classes} "
-            "outputs, which are numbered from 0."
-        )
-    stateless = _log_prob_of(net, judged.state)
+    labels = checked_labels(examples.labels, likelihood, classes, examples.name)
+    stateless = _Functions(net, judged.state, likelihood)
     found = []
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
-        log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
-        fit = _fit(net, weights, inputs, labels)
-        measured = measure_efficacy(log_prob, weights.params, inputs, labels, chunk=chunk)
-        found.append(JudgedWeights(weights.name, measured, *fit))
-    return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws, net.origin.framework)
+        functions = _Functions(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
+        fit = _fit(net, weights, inputs, labels, likelihood)
+        measured = measure_efficacy(functions.log_prob, weights.params, inputs, labels, chunk=chunk)
+        true = _true_norms(functions, weights, inputs, chunk) if true_fisher else None
+        found.append(JudgedWeights(weights.name, measured, *fit, true))
+    return EfficacyAudit(found[0], tuple(found[1:]), labels, classes, net.draws, net.origin.framework, likelihood)
 
 
 def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
     return net.apply(params, state, inputs, False)[0]
 
 
-def _log_prob_of(net: PureModule, state: Any) -> Callable[[Any, Any, Any], Array]:
-    def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
-        log_probs = precise_log_softmax(_logits(net, params, state, inputs))
-        return jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
+class _Functions:
+    """The outputs of a network with this state and the log-likelihood; the same objects whenever they are asked for."""
 
-    return log_prob
+    def __init__(self, net: PureModule, state: Any, likelihood: Likelihood) -> None:
+        def outputs(params: Any, inputs: Any) -> Array:
+            return _logits(net, params, state, inputs)
+
+        def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
+            return likelihood.log_prob(outputs(params, inputs), labels)
+
+        self.outputs, self.log_prob, self.likelihood = outputs, log_prob, likelihood
+
+
+def _true_norms(functions: _Functions, weights: NamedWeights, inputs: Any, chunk: int | None) -> np.ndarray:
+    found = expected_squared_grad_norms(
+        functions.outputs, weights.params, inputs, likelihood=functions.likelihood, chunk=chunk
+    )
+    return np.asarray(found.total, np.float64)
+
+
+def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, name: str) -> np.ndarray:
+    """The labels, in a type that the likelihood takes.
+
+    Raises:
+        InputError: one is not what the likelihood allows.
+
+    >>> checked_labels(np.array([[0, 1]]), Bernoulli(), 2, "tags").dtype
+    dtype('float32')
+    """
+    wanted = (len(labels), outputs)
+    if isinstance(likelihood, Categorical):
+        if labels.ndim != 1 or (labels != np.floor(labels)).any() or (labels < 0).any():
+            raise InputError(
+                f"{name}: labels of shape {labels.shape} are no classes: give one whole number for each record, from "
+                "0, or another likelihood (--likelihood)."
+            )
+        if labels.max() >= outputs:
+            first = int(np.argmax(labels >= outputs))
+            raise InputError(
+                f"{name}: label {int(labels[first])} of record {first} is outside the network's {outputs} "
+                "outputs, which are numbered from 0."
+            )
+        return labels.astype(np.int32)
+    if labels.shape != wanted and not (outputs == 1 and labels.shape == wanted[:1]):
+        raise InputError(
+            f"{name}: labels have shape {labels.shape}, and the network has {outputs} outputs; give an array of shape "
+            f"{wanted}, one number for each output."
+        )
+    if not np.isfinite(labels).all() or (isinstance(likelihood, Bernoulli) and not np.isin(labels, (0, 1)).all()):
+        wrong = "0 or 1" if isinstance(likelihood, Bernoulli) else "finite"
+        raise InputError(f"{name}: a label is not {wrong}, which the likelihood {likelihood.name} needs.")
+    return labels.astype(np.float32)
 
 
 def _fit(
-    net: PureModule, weights: NamedWeights, inputs: np.ndarray, labels: np.ndarray
-) -> tuple[float, float, float | None]:
+    net: PureModule, weights: NamedWeights, inputs: Any, labels: np.ndarray, likelihood: Likelihood
+) -> tuple[float | None, float, float | None]:
     """Accuracy, mean log-probability (nats) and conversion error on the records, some at a time."""
 
     @jax.jit
     def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array, Array]:
         logits = _logits(net, params, state, inputs)
-        log_probs = precise_log_softmax(logits)
-        own = jnp.take_along_axis(log_probs, labels[:, None], axis=1)[:, 0]
-        return log_probs.argmax(axis=1) == labels, own, logits
+        if isinstance(likelihood, Categorical):
+            right = precise_log_softmax(logits).argmax(axis=1) == labels
+        else:
+            right = jnp.mean((logits > 0) == (labels.reshape(logits.shape) > 0), axis=1)
+        return right, likelihood.log_prob(logits, labels), logits
 
-    hits, own, conversion, probabilities = list[np.ndarray](), list[np.ndarray](), Conversion(), True
+    hits, own, conversion = list[np.ndarray](), list[np.ndarray](), Conversion()
+    probabilities = isinstance(likelihood, Categorical)
     for start in range(0, len(labels), CHUNK):
         some = inputs[start : start + CHUNK]
         seen = look(weights.params, weights.state, jnp.asarray(some), jnp.asarray(labels[start : start + CHUNK]))
@@ -141,7 +195,8 @@ def _fit(
             "another function. Does it compute in 16 bits, or in place? Keep it in 32 bits, and compute without "
             "changing tensors in place; on a GPU also set JAX_DEFAULT_MATMUL_PRECISION=highest."
         )
-    return float(np.concatenate(hits).mean()), float(np.concatenate(own).mean()), error
+    accuracy = None if isinstance(likelihood, Gaussian) else float(np.concatenate(hits).mean())
+    return accuracy, float(np.concatenate(own).mean()), error
 
 
 class Conversion(NamedTuple):

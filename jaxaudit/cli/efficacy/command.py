@@ -10,6 +10,8 @@ from jaxaudit.cli.options import group, option
 from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
 from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
 
+LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
+
 
 @dataclass(frozen=True)
 class EfficacyData(Images):
@@ -21,7 +23,7 @@ class EfficacyData(Images):
     gray: bool = option(False, "Convert images to grayscale.", "--gray/--color")
     classes: int | None = option(
         None,
-        "Number of outputs of the network. [default: the number of classes in the data]",
+        "Number of outputs of the network. [default: the number of classes in the data, or of labels per record]",
         minimum=1,
         maximum=MOST,
     )
@@ -53,6 +55,19 @@ class Weights(Network):
 class EfficacyAudit(Seeded):
     """How it is measured."""
 
+    likelihood: str = option(
+        "categorical",
+        "What the outputs mean: categorical (logits of classes), bernoulli (logits of labels of their own, each 0 or "
+        "1) or gaussian (real numbers).",
+        choices=LIKELIHOODS,
+    )
+    sigma: float = option(1.0, "Standard deviation of the gaussian likelihood.")
+    true_fisher: bool = option(
+        False,
+        "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "
+        "for each output.",
+        "--true-fisher",
+    )
     chunk: int | None = option(
         None, "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
     )
@@ -98,6 +113,9 @@ EFFICACY = Command(
     `jaxaudit efficacy --model package.module:factory --params weights.safetensors --data forget.npz --classes 10`
 
     `jaxaudit efficacy --model mlp --params a.safetensors --data mnist@train[:100] --reference untrained --json`
+
+    `jaxaudit efficacy --model net:Bert --params bert.safetensors --data texts.npz` (arrays `input_ids`,
+    `attention_mask` and `y`, which the network gets by name)
     """,
     (lambda options: check_weights(options.model.params, options.model.model, options.data.data),),
     first=("data", "model", "params"),

@@ -17,16 +17,19 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.words import parse_hidden, parse_reference
 from jaxaudit.data import Examples
+from jaxaudit.data.paths import exists, expanded
+from jaxaudit.data.records import Records, must_be_opened, open_records
 from jaxaudit.data.weights.weights import KINDS, Weights, read_weights
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
 from jaxaudit.models import RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.places import without_folders
 from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_record
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.provenance import describe_examples
+from jaxaudit.runs.provenance import describe_examples, describe_records
 from jaxaudit.runs.row_files import record_files
 
 NAMES_SHOWN = 10
@@ -46,12 +49,22 @@ class Given(NamedTuple):
     net: PureModule
     judged: NamedWeights
     references: Sequence[NamedWeights]
-    examples: Examples
+    examples: Examples | Records
     notes: tuple[str, ...]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Of the outputs; of records whose labels are no classes, none."""
+        if isinstance(self.examples, Examples):
+            return self.examples.class_names
+        labels = self.examples.labels
+        whole = labels.ndim == 1 and labels.dtype.kind in "iu"
+        return tuple(map(str, range(int(labels.max()) + 1))) if whole else ()
 
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work that these options mean."""
+    likelihood = _likelihood(options)
     if options.model.params is None and options.model.model is None and options.data.data is None:
         from jaxaudit.cli.efficacy.demonstration import demonstration
 
@@ -60,19 +73,25 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
         given = Given(*shown)
     else:
         given = _given(options)
-    examples = given.examples
+    examples, how = given.examples, options.audit
 
     def audit(execution: Execution) -> EfficacyAudit:
-        chunk = options.audit.chunk
-        return audit_efficacy(given.net, given.judged, examples, references=given.references, chunk=chunk)
+        return audit_efficacy(
+            *(given.net, given.judged, examples),
+            references=given.references,
+            likelihood=likelihood,
+            true_fisher=how.true_fisher,
+            chunk=how.chunk,
+        )
 
     def outcome(found: EfficacyAudit, provenance: Provenance) -> Outcome:
-        record = efficacy_record(found, examples.class_names, given.notes, provenance)
-        return Outcome(record, {}, record_files(efficacy_columns(found, examples.class_names)))
+        class_names = given.class_names if likelihood == CATEGORICAL else ()
+        record = efficacy_record(found, class_names, given.notes, provenance)
+        return Outcome(record, {}, record_files(efficacy_columns(found, class_names)))
 
     return Job(
         options=options,
-        data=describe_examples(examples),
+        data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
         hashes={},
         audit=audit,
         outcome=outcome,
@@ -91,11 +110,15 @@ def _given(options: EfficacyOptions) -> Given:
     sources = [parse_reference(text) for text in model.reference]
     paths = [model.params, *(path for _, path in sources if path)]
     weights = {path: read_weights(path) for path in paths if not is_keras_file(path)}
-    examples = label_outputs(read_inputs(data.data, data), data.classes)
-    factory, classes = make_factory(model.model, parse_hidden(model.hidden or "")), len(examples.class_names)
-    net = pure_module(factory, examples.inputs.shape[1:], classes)
+    examples = _read(options, data.data)
+    if isinstance(examples, Examples):
+        classes, fields, notes = len(examples.class_names), None, outputs_note(examples)
+    else:
+        classes, fields, notes = data.classes or _outputs_of(examples, _likelihood(options)), examples.fields, []
+    net = pure_module(
+        make_factory(model.model, parse_hidden(model.hidden or "")), examples.inputs.shape[1:], classes, fields
+    )
     weights |= {path: _read_own(net, path) for path in paths if path not in weights}
-    notes = outputs_note(examples)
 
     def restore(name: str, path: Path) -> NamedWeights:
         try:
@@ -119,6 +142,40 @@ def _given(options: EfficacyOptions) -> Given:
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
     return Given(net, judged, references, examples, tuple(notes))
+
+
+def _likelihood(options: EfficacyOptions) -> Likelihood:
+    name, sigma = options.audit.likelihood, options.audit.sigma
+    if name != "gaussian" and sigma != 1:
+        raise InputError(f"--sigma belongs to --likelihood gaussian, and the likelihood is {name}.")
+    return Gaussian(sigma) if name == "gaussian" else Bernoulli() if name == "bernoulli" else CATEGORICAL
+
+
+def _read(options: EfficacyOptions, name: str) -> Examples | Records:
+    """The records: read into memory, or where they need not be or cannot be, opened."""
+    path = expanded(name)
+    if options.audit.likelihood != CATEGORICAL.name:
+        opened = open_records(path) if exists(path) else None
+        if opened is None:
+            raise InputError(
+                f"--data {name}: labels that are no classes are read from a .npz file or a folder of .npy files, with "
+                "labels in y."
+            )
+        return opened
+    opened = open_records(path) if exists(path) and must_be_opened(path) else None
+    return opened or label_outputs(read_inputs(name, options.data), options.data.classes)
+
+
+def _outputs_of(records: Records, likelihood: Likelihood) -> int:
+    """How many outputs a network of these labels has at least."""
+    if likelihood != CATEGORICAL:
+        return records.labels.shape[1] if records.labels.ndim > 1 else 1
+    if records.labels.dtype.kind not in "iu" or records.labels.ndim != 1 or records.labels.min() < 0:
+        raise InputError(
+            f"{records.name}: labels of type {records.labels.dtype} and shape {records.labels.shape} are no classes; "
+            "give one whole number for each record, from 0, or say what they are (--likelihood)."
+        )
+    return int(records.labels.max()) + 1
 
 
 def _read_own(net: PureModule, path: Path) -> Weights:

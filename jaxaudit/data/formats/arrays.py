@@ -33,16 +33,22 @@ def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> n
         return _read_array(stream, file_size(stream), path.name, max_bytes)
 
 
-def map_npy(path: Path) -> np.ndarray:
-    """The array in a .npy file that is no link, mapped read-only: only what is looked at is read, nothing is allocated.
+def map_npy(path: Path, start: int = 0, length: int | None = None, *, links: bool = False) -> np.ndarray:
+    """The array in a .npy file, mapped read-only: only what is looked at is read, nothing is allocated.
+
+    Args:
+        path: the file, or one that holds it as it is, such as a .npz.
+        start, length: where it begins there, and its bytes.
+        links: whether `path` may be a link.
 
     Raises:
         InputError: when it is not a .npy file, is cut short or holds pickled objects.
     """
-    with open_data(path, links=False) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
-        header = _checked_header(stream, file_size(stream), path.name)
+    with open_data(path, links=links) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
+        stream.seek(start)
+        header = _checked_header(stream, file_size(stream) - start if length is None else length, path.name)
         order = "F" if header.fortran_order else "C"
-        return np.asarray(np.memmap(stream, header.dtype, "r", header.length, header.shape, order))
+        return np.asarray(np.memmap(stream, header.dtype, "r", start + header.length, header.shape, order))
 
 
 def npy_shape(path: Path) -> tuple[int, ...]:

@@ -1,5 +1,15 @@
-"""Exact per-example squared gradients of any function of parameters and examples."""
+"""Exact per-example squared gradients of any function of parameters and examples, and what the Fisher is made of."""
 
+from jaxaudit.kernels.gradient_norms.directions import Similarity, gradient_similarity, mean_gradient
+from jaxaudit.kernels.gradient_norms.expected import expected_squared_grad_norms
 from jaxaudit.kernels.gradient_norms.norms import SquaredGradNorms, fisher_diagonal, squared_grad_norms
 
-__all__ = ["SquaredGradNorms", "fisher_diagonal", "squared_grad_norms"]
+__all__ = [
+    "Similarity",
+    "SquaredGradNorms",
+    "expected_squared_grad_norms",
+    "fisher_diagonal",
+    "gradient_similarity",
+    "mean_gradient",
+    "squared_grad_norms",
+]

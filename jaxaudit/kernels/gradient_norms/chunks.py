@@ -1,6 +1,6 @@
 """How many examples at a time, and where: a loop on the host, or one inside a transformation that is under way."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxaudit.kernels.gradient_norms.factors import Gradient, is_made, is_thin, made
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, place_gradients
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import differentiable
 
 BUDGETS = {"cpu": 60 * 2**20}
@@ -28,24 +29,28 @@ def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
     With `squares`, as `fisher_diagonal` makes them.
     """
     program = plan.program
-    values = sum(
-        _bytes(program.types[place])
-        for operation in plan.varying
-        for place in operation.outputs
-        if differentiable(program.types[place])
-    )
+    values = _bytes_of_values(program, plan.varying)
 
-    def gradients(leaves: list[Any], x: Any, y: Any) -> dict[int, Gradient]:
-        return place_gradients(plan, fixed_values(plan, leaves), x, y)
+    def gradients(leaves: list[Any], example: list[Any]) -> dict[int, Gradient]:
+        return place_gradients(plan, fixed_values(plan, leaves), example)
 
     types = [program.types[place] for place in (*program.leaves, *program.example)]
     shapes = [jax.ShapeDtypeStruct(type.shape, type.dtype) for type in types]
-    found = jax.eval_shape(gradients, shapes[: len(leaves)], *shapes[len(leaves) :])
+    found = jax.eval_shape(gradients, shapes[: len(leaves)], shapes[len(leaves) :])
     total = values + sum(_bytes(program.types[program.leaves[leaf]]) for leaf in plan.pulled)
     for gradient in found.values():
         total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
         if (not is_thin(gradient)) if squares else is_made(gradient):
             total += _bytes(jax.eval_shape(made, gradient))
+    return total
+
+
+def _bytes_of_values(program: Program, operations: Sequence[Operation | Loop]) -> int:
+    total = 0
+    for operation in operations:
+        total += sum(_bytes(program.types[p]) for p in operation.outputs if differentiable(program.types[p]))
+        if isinstance(operation, Loop):
+            total += operation.length * _bytes_of_values(program, operation.operations)
     return total
 
 
@@ -64,47 +69,50 @@ def chunk_size(n: int, chunk: int | None, bytes_each: int) -> int:
     return -(-n // -(-n // most))
 
 
-def each(function: Callable[..., Any], leaves: list[Any], inputs: Any, labels: Any, size: int, traced: bool) -> Any:
-    """`function(leaves, inputs, labels)` chunk by chunk, its results joined along the examples."""
-    n = len(labels)
+def each(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], size: int, traced: bool) -> Any:
+    """`function(leaves, arrays)` chunk by chunk, its results joined along the examples."""
+    n = len(arrays[0])
     if traced and size == n:
-        return function(leaves, inputs, labels)
+        return function(leaves, arrays)
     if traced:
-        x, y = (_stacked(jnp.asarray(array), size) for array in (inputs, labels))
-        parts = jax.lax.map(lambda part: function(leaves, *part), (x, y))
+        stacked = [_stacked(jnp.asarray(array), size) for array in arrays]
+        parts = jax.lax.map(lambda part: function(leaves, part), stacked)
         return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:n], parts)
     leaves, place, size = _placed(leaves, size)
     parts = []
     for start in range(0, n, size):
         part = slice(start, start + size)
-        arrays = [_filled(inputs[part], size), _filled(labels[part], size)]
-        parts.append(function(leaves, *map(place, arrays)))
+        parts.append(function(leaves, [place(_filled(array[part], size)) for array in arrays]))
+        jax.block_until_ready(parts[-2:-1])  # or chunks that are read faster than computed would pile up
     return jax.tree.map(lambda *part: (part[0] if len(part) == 1 else jnp.concatenate(part))[:n], *parts)
 
 
 def total(
-    function: Callable[..., Any], leaves: list[Any], inputs: Any, labels: Any, weights: Any, size: int, traced: bool
+    function: Callable[..., Any], leaves: list[Any], arrays: list[Any], weights: Any, size: int, traced: bool
 ) -> Any:
-    """The sum over chunks of `function(leaves, inputs, labels, weights)`; what fills up a chunk has weight 0."""
-    if traced and size == len(labels):
-        return function(leaves, inputs, labels, weights)
+    """The sum over chunks of `function(leaves, arrays, weights)`; what fills up a chunk has weight 0."""
+    n = len(arrays[0])
+    if traced and size == n:
+        return function(leaves, arrays, weights)
     if traced:
-        x, y = (_stacked(jnp.asarray(array), size) for array in (inputs, labels))
+        stacked = [_stacked(jnp.asarray(array), size) for array in arrays]
         w = _stacked(weights, size, zeros=True)
         start = jax.tree.map(
-            lambda type: jnp.zeros(type.shape, type.dtype), jax.eval_shape(function, leaves, x[0], y[0], w[0])
+            lambda type: jnp.zeros(type.shape, type.dtype),
+            jax.eval_shape(function, leaves, [array[0] for array in stacked], w[0]),
         )
 
         def add(sums: Any, part: Any) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, sums, function(leaves, *part)), None
 
-        return jax.lax.scan(add, start, (x, y, w))[0]
+        return jax.lax.scan(add, start, (stacked, w))[0]
     leaves, place, size = _placed(leaves, size)
     sums = None
-    for start in range(0, len(labels), size):
+    for start in range(0, n, size):
         part = slice(start, start + size)
-        arrays = [_filled(inputs[part], size), _filled(labels[part], size), _filled(weights[part], size, zeros=True)]
-        found = function(leaves, *map(place, arrays))
+        some = [place(_filled(array[part], size)) for array in arrays]
+        found = function(leaves, some, place(_filled(weights[part], size, zeros=True)))
+        jax.block_until_ready(sums)
         sums = found if sums is None else jax.tree.map(jnp.add, sums, found)
     return sums
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any
 
 import jax
@@ -39,21 +38,23 @@ class Factors:
         return positions, self.left.shape[-2 if self.rows_first else -1], columns
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["indices", "values"], meta_fields=["shape"])
+@partial(jax.tree_util.register_dataclass, data_fields=["indices", "values"], meta_fields=["height", "assemble"])
 @dataclass(frozen=True)
 class Rows:
-    """The gradient of a table of this shape is 0 but for `values[t]` added to row `indices[t]`.
+    """The gradient of one array is `assemble(table)`, `table` 0 but for `values[t]` added to row `indices[t]`.
 
     A pytree as `Factors` is.
 
     Attributes:
         indices, values: `[positions]` and `[positions, width]`.
-        shape: the table's; a row may have several axes.
+        height: how many rows the table has.
+        assemble: from `[height, width]` to the array's own shape; it only moves entries.
     """
 
     indices: Any
     values: Any
-    shape: tuple[int, ...]
+    height: int
+    assemble: Callable[[Array], Array]
 
 
 # Or, made already, an array: jax.Array | jax.ShapeDtypeStruct.
@@ -84,7 +85,7 @@ def is_made(gradient: Gradient) -> bool:
     """Whether `squared_norm` makes the whole gradient of an example."""
     if isinstance(gradient, Rows):
         positions = gradient.indices.shape[-1]
-        return positions > 1 and positions**2 > gradient.shape[0]
+        return positions > 1 and positions**2 > gradient.height
     if isinstance(gradient, Factors):
         positions, rows, columns = gradient.sizes
         return positions > 1 and GRAM_SAVES * positions * (rows + columns) >= rows * columns
@@ -117,6 +118,6 @@ def made(gradient: Gradient) -> Array:
         sides = "git,gto->gio" if gradient.rows_first else "gti,gto->gio"
         return gradient.assemble(jnp.einsum(sides, gradient.left, gradient.right))
     if isinstance(gradient, Rows):
-        table = jnp.zeros((gradient.shape[0], prod(gradient.shape[1:])), gradient.values.dtype)
-        return table.at[gradient.indices].add(gradient.values).reshape(gradient.shape)
+        table = jnp.zeros((gradient.height, gradient.values.shape[-1]), gradient.values.dtype)
+        return gradient.assemble(table.at[gradient.indices].add(gradient.values))
     return gradient

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import chunks
@@ -17,8 +17,8 @@ from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, is_thin, 
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, make_plan, moved_back, place_gradients, pull_back
 
 LogProb = Callable[[Any, Any, Any], Array]
-Inputs = Shaped[Array | np.ndarray, "n ..."]
-Labels = Shaped[Array | np.ndarray, "labels ..."]
+Records = Any
+"""An array with the examples along its first axis, or a pytree of such arrays."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["leaves"], meta_fields=["paths_of_leaves"])
@@ -39,8 +39,8 @@ class SquaredGradNorms:
         """A pytree like the parameters that says how each leaf was computed.
 
         `contracted`: from what its operations multiply, one backward pass for all leaves. `vmap(grad)`: JAX
-        differentiated an operation that no rule is known for (a loop, a function with a derivative of its own) for
-        every example. Both are exact; the second may cost time and memory.
+        differentiated an operation that no rule is known for (a branch, a `while`, a function with a derivative of its
+        own, `ragged_dot`) for every example. Both are exact; the second may cost time and memory.
         """
         return jax.tree.unflatten(jax.tree.structure(self.leaves), self.paths_of_leaves)
 
@@ -51,7 +51,7 @@ class SquaredGradNorms:
 
 
 def squared_grad_norms(
-    log_prob: LogProb, params: Any, inputs: Inputs, labels: Labels, *, chunk: int | None = None
+    log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, chunk: int | None = None
 ) -> SquaredGradNorms:
     """The squared norm of every example's gradient of its own log-probability, leaf by leaf.
 
@@ -59,7 +59,8 @@ def squared_grad_norms(
     `log_prob(params, inputs[i:i+1], labels[i:i+1])[0]` whatever the function would do with a larger batch. Where
     parameters enter dense products, convolutions, look-ups, additions and multiplications, per-example gradients of
     their size are not stored: one backward pass yields the cotangents of those operations, and |a|^2 |d|^2 is the
-    squared norm of an outer product (Goodfellow 2015; Rochette, Manoel & Tramel 2019 for convolutions).
+    squared norm of an outer product (Goodfellow 2015; Rochette, Manoel & Tramel 2019 for convolutions). A `scan` stays
+    a loop, and its steps are positions of the sum that a sequence's tokens are, too.
 
     Guarantees:
         - Exact for every function that JAX can differentiate, parameters used several times or derived from one
@@ -77,8 +78,9 @@ def squared_grad_norms(
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label. A pure
             function; traced once for each function object and shape, so pass the same object again.
         params: a pytree of real float arrays.
-        inputs: the examples, along the first axis.
-        labels: their labels, along the first axis.
+        inputs: the examples: an array with them along its first axis, or a pytree of such arrays. What is not an
+            array, but has its `shape`, `dtype` and slices, is read a chunk at a time: data need not fit into memory.
+        labels: their labels, likewise.
         chunk: examples at a time; by default as many as take about 60 MiB on a CPU and 256 MiB elsewhere. Inside
             `vmap`, each model takes that much.
 
@@ -96,20 +98,20 @@ def squared_grad_norms(
     >>> found.paths
     {'bias': 'contracted', 'kernel': 'contracted'}
     """
-    leaves, tree = _leaves(params, inputs, labels, chunk)
+    leaves, tree, arrays, form = _checked(params, inputs, labels, chunk)
     with jax.default_matmul_precision("highest"):
-        ready = _ready(log_prob, tree, leaves, inputs, labels)
-        traced = _traced(leaves, inputs, labels) or ready.plan.under_trace
-        size = chunks.chunk_size(len(labels), chunk, ready.bytes_of_norms)
-        norms = chunks.each(ready.norms, leaves, inputs, labels, size, traced)
+        ready = _ready(log_prob, tree, leaves, form, arrays)
+        traced = _traced([*leaves, *arrays]) or ready.plan.under_trace
+        size = chunks.chunk_size(len(arrays[0]), chunk, ready.bytes_of_norms)
+        norms = chunks.each(ready.norms, leaves, arrays, size, traced)
     return SquaredGradNorms(jax.tree.unflatten(tree, norms), ready.plan.paths)
 
 
 def fisher_diagonal(
     log_prob: LogProb,
     params: Any,
-    inputs: Inputs,
-    labels: Labels,
+    inputs: Records,
+    labels: Records,
     *,
     weights: Float[Array | np.ndarray, " weights"] | None = None,
     chunk: int | None = None,
@@ -136,17 +138,16 @@ def fisher_diagonal(
     >>> fisher_diagonal(log_prob, jnp.zeros(2), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.zeros(2)).tolist()
     [5.0, 2.0]
     """
-    leaves, tree = _leaves(params, inputs, labels, chunk)
-    weights = jnp.ones(len(labels)) if weights is None else jnp.asarray(weights)
-    if weights.shape != (len(labels),):
-        raise InputError(
-            f"there are weights of shape {weights.shape} for {len(labels)} examples: give one per example."
-        )
+    leaves, tree, arrays, form = _checked(params, inputs, labels, chunk)
+    count = len(arrays[0])
+    weights = jnp.ones(count) if weights is None else jnp.asarray(weights)
+    if weights.shape != (count,):
+        raise InputError(f"there are weights of shape {weights.shape} for {count} examples: give one per example.")
     with jax.default_matmul_precision("highest"):
-        ready = _ready(log_prob, tree, leaves, inputs, labels)
-        traced = _traced([*leaves, weights], inputs, labels) or ready.plan.under_trace
-        size = chunks.chunk_size(len(labels), chunk, ready.bytes_of_squares)
-        sums = chunks.total(ready.squares, leaves, inputs, labels, weights, size, traced)
+        ready = _ready(log_prob, tree, leaves, form, arrays)
+        traced = _traced([*leaves, *arrays, weights]) or ready.plan.under_trace
+        size = chunks.chunk_size(count, chunk, ready.bytes_of_squares)
+        sums = chunks.total(ready.squares, leaves, arrays, weights, size, traced)
         mass = jnp.sum(weights)
         means = [jnp.where(mass > 0, each / jnp.where(mass > 0, mass, 1), 0) for each in sums]
     return jax.tree.unflatten(tree, means)
@@ -167,17 +168,17 @@ _KEPT: dict[Any, _Ready] = {}
 _MOST_KEPT = 32
 
 
-def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], inputs: Any, labels: Any) -> _Ready:
-    x, y = (jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in (inputs, labels))
+def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, arrays: Sequence[Any]) -> _Ready:
+    one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
     types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    key = (log_prob, tree, tuple((t.shape, t.dtype) for t in (*types, x, y)), jnp.zeros(0).dtype)
+    key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.zeros(0).dtype)
     try:
         kept = _KEPT.get(key)
     except TypeError:
         key, kept = None, None
     if kept is not None:
         return kept
-    plan = make_plan(log_prob, tree, types, x, y)
+    plan = make_plan(log_prob, tree, types, form, one)
     ready = _Ready(
         plan,
         jax.jit(partial(_norms, plan)),
@@ -192,10 +193,10 @@ def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], inputs: Any, lab
     return ready
 
 
-def _norms(plan: Plan, leaves: Sequence[Array], inputs: Array, labels: Array) -> list[Array]:
+def _norms(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> list[Array]:
     """Of every leaf, the squared norms of one chunk's gradients."""
-    gradients, pulled = _gradients(plan, leaves, inputs, labels)
-    zeros = jnp.zeros(len(labels), jnp.float32)
+    gradients, pulled = _gradients(plan, leaves, arrays)
+    zeros = jnp.zeros(len(arrays[0]), jnp.float32)
 
     def norms(leaf: int) -> Array:
         if leaf in plan.direct:
@@ -205,9 +206,9 @@ def _norms(plan: Plan, leaves: Sequence[Array], inputs: Array, labels: Array) ->
     return [norms(leaf) for leaf in range(len(leaves))]
 
 
-def _squares(plan: Plan, leaves: Sequence[Array], inputs: Array, labels: Array, weights: Array) -> list[Array]:
+def _squares(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
     """Of every leaf, the weighted sum over one chunk of its squared gradients."""
-    gradients, pulled = _gradients(plan, leaves, inputs, labels)
+    gradients, pulled = _gradients(plan, leaves, arrays)
 
     def squares(leaf: int) -> Array:
         if leaf in plan.direct:
@@ -219,12 +220,11 @@ def _squares(plan: Plan, leaves: Sequence[Array], inputs: Array, labels: Array, 
     return [squares(leaf) for leaf in range(len(leaves))]
 
 
-def _gradients(
-    plan: Plan, leaves: Sequence[Array], inputs: Array, labels: Array
-) -> tuple[dict[int, Any], dict[int, Array]]:
+def _gradients(plan: Plan, leaves: Sequence[Array], arrays: Sequence[Array]) -> tuple[dict[int, Any], dict[int, Array]]:
     """The chunk's gradients at every place, and of the leaves that are not taken directly."""
     fixed = fixed_values(plan, leaves)
-    gradients = jax.vmap(partial(place_gradients, plan, fixed))(inputs, labels)
+    one = partial(place_gradients, plan, fixed)
+    gradients = jax.vmap(one)(list(arrays)) if plan.batches else jax.lax.map(one, list(arrays))
     if not plan.pulled:
         return gradients, {}
     at_places = [jax.vmap(made)(gradients[place]) for place in plan.pulled_places]
@@ -247,10 +247,14 @@ def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
     return jnp.tensordot(wide(weights), squared(jax.vmap(made)(gradient)), 1)
 
 
-def _leaves(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[list[Any], Any]:
-    if not len(labels) or len(inputs) != len(labels):
+def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[list[Any], Any, list[Any], Any]:
+    """The parameters' leaves and their tree; the arrays of the examples and theirs."""
+    arrays, form = jax.tree.flatten((inputs, labels))
+    counts = [tuple(sorted({len(array) for array in jax.tree.leaves(each)})) for each in (inputs, labels)]
+    if counts[0] != counts[1] or len(counts[0]) != 1 or not counts[0][0]:
+        found = [" or ".join(map(str, count)) or "no" for count in counts]
         raise InputError(
-            f"there are {len(inputs)} inputs and {len(labels)} labels: give one label for each of at least one example."
+            f"there are {found[0]} inputs and {found[1]} labels: give one label for each of at least one example."
         )
     if chunk is not None and chunk < 1:
         raise InputError(f"a chunk must have at least one example; got {chunk}.")
@@ -264,8 +268,8 @@ def _leaves(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[l
                 f"the parameter {jax.tree_util.keystr(path)} is {dtype or type(leaf).__name__}, not an array of real "
                 "floats; keep counters, keys and running statistics apart from the parameters."
             )
-    return [jnp.asarray(leaf) for _, leaf in named], tree
+    return [jnp.asarray(leaf) for _, leaf in named], tree, arrays, form
 
 
-def _traced(leaves: Sequence[Any], inputs: Any, labels: Any) -> bool:
-    return any(isinstance(value, Tracer) for value in (*leaves, inputs, labels))
+def _traced(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, Tracer) for value in values)

@@ -7,7 +7,8 @@ values that it takes, and a chain of moves or JAX's own derivative leads from th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from jaxtyping import Array
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, joined, made
-from jaxaudit.kernels.gradient_norms.program import Operation, Program, evaluate, run, trace
-from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, matching_rule
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, evaluate, run
+from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, matching_rule
+from jaxaudit.kernels.gradient_norms.sites import Site, by_derivative_at, by_rule_at, meetings, sites_of, source_of
+from jaxaudit.kernels.gradient_norms.tracing import trace
 
 CONTRACTED, DIFFERENTIATED = "contracted", "vmap(grad)"
 
@@ -28,11 +31,20 @@ MOVES = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "rev", "cop
 
 
 class Use(NamedTuple):
-    """A site takes a value: which varying operation, at which operand, by which rule (None: by derivative)."""
+    """A site takes a value.
+
+    Attributes:
+        site: which, by the place of its first output.
+        position: at which operand.
+        rule: by which; None by derivative.
+        apart: for each loop around the site, outermost first, whether every step takes a slice of its own.
+        joins: what must be equal for two uses to be joined.
+    """
 
     site: int
     position: int
     rule: Rule | None
+    apart: tuple[bool, ...]
     joins: Any
 
 
@@ -43,28 +55,27 @@ class Plan:
     Attributes:
         program: the log-probability of one example.
         fixed, varying: its operations without and with the example in them.
+        sites: the varying operations that take parameters, by the place of their first output.
         uses: by place of a value that depends on parameters alone, the sites that take it.
         direct: by leaf, the one place that it is taken at, its entries moved at most.
         moves: by leaf in `direct`, the operations that move its entries to that place.
         pulled, pulled_places: other leaves, and the places where something made of them is taken. A leaf in neither
             is taken nowhere.
         paths: of each leaf, `contracted` or `vmap(grad)`.
+        batches: whether JAX has all operations for many examples at a time; else they are taken one after another.
     """
 
     program: Program
     fixed: list[Operation]
-    varying: list[Operation]
+    varying: list[Operation | Loop]
+    sites: dict[int, Site]
     uses: dict[int, list[Use]]
     direct: dict[int, int]
     moves: dict[int, list[Operation]]
     pulled: list[int]
     pulled_places: list[int]
     paths: tuple[str, ...]
-
-    @property
-    def sites(self) -> list[int]:
-        """The varying operations that take parameters."""
-        return sorted({use.site for uses in self.uses.values() for use in uses})
+    batches: bool = True
 
     @property
     def under_trace(self) -> bool:
@@ -72,15 +83,18 @@ class Plan:
         return any(isinstance(value, Tracer) for value in self.program.constants.values())
 
 
-def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], inputs: Any, labels: Any) -> Plan:
-    """The plan for parameters and one example of these shapes and dtypes.
+def make_plan(
+    log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any]
+) -> Plan:
+    """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
 
     Raises:
         InputError: where `log_prob` does not return one real number for one example.
     """
 
-    def one(leaves: list[Array], x: Array, y: Array) -> Array:
-        value = log_prob(jax.tree.unflatten(tree, leaves), x[None], y[None])
+    def one(leaves: list[Array], *parts: Array) -> Array:
+        inputs, labels = jax.tree.unflatten(form, [part[None] for part in parts])
+        value = log_prob(jax.tree.unflatten(tree, leaves), inputs, labels)
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != (1,) or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
             found = f"a {type(value).__name__}" if shape is None else f"{dtype} of shape {shape}"
@@ -89,12 +103,13 @@ def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], in
                 "shape (1,) here: did it return all classes, or the mean?"
             )
         # Of the example in form, should the value not depend on it.
-        return value.reshape(()) + jnp.sum(jnp.ravel(x)[:0]).astype(dtype)
+        return value.reshape(()) + jnp.sum(jnp.ravel(parts[0])[:0]).astype(dtype)
 
-    program = trace(one, leaves, [inputs, labels])
-    fixed = [op for op in program.operations if not program.of_example[op.outputs[0]]]
+    program = trace(one, leaves, example)
+    fixed = [op for op in program.operations if isinstance(op, Operation) and not program.of_example[op.outputs[0]]]
     varying = [op for op in program.operations if program.of_example[op.outputs[0]]]
-    uses = _uses(program, varying)
+    sites = sites_of(program, varying)
+    uses = _uses(program, sites)
     origin = _origins(program, fixed)
     places = {leaf: [p for p in uses if leaf in program.depends[p]] for leaf in range(len(leaves))}
     direct = {leaf: found[0] for leaf, found in places.items() if len(found) == 1 and found[0] in origin}
@@ -102,23 +117,37 @@ def make_plan(log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], in
     pulled = [leaf for leaf, found in places.items() if found and leaf not in direct]
     paths = []
     for found in places.values():
-        primitives = [(varying[use.site].primitive.name, use.rule) for place in found for use in uses[place]]
+        primitives = [(sites[use.site].operation.primitive.name, use.rule) for place in found for use in uses[place]]
         easy = all(rule is not None or name in LOCAL for name, rule in primitives)
         paths.append(CONTRACTED if easy else DIFFERENTIATED)
     pulled_places = [place for place in uses if place not in direct.values()]
-    return Plan(program, fixed, varying, uses, direct, moves, pulled, pulled_places, tuple(paths))
+    plan = Plan(program, fixed, varying, sites, uses, direct, moves, pulled, pulled_places, tuple(paths))
+    return plan if _batches(plan) else replace(plan, batches=False)
 
 
-def _uses(program: Program, varying: list[Operation]) -> dict[int, list[Use]]:
+def _batches(plan: Plan) -> bool:
+    """Whether JAX can take the gradients of many examples at a time (of `ragged_dot` it cannot)."""
+    types = plan.program.types
+    two = [jax.ShapeDtypeStruct((2, *types[place].shape), types[place].dtype) for place in plan.program.example]
+
+    def gradients(leaves: list[Any], examples: list[Any]) -> dict[int, Gradient]:
+        return jax.vmap(partial(place_gradients, plan, fixed_values(plan, leaves)))(examples)
+
+    try:
+        jax.eval_shape(gradients, [types[place] for place in plan.program.leaves], two)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _uses(program: Program, sites: dict[int, Site]) -> dict[int, list[Use]]:
     uses: dict[int, list[Use]] = {}
-    for site, operation in enumerate(varying):
-        if not any(differentiable(program.types[place]) for place in operation.outputs):
-            continue
-        for position, place in enumerate(operation.inputs):
-            of_parameters = program.depends[place] and not program.of_example[place]
-            if of_parameters and differentiable(program.types[place]):
-                rule, joins = matching_rule(operation, position, program.types) or (None, None)
-                uses.setdefault(place, []).append(Use(site, position, rule, joins))
+    for first, site in sites.items():
+        for position in site.positions:
+            rule, joins = matching_rule(site.operation, position, program.types) or (None, None)
+            place, apart = source_of(site.operation.inputs[position], site.loops)
+            lengths = tuple(loop.length for loop, each in zip(site.loops, apart, strict=True) if each)
+            uses.setdefault(place, []).append(Use(first, position, rule, apart, (joins, lengths)))
     return uses
 
 
@@ -144,20 +173,21 @@ def fixed_values(plan: Plan, leaves: Sequence[Any]) -> dict[int, Any]:
     return evaluate(plan.fixed, known)
 
 
-def place_gradients(plan: Plan, fixed: dict[int, Any], inputs: Array, labels: Array) -> dict[int, Gradient]:
+def place_gradients(plan: Plan, fixed: dict[int, Any], example: Sequence[Any]) -> dict[int, Gradient]:
     """Of one example, the gradient with respect to every value that a site takes."""
-    operands, cotangents = _at_sites(plan, fixed, inputs, labels)
+    known = fixed | dict(zip(plan.program.example, example, strict=True))
+    met = meetings(plan.program, plan.varying, plan.sites, known)
     derived: dict[tuple[int, int], Array] = {}
-    for site in plan.sites:
-        positions = [u.position for uses in plan.uses.values() for u in uses if u.site == site and u.rule is None]
-        if positions:
-            found = by_derivative(plan.varying[site], positions, operands[site], cotangents[site])
-            derived |= {(site, position): part for position, part in zip(positions, found, strict=True)}
+    for first in plan.sites:
+        mine = [use for uses in plan.uses.values() for use in uses if use.site == first and use.rule is None]
+        if mine:
+            found = by_derivative_at(met[first], [(use.position, use.apart) for use in mine])
+            derived |= {(first, use.position): part for use, part in zip(mine, found, strict=True)}
 
     def gradient(use: Use) -> Gradient:
         if use.rule is None:
             return derived[use.site, use.position]
-        return use.rule(plan.varying[use.site], use.position, operands[use.site], cotangents[use.site][0])
+        return by_rule_at(met[use.site], use.rule, use.position, use.apart)
 
     return {place: _sum([gradient(use) for use in uses], uses) for place, uses in plan.uses.items()}
 
@@ -170,36 +200,6 @@ def _sum(parts: Sequence[Gradient], uses: Sequence[Use]) -> Gradient:
     if len(factors) == len(parts) and len({use.joins for use in uses}) == 1:
         return joined(factors)
     return sum((made(part) for part in parts[1:]), start=made(parts[0]))
-
-
-def _at_sites(
-    plan: Plan, fixed: dict[int, Any], inputs: Array, labels: Array
-) -> tuple[dict[int, list[Any]], dict[int, list[Array]]]:
-    """The operands of every site, and the cotangents of its differentiable outputs: one backward pass."""
-    types = plan.program.types
-    zeros = {
-        site: [
-            jnp.zeros(types[p].shape, types[p].dtype) for p in plan.varying[site].outputs if differentiable(types[p])
-        ]
-        for site in plan.sites
-    }
-
-    def shifted(shifts: dict[int, list[Array]]) -> tuple[Array, dict[int, list[Any]]]:
-        values = fixed | dict(zip(plan.program.example, (inputs, labels), strict=True))
-        operands = {}
-        for index, operation in enumerate(plan.varying):
-            taken = [values[place] for place in operation.inputs]
-            outputs = run(operation, taken)
-            if index in shifts:
-                operands[index] = taken
-                shift = iter(shifts[index])
-                outputs = [value + next(shift) if differentiable(value) else value for value in outputs]
-            values.update(zip(operation.outputs, outputs, strict=True))
-        return values[plan.program.output], operands
-
-    value, pull, operands = jax.vjp(shifted, zeros, has_aux=True)
-    (cotangents,) = pull(jnp.ones_like(value))
-    return operands, cotangents
 
 
 def pull_back(plan: Plan, leaves: Sequence[Any]) -> Callable[[Sequence[Array]], list[Array]]:

@@ -1,13 +1,12 @@
 """A function of parameters and one example as a flat list of operations, and what each value depends on."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-from jax.extend.core import ClosedJaxpr, Literal, Primitive
-
-# Calls that only wrap their body. A custom derivative is more than its body, so it stays one operation.
-CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"})
+import jax.numpy as jnp
+from jax.extend.core import Primitive
 
 
 class Operation(NamedTuple):
@@ -20,20 +19,80 @@ class Operation(NamedTuple):
     outputs: tuple[int, ...]
 
 
+class Carried(NamedTuple):
+    """A value that a loop carries: places before the loop, at the start and the end of a step, and after the loop."""
+
+    before: int
+    start: int
+    end: int
+    after: int
+
+
+class Sliced(NamedTuple):
+    """A value with an axis of steps outside of a loop, and what a step sees or makes of it."""
+
+    whole: int
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A scan with the example in it, whose steps may use any value from outside.
+
+    What does not depend on the example is computed outside of it: once, or for all steps at once.
+
+    Attributes:
+        operations: of one step, loops among them.
+        carried: from step to step.
+        taken, stacked: slices of values that a step takes, and values that it makes slices of.
+        length, reverse, unroll: as those of `jax.lax.scan`.
+    """
+
+    operations: "list[Operation | Loop]"
+    carried: tuple[Carried, ...]
+    taken: tuple[Sliced, ...]
+    stacked: tuple[Sliced, ...]
+    length: int
+    reverse: bool
+    unroll: int
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """What must be known before it; some places of its own among them."""
+        within = [place for operation in self.operations for place in operation.inputs]
+        before = [place for each in self.carried for place in (each.before, each.end)]
+        return (*within, *before, *(each.whole for each in self.taken), *(each.step for each in self.stacked))
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return (*(each.after for each in self.carried), *(each.whole for each in self.stacked))
+
+    @property
+    def made(self) -> frozenset[int]:
+        """Places that a step fills anew, those of loops within it left out."""
+        outputs = (place for operation in self.operations for place in operation.outputs)
+        return frozenset([*outputs, *(each.start for each in self.carried)])
+
+    @property
+    def wholes(self) -> dict[int, int]:
+        """By place in a step, that of the value that it is a slice of."""
+        return {each.step: each.whole for each in self.taken}
+
+
 class Program(NamedTuple):
     """What `trace` found.
 
     Attributes:
         operations: in the order of evaluation; only those that the output needs.
-        types: shape and dtype of every value.
+        types: shape and dtype of every value; within a loop, of one step.
         constants: values that depend on nothing.
         leaves, example: places of the parameters' leaves and of the parts of the example.
         output: place of the result.
-        depends: of each value, the leaves that it depends on.
+        depends: of each value that does not depend on the example, the leaves that it depends on.
         of_example: of each value, whether it depends on the example.
     """
 
-    operations: list[Operation]
+    operations: list[Operation | Loop]
     types: list[Any]
     constants: dict[int, Any]
     leaves: list[int]
@@ -43,80 +102,25 @@ class Program(NamedTuple):
     of_example: list[bool]
 
 
-def trace(function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any]) -> Program:
-    """The program of `function(leaves, *example)`, a scalar; nothing is computed."""
-    closed = jax.make_jaxpr(function)(list(leaves), *example)
-    types: list[Any] = []
-    constants: dict[int, Any] = {}
-    operations: list[Operation] = []
-
-    def new(aval: Any) -> int:
-        types.append(aval)
-        return len(types) - 1
-
-    def constant(value: Any, aval: Any) -> int:
-        place = new(aval)
-        constants[place] = value
-        return place
-
-    def inline(jaxpr: Any, consts: Iterable[Any], arguments: Sequence[int]) -> list[int]:
-        places = dict(zip(jaxpr.invars, arguments, strict=True))
-        places |= {v: constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts, strict=True)}
-
-        def read(atom: Any) -> int:
-            return constant(atom.val, atom.aval) if isinstance(atom, Literal) else places[atom]
-
-        for eqn in jaxpr.eqns:
-            inputs = tuple(read(atom) for atom in eqn.invars)
-            body = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")) if eqn.primitive.name in CALLS else None
-            if body is not None:
-                closed_body = isinstance(body, ClosedJaxpr)
-                outputs = inline(body.jaxpr, body.consts, inputs) if closed_body else inline(body, (), inputs)
-            else:
-                outputs = [new(v.aval) for v in eqn.outvars]
-                operations.append(Operation(eqn.primitive, eqn.params, eqn.ctx, inputs, tuple(outputs)))
-            places |= dict(zip(eqn.outvars, outputs, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    arguments = [new(v.aval) for v in closed.jaxpr.invars]
-    (output,) = inline(closed.jaxpr, closed.consts, arguments)
-    kept = _needed(operations, output)
-    split = len(leaves)
-    return Program(
-        kept,
-        types,
-        constants,
-        arguments[:split],
-        arguments[split:],
-        output,
-        *_dependence(kept, len(types), arguments[:split], arguments[split:]),
-    )
-
-
-def _needed(operations: list[Operation], output: int) -> list[Operation]:
-    needed, kept = {output}, []
+def needed(operations: Sequence[Operation | Loop], wanted: Iterable[int]) -> list[Operation | Loop]:
+    """The operations that the wanted values need; of loops, what they need of a step."""
+    remaining, kept = set(wanted), list[Operation | Loop]()
     for operation in reversed(operations):
-        if not needed.isdisjoint(operation.outputs):
-            needed.update(operation.inputs)
-            kept.append(operation)
+        if remaining.isdisjoint(operation.outputs):
+            continue
+        each = _needed_loop(operation, remaining) if isinstance(operation, Loop) else operation
+        remaining.update(each.inputs)
+        kept.append(each)
     return kept[::-1]
 
 
-def _dependence(
-    operations: list[Operation], values: int, leaves: list[int], example: list[int]
-) -> tuple[list[frozenset[int]], list[bool]]:
-    depends: list[frozenset[int]] = [frozenset()] * values
-    of_example = [False] * values
-    for index, place in enumerate(leaves):
-        depends[place] = frozenset([index])
-    for place in example:
-        of_example[place] = True
-    for operation in operations:
-        leaves_of = frozenset().union(*(depends[place] for place in operation.inputs))
-        varies = any(of_example[place] for place in operation.inputs)
-        for place in operation.outputs:
-            depends[place], of_example[place] = leaves_of, varies
-    return depends, of_example
+def _needed_loop(loop: Loop, remaining: set[int]) -> Loop:
+    stacked = tuple(each for each in loop.stacked if each.whole in remaining)
+    wanted = [each.end for each in loop.carried] + [each.step for each in stacked]
+    operations = needed(loop.operations, wanted)
+    used = {place for operation in operations for place in operation.inputs} | set(wanted)
+    taken = tuple(each for each in loop.taken if each.step in used)
+    return Loop(operations, loop.carried, taken, stacked, loop.length, loop.reverse, loop.unroll)
 
 
 def run(operation: Operation, values: Sequence[Any]) -> list[Any]:
@@ -133,3 +137,8 @@ def evaluate(operations: Iterable[Operation], known: Mapping[int, Any]) -> dict[
         outputs = run(operation, [values[place] for place in operation.inputs])
         values.update(zip(operation.outputs, outputs, strict=True))
     return values
+
+
+def of_type(value: Any, type: Any) -> Any:
+    """The value in this dtype: a literal has none of its own."""
+    return value if jnp.issubdtype(type.dtype, jax.dtypes.extended) else jnp.asarray(value, type.dtype)

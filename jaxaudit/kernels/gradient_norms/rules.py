@@ -4,6 +4,7 @@ Every rule takes one example: the operation, its operands, and the cotangent of 
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -21,9 +22,10 @@ Rule = Callable[[Operation, int, Sequence[Any], Array], Factors | Rows]
 # Operations whose derivative is no larger than what they hold anyway.
 LOCAL = frozenset(
     {"add", "add_any", "sub", "mul", "div", "max", "min", "pow", "atan2", "rem", "clamp", "select_n", "concatenate"}
-)
+) | {"copy", "copy_p"}
 
 
+FULL = (None, jax.lax.Precision.HIGHEST, (jax.lax.Precision.HIGHEST,) * 2)
 KNOWN_MODES = (GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -44,11 +46,13 @@ def matching_rule(operation: Operation, position: int, types: Sequence[Any]) -> 
             return of_product, ("product", batch, rows)
     elif name == "conv_general_dilated":
         filled = all(types[place].size for place in operation.outputs)
-        if position == 1 and params["batch_group_count"] == 1 and filled:
-            spec = params["dimension_numbers"].rhs_spec
-            return of_convolution, ("convolution", tuple(spec), params["feature_group_count"])
-    elif name == "gather" and position == 0 and _takes_rows(params, operands[0].shape):
-        return of_rows, ("rows",)
+        if position == 1 and filled:
+            spec, groups = params["dimension_numbers"].rhs_spec, params["feature_group_count"]
+            return of_convolution, ("convolution", tuple(spec), groups, params["batch_group_count"])
+    elif name == "gather" and position == 0 and GatherScatterMode.from_any(params["mode"]) in KNOWN_MODES:
+        return of_gather, ("rows",)
+    elif name == "dynamic_slice" and position == 0:
+        return of_dynamic_slice, ("rows",)
     return None
 
 
@@ -99,17 +103,39 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
     return Factors(*((inputs, output) if contracted_first else (output, inputs)), assemble)
 
 
-def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
-    """The kernel of a convolution, with any stride, padding, dilation of either side, and feature groups.
+def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> bool:
+    """Whether `of_product` must copy an operand to have its axes as factors have them, and JAX's derivative need not.
 
-    The input is unfolded: a row of patches for every position of the output.
+    Where the product of the factors is made anyway, that derivative is then the quicker way to the same gradient.
+    """
+    contracted, batched = operation.params["dimension_numbers"]
+    other = 1 - position
+    inner = sorted(zip(contracted[position], contracted[other], strict=True))
+    batch = sorted(zip(batched[position], batched[other], strict=True))
+    first, last = [b for _, b in batch], [b for _, b in inner]
+    free = [axis for axis in range(operands[other].ndim) if axis not in first + last]
+    order = [axis for axis in (*first, *free, *last) if operands[other].shape[axis] > 1]
+    exact = operation.params["precision"] in FULL and wide(operands[other]).dtype == operands[other].dtype
+    return exact and order != sorted(order)
+
+
+def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
+    """The kernel of a convolution, with any stride, padding, dilation of either side, and groups.
+
+    The input is unfolded: a row of patches for every position of the output. Groups of a batch are groups of features,
+    once their images' channels stand side by side.
     """
     params = operation.params
-    numbers, groups = params["dimension_numbers"], params["feature_group_count"]
+    numbers, groups, of_batch = (
+        params[name] for name in ("dimension_numbers", "feature_group_count", "batch_group_count")
+    )
     image, kernel = operands
     window = [kernel.shape[axis] for axis in numbers.rhs_spec[2:]]
     # Space last, and unfolded to the front: whole rows of the image are copied, several times as fast as pixels.
     image = wide(image).transpose(numbers.lhs_spec)
+    if of_batch > 1:
+        groups, apart = of_batch, image.reshape(of_batch, -1, *image.shape[1:]).swapaxes(0, 1)
+        image = apart.reshape(len(apart), -1, *image.shape[2:])
     output = wide(cotangent).transpose(numbers.out_spec[0], *numbers.out_spec[2:], numbers.out_spec[1])
     edges = [(low, high, step - 1) for (low, high), step in zip(params["padding"], params["lhs_dilation"], strict=True)]
     patches = jax.lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *edges])
@@ -136,28 +162,54 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
     return Factors(left, right, assemble, rows_first=True)
 
 
-def _takes_rows(params: dict[str, Any], shape: tuple[int, ...]) -> bool:
-    numbers = params["dimension_numbers"]
-    return (
-        tuple(numbers.collapsed_slice_dims) == (0,)
-        and tuple(numbers.start_index_map) == (0,)
-        and not numbers.operand_batching_dims
-        and tuple(params["slice_sizes"]) == (1, *shape[1:])
-        and GatherScatterMode.from_any(params["mode"]) in KNOWN_MODES
-    )
+def of_gather(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
+    """An array of which slices are taken at places that the example decides, such as the rows of an embedding."""
+    array, indices = operands
+    params = operation.params
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    kept = [axis for axis in range(array.ndim) if axis not in (*numbers.collapsed_slice_dims, *paired)]
+    batch = [axis for axis in range(cotangent.ndim) if axis not in numbers.offset_dims]
+    # The positions first, then the axes of a slice in the order of the array's.
+    values = wide(cotangent).transpose(*batch, *numbers.offset_dims)
+    count = prod(indices.shape[:-1])
+    values = values.reshape(count, *(sizes[axis] if axis in kept else 1 for axis in range(array.ndim)))
+    starts = dict(zip(numbers.start_index_map, indices.reshape(count, -1).T, strict=True))
+    for axis, along in paired.items():
+        starts[axis] = jax.lax.broadcasted_iota(indices.dtype, indices.shape[:-1], along).reshape(count)
+    if GatherScatterMode.from_any(params["mode"]) == GatherScatterMode.FILL_OR_DROP:
+        inside = [(start >= 0) & (start <= array.shape[axis] - sizes[axis]) for axis, start in starts.items()]
+        there = reduce(jnp.logical_and, inside, jnp.ones(count, bool))
+        values = jnp.where(there.reshape(-1, *[1] * array.ndim), values, 0)
+    return _rows(array.shape, sizes, starts, values)
 
 
-def of_rows(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
-    """A table from which whole rows are taken (an embedding)."""
-    table, indices = operands
-    offsets = operation.params["dimension_numbers"].offset_dims
-    values = jnp.moveaxis(wide(cotangent), offsets, range(-len(offsets), 0)) if offsets else wide(cotangent)
-    flat = indices.reshape(-1)
-    values = values.reshape(len(flat), prod(table.shape[1:]))
-    mode = GatherScatterMode.from_any(operation.params["mode"])
-    if mode == GatherScatterMode.FILL_OR_DROP:
-        values = jnp.where(((flat >= 0) & (flat < len(table)))[:, None], values, 0)
-    return Rows(jnp.clip(flat, 0, len(table) - 1), values, table.shape)
+def of_dynamic_slice(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
+    """An array of which one slice is taken, at a place that the example decides."""
+    array, *starts = operands
+    places = {axis: jnp.reshape(start, 1) for axis, start in enumerate(starts)}
+    return _rows(array.shape, operation.params["slice_sizes"], places, wide(cotangent)[None])
+
+
+def _rows(shape: Sequence[int], sizes: Sequence[int], starts: dict[int, Array], values: Array) -> Rows:
+    """Slices `values[t]` of an array, which begin at `starts[axis][t]`; what lies along whole axes is a row."""
+    cut = [axis for axis in range(len(shape)) if sizes[axis] != shape[axis]]
+    whole = [axis for axis in range(len(shape)) if axis not in cut]
+    count, grid, indices = len(values), [sizes[axis] for axis in cut], jnp.zeros((), jnp.int32)
+    for number, axis in enumerate(cut):
+        start = jnp.clip(starts[axis], 0, shape[axis] - sizes[axis]) if axis in starts else jnp.zeros(count, jnp.int32)
+        along = start[:, None] + jnp.arange(sizes[axis], dtype=start.dtype)
+        along = along.reshape(count, *(size if other == number else 1 for other, size in enumerate(grid)))
+        indices = indices * shape[axis] + along
+    lengths = [shape[axis] for axis in (*cut, *whole)]
+    order = np.argsort([*cut, *whole])
+
+    def assemble(table: Array) -> Array:
+        return table.reshape(lengths).transpose(order)
+
+    flat = jnp.broadcast_to(indices, (count, *grid)).reshape(-1)
+    rows = values.transpose(0, *(1 + axis for axis in (*cut, *whole)))
+    return Rows(flat, rows.reshape(len(flat), prod(shape[axis] for axis in whole)), prod(lengths[: len(cut)]), assemble)
 
 
 def by_derivative(

@@ -6,6 +6,7 @@ from rich.cells import chop_cells
 
 from jaxaudit.audits.efficacy.finding import CONTRACTED
 from jaxaudit.errors import visible
+from jaxaudit.kernels.likelihoods import Categorical
 from jaxaudit.report.efficacy.record import EfficacyRecord, Exposed, Model
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.numbers import precise
@@ -14,6 +15,11 @@ from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 LISTED = 50
+TRUE_FISHER = (
+    "The information above is empirical: it takes each record's gradient at its own label, so it is small where the "
+    "label is fitted. The true Fisher information takes the gradient in expectation over the labels that the model "
+    "itself would draw, so it depends on the inputs alone and is small only where the model is certain of any label."
+)
 FRAMEWORKS = {"torch": "PyTorch", "keras": "Keras"}
 ROOM, LEAST_ROOM = 58, 9
 """Columns of a terminal that the names of weights may share, and how many each needs for its numbers."""
@@ -35,7 +41,7 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. Efficacy is 1 / information: the smaller, the less is exposed. Compare it with that of weights "
-        "whose training is known.",
+        f"whose training is known.{''.join(f' {each}' for each in (*_similarity(result), *_likelihood(result)))}",
         (_answer(result),),
         (
             _weights(result),
@@ -51,6 +57,7 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
             "records, and the less they expose by this measure.",
             _paths(result),
             *_converted(result),
+            *_likelihood(result),
         ),
         repeat(result.provenance),
         terms("efficacy", "bound of the efficacy", "Fisher information"),
@@ -69,9 +76,39 @@ def _answer(result: EfficacyRecord) -> Answer:
         (
             ("Its upper bound", precise(judged.bound)),
             ("Information (mean squared gradient norm)", precise(judged.information)),
-            ("Accuracy on the records", f"{judged.accuracy:.1%}"),
+            *_more(judged),
         ),
     )
+
+
+def _more(judged: Model) -> list[tuple[str, str]]:
+    """What else was measured of the judged weights."""
+    found = [("Accuracy on the records", _accuracy(judged))]
+    if judged.mean_gradient_norm is not None:
+        found.append(("Norm of the mean gradient", precise(judged.mean_gradient_norm)))
+    if judged.true_information is not None:
+        found.append(("True Fisher information", precise(judged.true_information)))
+    return found
+
+
+def _accuracy(model: Model) -> str:
+    return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
+
+
+def _similarity(result: EfficacyRecord) -> tuple[str, ...]:
+    if not any(record.similarity for record in result.records):
+        return ()
+    return ("The similarity of a record is the cosine of its gradient with the mean gradient of all records.",)
+
+
+def _likelihood(result: EfficacyRecord) -> tuple[str, ...]:
+    """What the outputs were taken for, and what the true Fisher information is beside the empirical one."""
+    found = ()
+    if result.likelihood != Categorical.name:
+        found += (f"Log-likelihood of a label, {result.likelihood}: {result.log_likelihood}.",)
+    if result.models[0].true_information is not None:
+        found += (TRUE_FISHER,)
+    return found
 
 
 def _paths(result: EfficacyRecord) -> str:
@@ -93,17 +130,28 @@ def _converted(result: EfficacyRecord) -> tuple[str, ...]:
 
 
 def _weights(result: EfficacyRecord) -> Cells:
-    numbers = ("efficacy", "information", "bound", "accuracy")
-    rows = ((visible(model.name), *_numbers(model), f"{model.accuracy:.1%}") for model in result.models)
-    return Cells("", ("weights", *numbers), tuple(rows), numbers, on="terminal")
+    true = _true_information(result)
+    numbers = ("efficacy", "information", "bound", *true, "accuracy")
+    rows = tuple(
+        (visible(model.name), *_numbers(model), *([precise(model.true_information)] if true else []), _accuracy(model))
+        for model in result.models
+    )
+    return Cells("", ("weights", *numbers), rows, numbers, on="terminal")
+
+
+def _true_information(result: EfficacyRecord) -> tuple[str, ...]:
+    """The heading of a column, if it was measured."""
+    return ("true information",) if result.models[0].true_information is not None else ()
 
 
 def _models(result: EfficacyRecord) -> Cells:
-    numbers = ("efficacy", "information", "bound", "accuracy", "mean log-probability")
+    true = _true_information(result)
+    numbers = ("efficacy", "information", "bound", *true, "accuracy", "mean log-probability")
     rows = (
         (
             *(visible(model.name), model.role, *_numbers(model)),
-            *(f"{model.accuracy:.1%}", precise(model.mean_log_probability)),
+            *([precise(model.true_information)] if true else []),
+            *(_accuracy(model), precise(model.mean_log_probability)),
         )
         for model in result.models
     )
@@ -155,10 +203,17 @@ def _most_exposed(result: EfficacyRecord, count: int) -> Cells:
 
 def _records(result: EfficacyRecord) -> Cells:
     judged, found = result.models[0].name, _ranked(result)[:LISTED]
-    rows = ((str(each.index), visible(each.class_name), precise(each.information[judged])) for each in found)
+    similar = any(each.similarity for each in found)
+    rows = (
+        (
+            *(str(each.index), visible(each.class_name), precise(each.information[judged])),
+            *([precise(each.similarity.get(judged))] if similar else []),
+        )
+        for each in found
+    )
     title = f"The {len(found)} most exposed records"
-    numbers = ("record", "information")
-    return Cells(title, ("record", "class", "information"), tuple(rows), numbers, folded=True)
+    numbers = ("record", "information", *(["similarity"] if similar else []))
+    return Cells(title, ("record", "class", *numbers[1:]), tuple(rows), numbers, folded=True)
 
 
 def _ranked(result: EfficacyRecord) -> list[Exposed]:

@@ -1,0 +1,212 @@
+"""`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
+
+import hashlib
+import mmap
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.formats.mapped import mapped_arrays
+from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import entries, expanded, open_data
+from jaxaudit.errors import InputError
+
+LARGEST_WHOLE = 2**24
+"""Whole numbers beyond this are rounded in 32 bits."""
+AT_ONCE = 1024
+"""Records that may be in memory at the same time."""
+BLOCK = 32 * 2**20
+"""Bytes that are read at a time where all are read."""
+
+
+class Field(NamedTuple):
+    """One array of a record: its name, its shape, and whether its numbers are whole (such as those of tokens)."""
+
+    name: str
+    shape: tuple[int, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Labelled records on the host, read from where they lie when they are asked for.
+
+    Attributes:
+        arrays: by name, `[n, ...]`, such as memory-mapped files.
+        labels: `[n]` or `[n, outputs]`.
+        name: the name of this set, for tables and messages.
+        by_name: whether a network gets the arrays by their names; else there is one, which it gets as it is.
+
+    Raises:
+        InputError: there is no record or no array, lengths differ, or values are not numbers.
+
+    >>> Records({"ids": np.zeros((3, 4), int), "mask": np.ones((3, 4))}, np.zeros(3), "texts").inputs[1:].shape
+    (2, 8)
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    labels: np.ndarray
+    name: str
+    by_name: bool = True
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(array) if array.ndim else 0 for name, array in self.arrays.items()}
+        labels = len(self.labels) if self.labels.ndim else 0
+        if not lengths or not labels or set(lengths.values()) != {labels}:
+            found = ", ".join(f"{name}: {count}" for name, count in lengths.items()) or "no array"
+            raise InputError(
+                f"{self.name}: there are {labels} labels, and records of {found}; each array needs one row "
+                "for each of at least one record."
+            )
+        every = {**self.arrays, "labels": self.labels}
+        strange = [name for name, array in every.items() if array.dtype.kind not in "biuf"]
+        if strange:
+            raise InputError(f"{self.name}: {strange[0]} has no numbers; give numbers, such as the indices of tokens.")
+        if AT_ONCE * 4 * prod(self.inputs.shape[1:]) > MAX_BYTES:
+            raise InputError(
+                f"{self.name}: a record has {prod(self.inputs.shape[1:]):,} numbers, too many for {AT_ONCE:,} records "
+                "at a time in this machine's memory; give smaller records."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def fields(self) -> tuple[Field, ...] | None:
+        """What a record consists of, for a network that gets arrays by name."""
+        return self.parts if self.by_name else None
+
+    @property
+    def parts(self) -> tuple[Field, ...]:
+        """What a record consists of."""
+        return tuple(Field(name, array.shape[1:], array.dtype.kind != "f") for name, array in self.arrays.items())
+
+    @property
+    def inputs(self) -> "Packed":
+        """The array, or all arrays side by side, `[n, numbers]`; in float32, read a slice at a time."""
+        return Packed(self)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """`blake2b:...` over all arrays and labels; reads everything once."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, array in sorted({**self.arrays, "": self.labels}.items()):
+            digest.update(f"{name}\0{array.dtype.newbyteorder('<').str}{array.shape}\0".encode())
+            step = max(1, BLOCK // max(1, array[:1].nbytes))
+            for start in range(0, len(array), step):
+                block = np.asarray(array[start : start + step])
+                digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
+                _let_go(array)
+        return f"blake2b:{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The arrays of some records side by side: what a slice of it reads, and no more, is in memory."""
+
+    records: Records
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        parts = self.records.parts
+        one = (sum(prod(field.shape) for field in parts),) if self.records.by_name else parts[0].shape
+        return len(self.records), *one
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """These records.
+
+        Raises:
+            InputError: numbers are not finite, or whole ones too large.
+        """
+        parts = []
+        for field, array in zip(self.records.parts, self.records.arrays.values(), strict=True):
+            part = np.asarray(array[rows])
+            if field.whole and part.size and np.abs(part.astype(np.int64)).max() >= LARGEST_WHOLE:
+                raise InputError(f"{self.records.name}: {field.name} has whole numbers of {LARGEST_WHOLE:,} or more.")
+            if not field.whole and not np.isfinite(part).all():
+                raise InputError(f"{self.records.name}: {field.name} has NaN or infinite values; drop these records.")
+            parts.append(part.reshape(len(part), -1).astype(np.float32))
+            _let_go(array)
+        joined = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+        return joined.reshape(-1, *self.shape[1:])
+
+
+def _let_go(array: np.ndarray) -> None:
+    """Gives the memory of a mapped file back, which is read again when it is looked at."""
+    source: Any = array
+    while isinstance(source, np.ndarray):
+        source = source.base
+    if isinstance(source, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        source.madvise(mmap.MADV_DONTNEED)
+
+
+def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
+    """The arrays of records by name, from arrays of any library; `whole(array)` makes integers.
+
+    >>> unpacked((Field("a", (), False), Field("b", (2,), True)), np.ones((3, 3)), lambda b: b.astype(int))["b"].shape
+    (3, 2)
+    """
+    found, start = {}, 0
+    for field in fields:
+        end = start + prod(field.shape)
+        part = packed[:, start:end].reshape(len(packed), *field.shape)
+        found[field.name], start = whole(part) if field.whole else part, end
+    return found
+
+
+def open_records(path: str | Path) -> Records | None:
+    """The records in a .npz file or a folder of .npy files, which are not read yet; None for anything else.
+
+    Labels have a usual name (y, labels, target). One array of a usual name (x, inputs, images) is the records; else all
+    other arrays are, by name. An array `class_names` is left out.
+
+    Raises:
+        InputError: see `mapped_arrays`; or there is no array of labels.
+    """
+    path = expanded(path)
+    if not (path.is_dir() and any(each.suffix.lower() == ".npy" for each in entries(path))) and not (
+        path.is_file() and path.suffix.lower() == ".npz"
+    ):
+        return None
+    arrays = mapped_arrays(path)
+    roles = {name: role_of(name) for name in arrays}
+    labels = [name for name, role in roles.items() if role == (None, "labels")]
+    if len(labels) != 1:
+        named = ", ".join(map(repr, list(arrays)[:10]))
+        raise InputError(
+            f"{path.name}: found {len(labels)} arrays of labels among {named}; name one of them y or labels."
+        )
+    if arrays[labels[0]].nbytes > MAX_BYTES:
+        raise InputError(f"{path.name}: {labels[0]} does not fit into memory, as labels must; give fewer records.")
+    inputs = [name for name, role in roles.items() if role == (None, "inputs")]
+    chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
+    return Records({name: arrays[name] for name in chosen}, np.array(arrays[labels[0]]), path.name, not inputs)
+
+
+def must_be_opened(path: Path) -> bool:
+    """Whether a .npz or a folder of .npy has labels and no array of the usual name for inputs, or exceeds memory."""
+    try:
+        if path.is_dir():
+            sizes = {each.stem: each.stat().st_size for each in entries(path) if each.suffix.lower() == ".npy"}
+        else:
+            with open_data(path) as file, zipfile.ZipFile(file) as archive:
+                sizes = {each.filename.removesuffix(".npy"): each.file_size for each in archive.infolist()}
+    except (InputError, OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return False  # whoever reads it says what is wrong
+    roles = [role_of(name) for name in sizes]
+    several = (None, "labels") in roles and not any(role and role[1] == "inputs" for role in roles)
+    return several or ((None, "inputs") in roles and sum(sizes.values()) > MAX_BYTES)

@@ -1,0 +1,145 @@
+"""The mean gradient of some examples, and how each example's gradient lies to it."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms.norms import LogProb, Records, squared_grad_norms
+
+CHUNK = 256
+
+
+class Similarity(NamedTuple):
+    """How the gradient of each example lies to a direction; larger means that a step along it helps the example more.
+
+    Attributes:
+        along: the part of the gradient along the direction, g . v / |v|: its sign and size are those of the first-order
+            change of the example's log-probability, in nats per unit of step.
+        cosine: `along` / |g|, in [-1, 1]; NaN where the gradient or the direction is 0.
+    """
+
+    along: Float[np.ndarray, " n"]
+    cosine: Float[np.ndarray, " n"]
+
+
+def mean_gradient(log_prob: LogProb, params: Any, inputs: Records, labels: Records, *, chunk: int | None = None) -> Any:
+    """The mean over examples of the gradient of the log-probability; a pytree like `params` of NumPy arrays in float64.
+
+    Costs an ordinary gradient. Chunks are differentiated in the precision of the parameters and added in float64.
+
+    Args:
+        log_prob, params, inputs, labels: as in `squared_grad_norms`, but the examples of a chunk are given to
+            `log_prob` together, so none may depend on the others.
+        chunk: examples at a time; 256 by default.
+
+    Raises:
+        InputError: there are no examples.
+
+    >>> def log_prob(params, inputs, labels):
+    ...     return inputs @ params
+    >>> mean_gradient(log_prob, jnp.zeros(2), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.zeros(2))
+    array([2., 1.])
+    """
+    leaves, tree = jax.tree.flatten(params)
+    total = [np.zeros(leaf.shape) for leaf in leaves]
+    with jax.default_matmul_precision("highest"):
+        for some in _chunks(inputs, labels, chunk):
+            gradient = _summed_gradient(log_prob, params, *some)
+            found = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
+            total = [a + b for a, b in zip(total, found, strict=True)]
+    return jax.tree.unflatten(tree, [each / _count(inputs, labels) for each in total])
+
+
+def gradient_similarity(
+    log_prob: LogProb,
+    params: Any,
+    inputs: Records,
+    labels: Records,
+    *,
+    direction: Any = None,
+    squared_norms: Float[Array | np.ndarray, " n"] | None = None,
+    chunk: int | None = None,
+) -> Similarity:
+    """The cosine of every example's gradient with a direction, by default the mean gradient of these examples.
+
+    g_i . v is the derivative of log p_i along v: one forward-mode pass gives it for all examples, and no gradient of a
+    single example is made. Functions without a forward mode are differentiated backwards twice. The similarity is that
+    of Charpiat, Girard, Felardos & Tarabalka (2019), "Input similarity from the neural network perspective".
+
+    Guarantees: the mean of `along` over the examples is the norm of the mean gradient, where that is the direction; the
+    cosine does not depend on the direction's length.
+
+    Args:
+        log_prob, params, inputs, labels, chunk: as in `mean_gradient`.
+        direction: a pytree like `params`.
+        squared_norms: the squared gradient norms of the examples, if they are known; else they are computed.
+
+    Raises:
+        InputError: as `squared_grad_norms`.
+
+    >>> def log_prob(params, inputs, labels):
+    ...     return inputs @ params
+    >>> found = gradient_similarity(log_prob, jnp.zeros(2), jnp.array([[3.0, 0.0], [0.0, 3.0]]), jnp.zeros(2))
+    >>> found.along.round(4).tolist(), found.cosine.round(4).tolist()
+    ([2.1213, 2.1213], [0.7071, 0.7071])
+    """
+    if direction is None:
+        direction = mean_gradient(log_prob, params, inputs, labels, chunk=chunk)
+    if squared_norms is None:
+        squared_norms = squared_grad_norms(log_prob, params, inputs, labels, chunk=chunk).total
+    length = np.sqrt(sum(float(np.sum(np.square(np.asarray(leaf, np.float64)))) for leaf in jax.tree.leaves(direction)))
+    unit = jax.tree.map(
+        lambda leaf, of: jnp.asarray(np.asarray(of, np.float64) / (length or 1), leaf.dtype), params, direction
+    )
+    with jax.default_matmul_precision("highest"):
+        parts = [_along(log_prob, params, unit, *some) for some in _chunks(inputs, labels, chunk)]
+    along, norms = np.concatenate(parts), np.sqrt(np.asarray(squared_norms, np.float64))
+    defined = (norms > 0) & (length > 0)
+    cosine = np.divide(along, norms, out=np.full(len(along), np.nan), where=defined)
+    return Similarity(along, np.clip(cosine, -1, 1))
+
+
+def _count(inputs: Records, labels: Records) -> int:
+    return len(jax.tree.leaves((inputs, labels))[0])
+
+
+def _chunks(inputs: Records, labels: Records, chunk: int | None) -> Iterator[tuple[Any, Any]]:
+    if not _count(inputs, labels):
+        raise InputError("there are no examples, so there is no gradient; is the set to forget empty?")
+    size = chunk or CHUNK
+    for start in range(0, _count(inputs, labels), size):
+        part = slice(start, start + size)
+        yield jax.tree.map(lambda array, part=part: jnp.asarray(array[part]), (inputs, labels))
+
+
+@partial(jax.jit, static_argnums=0)
+def _summed_gradient(log_prob: LogProb, params: Any, inputs: Any, labels: Any) -> Any:
+    return jax.grad(lambda params: jnp.sum(log_prob(params, inputs, labels)))(params)
+
+
+def _along(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Float[np.ndarray, " n"]:
+    """The derivative of every example's value along the direction."""
+    try:
+        found = _forwards(log_prob, params, direction, inputs, labels)
+    except TypeError:  # a function with a derivative of its own has the backward mode only
+        found = _backwards_twice(log_prob, params, direction, inputs, labels)
+    return np.asarray(found, np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _forwards(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Array:
+    return jax.jvp(lambda params: log_prob(params, inputs, labels), (params,), (direction,))[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def _backwards_twice(log_prob: LogProb, params: Any, direction: Any, inputs: Any, labels: Any) -> Array:
+    """The pull-back is linear in the weights of the examples, and the pull-back of that pushes forward."""
+    found, pull = jax.vjp(lambda params: log_prob(params, inputs, labels), params)
+    _, push = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(found))
+    return push(direction)[0]

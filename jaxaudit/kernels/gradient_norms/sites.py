@@ -1,0 +1,259 @@
+"""What the sites of a program see of one example, in loops too: operands, cotangents, and gradients made of them.
+
+Within a loop a site meets the example once a step. Its operands and cotangents then have an axis of steps in front for
+every loop around it, and the rule for one step is mapped over these. Steps that take the same array are positions of
+one sum; steps that take slices of an array are groups apart.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, of_type, run
+from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, is_turned, of_product
+
+
+class Site(NamedTuple):
+    """A varying operation that takes values made of parameters alone at these positions, and the loops around it.
+
+    Loops are outermost first.
+    """
+
+    operation: Operation
+    positions: tuple[int, ...]
+    loops: tuple[Loop, ...]
+
+
+class Meeting(NamedTuple):
+    """A site and one example.
+
+    Attributes:
+        site: which.
+        operands: with an axis for every loop in whose steps they differ.
+        differ: of each operand, whether it does, by loop.
+        cotangents: of the differentiable outputs, with an axis for every loop.
+    """
+
+    site: Site
+    operands: list[Any]
+    differ: list[tuple[bool, ...]]
+    cotangents: list[Array]
+
+
+def sites_of(program: Program, operations: Sequence[Operation | Loop], loops: tuple[Loop, ...] = ()) -> dict[int, Site]:
+    """The sites among these operations, by the place of their first output."""
+    found: dict[int, Site] = {}
+    for operation in operations:
+        if isinstance(operation, Loop):
+            found |= sites_of(program, operation.operations, (*loops, operation))
+        elif any(differentiable(program.types[place]) for place in operation.outputs):
+            taken = [
+                position
+                for position, place in enumerate(operation.inputs)
+                if program.depends[place] and not program.of_example[place] and differentiable(program.types[place])
+            ]
+            if taken:
+                found[operation.outputs[0]] = Site(operation, tuple(taken), loops)
+    return found
+
+
+def source_of(place: int, loops: Sequence[Loop]) -> tuple[int, tuple[bool, ...]]:
+    """Where a value that an operation within loops takes comes from, and in which loops its steps differ."""
+    differs: list[bool] = []
+    for loop in reversed(loops):
+        if place in loop.made:
+            differs += [True] * (len(loops) - len(differs))
+            break
+        differs.append(place in loop.wholes)
+        place = loop.wholes.get(place, place)
+    return place, tuple(reversed(differs))
+
+
+def meetings(
+    program: Program, varying: Sequence[Operation | Loop], sites: dict[int, Site], known: dict[int, Any]
+) -> dict[int, Meeting]:
+    """Every site and one example, whose values are among the `known`: one backward pass."""
+    sources = {
+        first: [source_of(place, site.loops) for place in site.operation.inputs] for first, site in sites.items()
+    }
+    wanted = {place for each in sources.values() for place, _ in each}
+
+    def zeros(site: Site) -> list[Array]:
+        steps = [loop.length for loop in site.loops]
+        types = [program.types[place] for place in site.operation.outputs]
+        return [jnp.zeros((*steps, *type.shape), type.dtype) for type in types if differentiable(type)]
+
+    def shifted(shifts: dict[int, list[Array]]) -> tuple[Array, dict[int, Any]]:
+        values, kept = _run_all(program, varying, known, shifts, wanted)
+        return values[program.output], {place: values[place] for place in wanted & values.keys()} | kept
+
+    value, pull, kept = jax.vjp(shifted, {first: zeros(site) for first, site in sites.items()}, has_aux=True)
+    (cotangents,) = pull(jnp.ones_like(value))
+    return {
+        first: Meeting(
+            site, [kept[place] for place, _ in sources[first]], [each for _, each in sources[first]], cotangents[first]
+        )
+        for first, site in sites.items()
+    }
+
+
+def _run_all(
+    program: Program,
+    operations: Sequence[Operation | Loop],
+    known: dict[int, Any],
+    shifts: dict[int, list[Array]],
+    wanted: set[int],
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """All values of these operations, and the wanted ones within their loops."""
+    values, kept = dict(known), dict[int, Any]()
+    for operation in operations:
+        if isinstance(operation, Loop):
+            outputs, within = _run_loop(program, operation, values, shifts, wanted)
+            kept |= within
+        else:
+            outputs = run(operation, [values[place] for place in operation.inputs])
+            if operation.outputs[0] in shifts:
+                shift = iter(shifts[operation.outputs[0]])
+                outputs = [value + next(shift) if differentiable(value) else value for value in outputs]
+        values.update(zip(operation.outputs, outputs, strict=True))
+    return values, kept
+
+
+def _run_loop(
+    program: Program, loop: Loop, values: dict[int, Any], shifts: dict[int, list[Array]], wanted: set[int]
+) -> tuple[list[Any], dict[int, Any]]:
+    mine = {first: shifts[first] for first in sites_of(program, loop.operations) if first in shifts}
+    made = wanted & loop.made
+
+    def step(carry: list[Any], given: tuple[list[Any], dict[int, list[Array]]]) -> tuple[list[Any], Any]:
+        slices, shift = given
+        within = values | dict(zip([each.start for each in loop.carried], carry, strict=True))
+        within |= dict(zip([each.step for each in loop.taken], slices, strict=True))
+        within, kept = _run_all(program, loop.operations, within, shift, wanted)
+        kept |= {place: within[place] for place in made}
+        return [within[each.end] for each in loop.carried], ([within[each.step] for each in loop.stacked], kept)
+
+    start = [of_type(values[each.before], program.types[each.start]) for each in loop.carried]
+    slices = [values[each.whole] for each in loop.taken]
+    last, (stacked, kept) = jax.lax.scan(step, start, (slices, mine), loop.length, loop.reverse, loop.unroll)
+    return [*last, *stacked], kept
+
+
+def by_rule_at(meeting: Meeting, rule: Rule, position: int, apart: Sequence[bool]) -> Gradient:
+    """The gradient of the value at this position, all steps together."""
+    operation, loops = meeting.site.operation, meeting.site.loops
+
+    def one(operands: list[Any], cotangent: Array) -> Gradient:
+        return rule(operation, position, operands, cotangent)
+
+    if not loops and rule is of_product and is_turned(operation, position, meeting.operands):
+        found = jax.eval_shape(one, meeting.operands, meeting.cotangents[0])
+        if is_made(found):
+            return by_derivative(operation, [position], meeting.operands, meeting.cotangents)[0]
+
+    mapped = one
+    for depth in reversed(range(len(loops))):
+        mapped = jax.vmap(mapped, ([0 if each[depth] else None for each in meeting.differ], 0))
+    return _together(mapped(meeting.operands, meeting.cotangents[0]), apart)
+
+
+def _together(gradient: Gradient, apart: Sequence[bool]) -> Gradient:
+    """A gradient with axes of steps in front, without them: apart they are groups, else positions."""
+    if not apart:
+        return gradient
+    count = len(apart)
+    own = [axis for axis in range(count) if apart[axis]]
+    summed = [axis for axis in range(count) if not apart[axis]]
+
+    def moved(array: Array, rest: Sequence[int], shape: Sequence[int]) -> Array:
+        """With the summed steps before these last axes."""
+        before = [axis for axis in range(count, array.ndim) if axis not in rest]
+        return array.transpose(*own, *before, *summed, *rest).reshape(shape)
+
+    if isinstance(gradient, Factors):
+        sizes = gradient.right.shape[:count]
+        positions, rows, columns = gradient.sizes
+        groups = prod(sizes[axis] for axis in own) * gradient.right.shape[count]
+        positions *= prod(sizes[axis] for axis in summed)
+        ahead = (groups, rows, positions) if gradient.rows_first else (groups, positions, rows)
+        left = moved(gradient.left, [count + 2] if gradient.rows_first else [count + 1, count + 2], ahead)
+        right = moved(gradient.right, [count + 1, count + 2], (groups, positions, columns))
+        each = gradient.right.shape[count]
+        assemble = _apart(gradient.assemble, [sizes[axis] for axis in own], (each, rows, columns))
+        return Factors(left, right, assemble, gradient.rows_first)
+    assert isinstance(gradient, Rows)
+    sizes, width, height = gradient.indices.shape[:count], gradient.values.shape[-1], gradient.height
+    starts = height * jnp.arange(prod(sizes[axis] for axis in own)).reshape(
+        [sizes[axis] if apart[axis] else 1 for axis in range(count)] + [1]
+    )
+    indices = moved(gradient.indices + starts, [count], (-1,))
+    values = moved(gradient.values, [count, count + 1], (-1, width))
+    lengths = [sizes[axis] for axis in own]
+    assemble = _apart(gradient.assemble, lengths, (height, width))
+    return Rows(indices, values, height * prod(lengths), assemble)
+
+
+def _apart(
+    assemble: Callable[[Array], Array], lengths: Sequence[int], shape: tuple[int, ...]
+) -> Callable[[Array], Array]:
+    """From the parts of all steps, one after another, to an array with axes of steps."""
+    if not lengths:
+        return assemble
+
+    def all_steps(parts: Array) -> Array:
+        assembled = jax.vmap(assemble)(parts.reshape(-1, *shape))
+        return assembled.reshape(*lengths, *assembled.shape[1:])
+
+    return all_steps
+
+
+def by_derivative_at(meeting: Meeting, wanted: Sequence[tuple[int, Sequence[bool]]]) -> list[Array]:
+    """The gradients of the values at these positions, of which it is said in which loops steps take slices."""
+    operation, loops = meeting.site.operation, meeting.site.loops
+    positions = [position for position, _ in wanted]
+
+    def one(operands: list[Any], cotangents: list[Array]) -> list[Array]:
+        return list(by_derivative(operation, positions, operands, cotangents))
+
+    mapped = one
+    for depth in reversed(range(len(loops))):
+        differ = [each[depth] for each in meeting.differ]
+        apart = [each[depth] for _, each in wanted]
+        mapped = _over_steps(mapped, differ, apart, at_once=operation.primitive.name in LOCAL)
+    return mapped(meeting.operands, meeting.cotangents)
+
+
+Derivative = Callable[[list[Any], list[Array]], list[Array]]
+
+
+def _over_steps(function: Derivative, differ: list[bool], apart: list[bool], at_once: bool) -> Derivative:
+    """The gradients of all steps, side by side where they are apart and else summed, step by step or at once."""
+
+    def summed_at_once(operands: list[Any], cotangents: list[Array]) -> list[Array]:
+        found = jax.vmap(function, ([0 if each else None for each in differ], 0))(operands, cotangents)
+        return [part if own else jnp.sum(part, axis=0) for part, own in zip(found, apart, strict=True)]
+
+    def summed_by_step(operands: list[Any], cotangents: list[Array]) -> list[Array]:
+        def with_slices(slices: list[Any], cotangents: list[Array]) -> list[Array]:
+            given = iter(slices)
+            taken = [next(given) if own else each for each, own in zip(operands, differ, strict=True)]
+            return function(taken, cotangents)
+
+        def step(sums: list[Array], given: tuple[list[Any], list[Array]]) -> tuple[list[Array], list[Array]]:
+            found, so_far = with_slices(*given), iter(sums)
+            kept = [part for part, own in zip(found, apart, strict=True) if own]
+            return [next(so_far) + part for part, own in zip(found, apart, strict=True) if not own], kept
+
+        slices = [each for each, own in zip(operands, differ, strict=True) if own]
+        first = [each[0] for each in slices], [each[0] for each in cotangents]
+        shapes = jax.eval_shape(with_slices, *first)
+        start = [jnp.zeros(each.shape, each.dtype) for each, own in zip(shapes, apart, strict=True) if not own]
+        sums, kept = map(iter, jax.lax.scan(step, start, (slices, cotangents)))
+        return [next(kept) if own else next(sums) for own in apart]
+
+    return summed_at_once if at_once else summed_by_step

@@ -1,0 +1,133 @@
+"""What the outputs of a network say about a label: log-likelihoods, and what their Fisher information is made of."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Num
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.log_softmax import precise_log_softmax
+
+
+@runtime_checkable
+class Likelihood(Protocol):
+    """A distribution of labels for outputs `[n, K]`; equal ones are interchangeable.
+
+    The Fisher information of an example is the sum over k of `weight[k]` times the outer product of the gradient of
+    `score` k with itself.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def statement(self) -> str:
+        """The log-likelihood as a formula, in nats; z are the outputs and y is the label."""
+        ...
+
+    def log_prob(self, outputs: Float[Array, "n k"], labels: Num[Array, "n ..."]) -> Float[Array, " n"]:
+        """log p(label | outputs), in nats."""
+        ...
+
+    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
+        """The k-th score of each example."""
+        ...
+
+    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """The weight of each score."""
+        ...
+
+
+def _of(values: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
+    return jnp.take_along_axis(values, k[:, None], axis=1)[:, 0]
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of K classes; outputs are logits, labels `int[n]`."""
+
+    name = "categorical"
+    statement = "log p(y) = z_y - log(sum_k exp z_k)"
+
+    def log_prob(self, outputs: Float[Array, "n k"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
+        """See `Likelihood`; precise where the class is nearly certain."""
+        return _of(precise_log_softmax(outputs), labels)
+
+    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
+        """See `Likelihood`: log p_k."""
+        return _of(precise_log_softmax(outputs), k)
+
+    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """See `Likelihood`: p_k."""
+        return jnp.exp(precise_log_softmax(outputs))
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """K labels of their own, each 0 or 1; outputs are logits, labels `[n, K]`, or `[n]` where K is 1.
+
+    >>> Bernoulli().log_prob(jnp.zeros((1, 2)), jnp.array([[1, 0]])).round(2).tolist()
+    [-1.38...]
+    """
+
+    name = "bernoulli"
+    statement = "log p(y) = sum_k y_k log s(z_k) + (1 - y_k) log s(-z_k), s(z) = 1 / (1 + exp(-z))"
+
+    def log_prob(self, outputs: Float[Array, "n k"], labels: Num[Array, "n ..."]) -> Float[Array, " n"]:
+        """See `Likelihood`."""
+        signs = 2 * labels.reshape(outputs.shape).astype(outputs.dtype) - 1
+        return jnp.sum(jax.nn.log_sigmoid(signs * outputs), axis=1)
+
+    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
+        """See `Likelihood`: the logit."""
+        return _of(outputs, k)
+
+    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """See `Likelihood`: p_k (1 - p_k), the variance of the label."""
+        return jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """K real numbers around the outputs, each of the same standard deviation; labels `[n, K]`, or `[n]` where K is 1.
+
+    The information is in units of 1 / sigma^2, so sigma must be stated with it: with sigma 1, log p is minus half the
+    squared error, and a constant.
+
+    Raises:
+        InputError: `sigma` is not positive.
+
+    >>> Gaussian(2.0).log_prob(jnp.array([[1.0]]), jnp.array([3.0])).round(2).tolist()
+    [-2.1...]
+    """
+
+    sigma: float = 1.0
+    name = "gaussian"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sigma < float("inf"):
+            raise InputError(f"the standard deviation of a Gaussian likelihood must be above 0; got {self.sigma:g}.")
+
+    @property
+    def statement(self) -> str:
+        """See `Likelihood`."""
+        return f"log p(y) = -sum_k ((y_k - z_k)^2 / (2 s^2) + log(2 pi s^2) / 2), s = {self.sigma:g}"
+
+    def log_prob(self, outputs: Float[Array, "n k"], labels: Num[Array, "n ..."]) -> Float[Array, " n"]:
+        """See `Likelihood`."""
+        off = (labels.reshape(outputs.shape).astype(outputs.dtype) - outputs) / self.sigma
+        return -jnp.sum(0.5 * jnp.square(off) + 0.5 * math.log(2 * math.pi * self.sigma**2), axis=1)
+
+    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
+        """See `Likelihood`: the output in standard deviations."""
+        return _of(outputs, k) / self.sigma
+
+    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """See `Likelihood`: 1."""
+        return jnp.ones_like(outputs)
+
+
+CATEGORICAL = Categorical()

@@ -1,0 +1,230 @@
+"""`jaxaudit efficacy` on records of several arrays, labels that are no classes, and data that stay on disk."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jsonschema
+import numpy as np
+import pytest
+from flax import nnx
+from support.cli_runs import jaxaudit
+
+from jaxaudit.data.weights.weights import safetensors_bytes
+from jaxaudit.models.restore import name_weights
+from jaxaudit.report.kinds import schema_of
+
+NETS = """
+import jax.numpy as jnp
+from flax import linen, nnx
+class Text(nnx.Module):
+    def __init__(self, num_classes, *, rngs):
+        self.embed, self.out = nnx.Embed(9, 4, rngs=rngs), nnx.Linear(5, num_classes, rngs=rngs)
+    def __call__(self, input_ids, attention_mask, age):
+        shown = self.embed(input_ids) * attention_mask[..., None]
+        return self.out(jnp.concatenate([shown.sum(1) / attention_mask.sum(1, keepdims=True), age[:, None]], axis=1))
+class Numbers(nnx.Module):
+    def __init__(self, in_features, num_classes, *, rngs):
+        self.first, self.out = nnx.Linear(in_features, 6, rngs=rngs), nnx.Linear(6, num_classes, rngs=rngs)
+    def __call__(self, inputs):
+        return self.out(nnx.tanh(self.first(inputs)))
+class Linen(linen.Module):
+    @linen.compact
+    def __call__(self, inputs):
+        return linen.Dense(3)(inputs)
+"""
+N = 11
+RANDOM = np.random.default_rng(4)
+IDS, AGE = RANDOM.integers(0, 9, (N, 6)), RANDOM.normal(size=N)
+MASK = (np.arange(6) < RANDOM.integers(1, 7, (N, 1))).astype(np.int8)
+X, Y = RANDOM.normal(size=(N, 3)).astype(np.float32), np.arange(N) % 3
+TARGETS, TAGS = RANDOM.normal(size=(N, 2)), RANDOM.integers(0, 2, (N, 2))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    Path("nets.py").write_text(NETS)
+    np.savez("texts.npz", input_ids=IDS, attention_mask=MASK, age=AGE, y=Y)
+    np.savez("targets.npz", x=X, y=TARGETS)
+    np.savez("tags.npz", x=X, y=TAGS)
+    yield tmp_path
+    sys.modules.pop("nets", None)
+
+
+def saved(name: str, *arguments: Any) -> tuple[Any, Any]:
+    """The module's graph and weights, which are saved as NAME.safetensors."""
+    import nets  # pyright: ignore[reportMissingImports]
+
+    net = getattr(nets, name)(*arguments, rngs=nnx.Rngs(2))
+    graph, params = nnx.split(net)
+    Path(f"{name}.safetensors").write_bytes(safetensors_bytes(name_weights(params, {})))
+    return graph, params
+
+
+def slow(graph: Any, params: Any, log_prob: Any) -> np.ndarray:
+    """Each record's gradient, flat, from one gradient a record."""
+    rows = []
+    for index in range(N):
+        gradient = jax.grad(lambda p, i=index: log_prob(nnx.merge(graph, p), i))(params)
+        rows.append(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)]).astype(np.float64))
+    return np.stack(rows)
+
+
+def held(result: dict[str, Any], each: np.ndarray) -> None:
+    """The result is that of these gradients."""
+    jsonschema.validate(result, schema_of("efficacy"))
+    (model,), mean = result["models"], each.mean(axis=0)
+    name, norms = model["name"], np.square(each).sum(axis=1)
+    assert model["information"] == pytest.approx(norms.mean(), rel=1e-4)
+    assert model["mean_gradient_norm"] == pytest.approx(np.linalg.norm(mean), rel=1e-4)
+    np.testing.assert_allclose([r["information"][name] for r in result["records"]], norms, rtol=1e-3)
+    cosine = each @ mean / np.linalg.norm(mean) / np.sqrt(norms)
+    np.testing.assert_allclose([r["similarity"][name] for r in result["records"]], cosine, rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_gets_several_arrays_by_name():
+    """From a .npz, stored and compressed, and from a folder; with a mask, whole numbers and fractions."""
+    graph, params = saved("Text", 3)
+
+    def log_prob(net: Any, i: int) -> Any:
+        logits = net(
+            jnp.asarray(IDS[i : i + 1]), jnp.asarray(MASK[i : i + 1]), jnp.asarray(AGE[i : i + 1], jnp.float32)
+        )
+        return jax.nn.log_softmax(logits)[0, Y[i]]
+
+    each = slow(graph, params, log_prob)
+    np.savez_compressed("packed.npz", input_ids=IDS, attention_mask=MASK, age=AGE, y=Y)
+    Path("folder").mkdir()
+    for name, array in (("input_ids", IDS), ("attention_mask", MASK), ("age", AGE), ("y", Y)):
+        np.save(f"folder/{name}.npy", array)
+    words = ("efficacy", "--model", "nets:Text", "--params", "Text.safetensors", "--json", "--data")
+    for data in ("texts.npz", "packed.npz", "folder"):
+        result = jaxaudit(*words, data).result
+        held(result, each)
+        assert {record["class"] for record in result["records"]} == {"0", "1", "2"}
+        assert result["provenance"]["data"]["arrays"]["input_ids"] == [6]
+    assert result["likelihood"] == "categorical"
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_labels_that_are_no_classes(likelihood: str):
+    """Each with its log-likelihood, as SciPy has it, and the true information beside the empirical one."""
+    graph, params = saved("Numbers", 3, 2)
+
+    def log_prob(net: Any, i: int) -> Any:
+        z = net(jnp.asarray(X[i : i + 1]))[0]
+        if likelihood == "gaussian":
+            return jnp.sum(jax.scipy.stats.norm.logpdf(jnp.asarray(TARGETS[i], jnp.float32), z, 0.5))
+        return jnp.sum(jnp.log(jnp.where(jnp.asarray(TAGS[i]) == 1, jax.nn.sigmoid(z), jax.nn.sigmoid(-z))))
+
+    data, sigma = ("targets.npz", ("--sigma", "0.5")) if likelihood == "gaussian" else ("tags.npz", ())
+    words = (
+        "efficacy",
+        "--model",
+        "nets:Numbers",
+        "--params",
+        "Numbers.safetensors",
+        "--likelihood",
+        likelihood,
+        *sigma,
+    )
+    result = jaxaudit(*words, "--data", data, "--true-fisher", "--json").result
+    held(result, slow(graph, params, log_prob))
+    (model,) = result["models"]
+    assert result["likelihood"] == likelihood
+    assert ("s = 0.5" in result["log_likelihood"]) == (likelihood == "gaussian")
+    assert (model["accuracy"] is None) == (likelihood == "gaussian")
+    assert model["true_information"] > 0
+    merged = nnx.merge(graph, params)
+    values = [float(log_prob(merged, i)) for i in range(N)]
+    assert model["mean_log_probability"] == pytest.approx(np.mean(values), rel=1e-5)
+    shown = " ".join(jaxaudit(*words, "--data", data, "--true-fisher").out.split())
+    for said in ("Log-likelihood of a label", "true information", "The information above is empirical"):
+        assert said in shown
+
+
+def test_the_true_information_of_classes_is_asked_for():
+    """And does not know the labels."""
+    saved("Numbers", 3, 3)
+    words = ("efficacy", "--model", "nets:Numbers", "--params", "Numbers.safetensors", "--json", "--data")
+    np.savez("a.npz", x=X, y=Y)
+    np.savez("b.npz", x=X, y=Y[::-1])
+    usual, first, second = (jaxaudit(*words, *more).result["models"][0] for more in (
+        ("a.npz",), ("a.npz", "--true-fisher"), ("b.npz", "--true-fisher"),
+    ))  # fmt: skip
+    assert usual["true_information"] is None
+    assert {**first, "true_information": None} == usual
+    assert first["true_information"] == second["true_information"] != first["information"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data", "tags.npz", "--likelihood", "bernoulli", "--classes", "3"), ("out/bias", "(2,)", "(3,)")),
+        (("--data", "targets.npz", "--likelihood", "bernoulli"), ("targets.npz", "0 or 1")),
+        (("--data", "nan.npz", "--likelihood", "gaussian"), ("nan.npz", "finite")),
+        (("--data", "digits", "--likelihood", "gaussian"), ("--data digits", ".npz")),
+        (("--data", "targets.npz", "--likelihood", "gaussian", "--sigma", "0"), ("standard deviation", "above 0")),
+        (("--data", "targets.npz", "--sigma", "2"), ("--sigma", "gaussian")),
+        (("--data", "texts.npz", "--model", "nets:Linen"), ("input_ids", "Linen", "named x")),
+        (("--data", "large.npz", "--model", "nets:Text"), ("ids", "16,777,216")),
+        (("--data", "broken.npz", "--likelihood", "gaussian"), ("broken.npz",)),
+        (("--data", "fractions.npz", "--model", "nets:Text"), ("fractions.npz", "no classes", "--likelihood")),
+    ],
+)
+def test_bad_input_is_one_line(words: tuple[str, ...], said: tuple[str, ...]):
+    saved("Numbers", 3, 2)
+    np.savez("nan.npz", x=X, y=np.full((N, 2), np.nan))
+    np.savez("large.npz", input_ids=IDS + 2**24, attention_mask=MASK, age=AGE, y=Y % 2)
+    np.savez("fractions.npz", input_ids=IDS, attention_mask=MASK, age=AGE, y=Y / 2)
+    Path("broken.npz").write_bytes(Path("targets.npz").read_bytes()[:300])
+    saved("Text", 2)
+    model = ("--model", "nets:Numbers") if "--model" not in words else ()
+    params = "Text.safetensors" if "nets:Text" in words else "Numbers.safetensors"
+    done = jaxaudit("efficacy", *model, "--params", params, *words)
+    assert (done.code, done.out) == (2, ""), done
+    last = done.err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert [each for each in said if each not in last] == [], last
+
+
+STREAMED = """
+import sys, jax
+from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
+from jaxaudit.data.records import open_records
+from jaxaudit.models import MLP, pure_module
+from functools import partial
+records = open_records(sys.argv[1])
+net = pure_module(partial(MLP, hidden=(4,)), records.inputs.shape[1:], 3)
+found = audit_efficacy(net, NamedWeights("judged", *net.init(jax.random.key(1))), records)
+records.content_hash
+(peak,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(found.judged.measured.whole.information, peak.split()[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_does_not_grow_with_the_data():
+    """480 MB more on disk, and not half of that in memory."""
+    peaks = []
+    for count in (4_000, 16_000):
+        large = np.lib.format.open_memmap("x.npy", "w+", np.float32, (count, 10_000))
+        for start in range(0, count, 1_000):
+            large[start : start + 1_000] = np.random.default_rng(start).random((1_000, 10_000), np.float32)
+        del large
+        Path("large").mkdir(exist_ok=True)
+        Path("x.npy").replace("large/x.npy")
+        np.save("large/y.npy", np.arange(count) % 3)
+        done = subprocess.run(
+            [sys.executable, "-c", STREAMED, "large"], capture_output=True, text=True, check=True, timeout=500
+        )
+        peaks.append(int(done.stdout.split()[1]) / 1024)
+    assert peaks[1] - peaks[0] < 240, peaks

@@ -1,0 +1,140 @@
+"""Records that stay in their file: what is mapped, what a slice reads, and what is refused."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxaudit.data import records as module
+from jaxaudit.data.formats.mapped import mapped_arrays
+from jaxaudit.data.records import LARGEST_WHOLE, Records, must_be_opened, open_records, unpacked
+from jaxaudit.errors import InputError
+
+RANDOM = np.random.default_rng(1)
+IDS, AGES, TARGETS = RANDOM.integers(0, 9, (7, 2, 3)), RANDOM.normal(size=7), RANDOM.normal(size=(7, 2))
+ARRAYS: dict[str, Any] = {"ids": IDS, "ages": np.asfortranarray(AGES), "y": TARGETS}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.savez("stored.npz", **ARRAYS)
+    np.savez_compressed("packed.npz", **ARRAYS)
+    Path("folder").mkdir()
+    for name, array in ARRAYS.items():
+        np.save(f"folder/{name}.npy", array)
+    return tmp_path
+
+
+def opened(path: str) -> Records:
+    found = open_records(Path(path))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("source", ["stored.npz", "packed.npz", "folder"])
+def test_a_slice_is_all_arrays_side_by_side(source: str):
+    found = opened(source)
+    assert (len(found), found.by_name, found.inputs.shape) == (7, True, (7, 7))
+    np.testing.assert_array_equal(found.labels, TARGETS)
+    parts = {field.name: field for field in found.fields or ()}
+    assert (parts["ids"].shape, parts["ids"].whole, parts["ages"].whole) == ((2, 3), True, False)
+    apart = unpacked(found.fields or (), found.inputs[2:5], lambda part: part.astype(int))
+    np.testing.assert_array_equal(apart["ids"], IDS[2:5])
+    np.testing.assert_array_equal(apart["ages"], AGES[2:5].astype(np.float32))
+    assert found.content_hash == opened("stored.npz").content_hash
+    assert not [name for name, array in mapped_arrays(Path("stored.npz")).items() if array.flags.writeable]
+
+
+def test_one_array_of_a_usual_name_is_the_records():
+    np.savez("usual.npz", x=IDS, y=TARGETS, patients=AGES)
+    found = opened("usual.npz")
+    assert (found.by_name, found.fields, found.inputs.shape) == (False, None, (7, 2, 3))
+    np.testing.assert_array_equal(found.inputs[:2], IDS[:2])
+
+
+def test_the_hash_is_of_all_that_is_there(monkeypatch: pytest.MonkeyPatch):
+    whole = opened("stored.npz").content_hash
+    monkeypatch.setattr(module, "BLOCK", 50)
+    assert opened("stored.npz").content_hash == whole
+    for name in ARRAYS:
+        np.savez("other.npz", **{**ARRAYS, name: ARRAYS[name] + 1})
+        assert opened("other.npz").content_hash != whole
+
+
+def test_what_is_opened_and_what_is_read(monkeypatch: pytest.MonkeyPatch):
+    """Several arrays, or more than memory; nothing else changes its way."""
+    np.savez("usual.npz", x=IDS, y=TARGETS, patients=AGES)
+    np.savez("splits.npz", x_train=IDS, y_train=AGES)
+    Path("text.npz").write_text("none")
+    names = ("stored.npz", "folder", "usual.npz", "splits.npz", "text.npz", "gone.npz")
+    assert [must_be_opened(Path(name)) for name in names] == [True, True, False, False, False, False]
+    monkeypatch.setattr(module, "MAX_BYTES", 100)
+    assert [must_be_opened(Path(name)) for name in ("usual.npz", "splits.npz")] == [True, False]
+    assert open_records(Path("text.csv")) is None
+
+
+CHANGED: dict[str, dict[str, Any]] = {
+    "unlabelled": {"ids": IDS},
+    "twice": {"ids": IDS, "y": AGES, "labels": AGES},
+    "short": {"ids": IDS, "y": AGES[:5]},
+    "empty": {"ids": IDS[:0], "y": AGES[:0]},
+    "scalar": {"ids": IDS, "y": np.array(1.0)},
+    "text": {"ids": np.array(["a"] * 7), "y": AGES},
+}
+
+
+def damaged(kind: str) -> None:
+    whole = Path("stored.npz").read_bytes()
+    if kind == "cut":
+        Path("bad.npz").write_bytes(whole[: len(whole) // 2])
+    elif kind == "header":
+        Path("bad.npz").write_bytes(whole.replace(b"PK\3\4", b"PK\3\5", 1))
+    elif kind == "pickle":
+        np.savez("bad.npz", ids=np.array([{}] * 7), y=AGES)
+    elif kind in ("longer", "nothing"):
+        with zipfile.ZipFile("bad.npz", "w") as archive:
+            first = Path("folder/ids.npy").read_bytes()
+            archive.writestr("ids.npy", first[:-8] if kind == "longer" else b"")
+            archive.write("folder/y.npy", "y.npy")
+    else:
+        np.savez("bad.npz", **CHANGED[kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("cut", "bad.npz"),
+        ("header", "bad.npz"),
+        ("pickle", "pickled objects"),
+        ("longer", "cut short"),
+        ("nothing", "not a NumPy array file"),
+        ("unlabelled", "found 0 arrays of labels"),
+        ("twice", "found 2 arrays of labels"),
+        ("short", "there are 5 labels, and records of ids: 7"),
+        ("empty", "there are 0 labels"),
+        ("scalar", "there are 0 labels"),
+        ("text", "ids has no numbers"),
+    ],
+)
+def test_what_cannot_be_read_says_why(kind: str, message: str):
+    damaged(kind)
+    with pytest.raises(InputError, match=message):
+        open_records(Path("bad.npz"))
+
+
+@pytest.mark.parametrize(("ids", "message"), [(IDS + LARGEST_WHOLE, "16,777,216 or more"), (IDS * np.nan, "NaN")])
+def test_a_slice_says_what_is_wrong_with_it(ids: np.ndarray, message: str):
+    with pytest.raises(InputError, match=message):
+        Records({"ids": ids}, AGES, "records").inputs[:3]
+
+
+def test_what_would_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """Of a file with holes, which is larger than what it takes on the disk."""
+    monkeypatch.setattr(module, "MAX_BYTES", 50)
+    with pytest.raises(InputError, match="a record has 7 numbers, too many"):
+        Records({"ids": IDS, "ages": AGES}, AGES, "records")
+    with pytest.raises(InputError, match="y does not fit into memory"):
+        open_records(Path("folder"))

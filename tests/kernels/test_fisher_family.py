@@ -1,0 +1,170 @@
+"""Mean gradient, similarity and the true Fisher information, each against gradients of single examples."""
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from support.gradient_twins import CLASSES, examples, gradients_by_loop, nnx_log_prob, of_label, wide
+
+from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import (
+    expected_squared_grad_norms,
+    fisher_diagonal,
+    gradient_similarity,
+    mean_gradient,
+    squared_grad_norms,
+)
+from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
+from jaxaudit.models import MLP
+
+X, Y = examples(7, 4)
+LOG_PROB, PARAMS = nnx_log_prob(MLP((4,), CLASSES, hidden=(5,), rngs=nnx.Rngs(2)))
+RANDOM = np.random.default_rng(3)
+WEIGHTS = {"first": RANDOM.normal(size=(4, 5)), "second": RANDOM.normal(size=(5, 3))}
+
+
+def flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)])
+
+
+def outputs(params: Any, inputs: Any) -> Any:
+    return jnp.tanh(inputs @ params["first"]) @ params["second"]
+
+
+@jax.custom_vjp
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (2 * g,))
+
+
+def backwards_only(params: Any, x: Any, y: Any) -> Any:
+    return of_label(doubled(outputs(params, x)), y)
+
+
+@pytest.mark.parametrize("chunk", [None, 3])
+@pytest.mark.parametrize(
+    ("log_prob", "params"),
+    [(LOG_PROB, PARAMS), (backwards_only, WEIGHTS)],
+    ids=["forward mode", "a derivative of its own"],
+)
+def test_similarity_is_that_of_single_gradients(log_prob: Any, params: Any, chunk: int | None):
+    with jax.enable_x64(True):
+        params, x = wide(params), X.astype(np.float64)
+        each = np.stack([flat(gradient) for gradient in gradients_by_loop(log_prob, params, x, Y)])
+        mean = each.mean(axis=0)
+        np.testing.assert_allclose(flat(mean_gradient(log_prob, params, x, Y, chunk=chunk)), mean, rtol=1e-10)
+        found = gradient_similarity(log_prob, params, x, Y, chunk=chunk)
+        along = each @ mean / np.linalg.norm(mean)
+        np.testing.assert_allclose(found.along, along, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.cosine, along / np.linalg.norm(each, axis=1), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.along.mean(), np.linalg.norm(mean), rtol=1e-10)
+
+
+def test_any_direction_and_known_norms_will_do():
+    direction = jax.tree.map(lambda leaf: jnp.ones_like(leaf) * 1e20, PARAMS)
+    norms = squared_grad_norms(LOG_PROB, PARAMS, X, Y).total
+    found = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=direction, squared_norms=norms)
+    each = np.stack([flat(gradient) for gradient in gradients_by_loop(LOG_PROB, PARAMS, X, Y)])
+    wanted = each.sum(axis=1) / np.linalg.norm(each, axis=1) / np.sqrt(each.shape[1])
+    np.testing.assert_allclose(found.cosine, wanted, rtol=1e-4, atol=1e-6)
+    none = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=jax.tree.map(jnp.zeros_like, PARAMS))
+    assert np.isnan(none.cosine).all()
+    assert not none.along.any()
+
+
+def every_label(likelihood: Likelihood, z: np.ndarray) -> list[tuple[np.ndarray, float]]:
+    """All labels that outputs allow, and how probable each is; of a Gaussian, points of Gauss and Hermite."""
+    if likelihood is CATEGORICAL:
+        p = np.exp(z) / np.exp(z).sum()
+        return [(np.array(k), p[k]) for k in range(len(z))]
+    if isinstance(likelihood, Bernoulli):
+        p = 1 / (1 + np.exp(-z))
+        labels = [np.array(label) for label in product((0, 1), repeat=len(z))]
+        return [(label, float(np.prod(np.where(label, p, 1 - p)))) for label in labels]
+    assert isinstance(likelihood, Gaussian)
+    points, weights = np.polynomial.hermite_e.hermegauss(3)
+    chosen = list(product(range(3), repeat=len(z)))
+    share = weights / weights.sum()
+    return [(z + likelihood.sigma * points[list(c)], float(np.prod(share[list(c)]))) for c in chosen]
+
+
+@pytest.mark.parametrize("likelihood", [CATEGORICAL, Bernoulli(), Gaussian(0.7)], ids=lambda each: each.name)
+def test_the_true_fisher_is_the_expectation_over_every_label(likelihood: Likelihood):
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        return likelihood.log_prob(outputs(params, inputs), labels)
+
+    with jax.enable_x64(True):
+        params, x = wide(WEIGHTS), X.astype(np.float64)
+        found = expected_squared_grad_norms(outputs, params, x, likelihood=likelihood, chunk=4)
+        for index in range(len(x)):
+            some = x[index : index + 1]
+            labels, shares = zip(*every_label(likelihood, np.asarray(outputs(params, some))[0]), strict=True)
+            assert sum(shares) == pytest.approx(1)
+            same = np.repeat(some, len(labels), axis=0)
+            norms = [
+                np.square(flat(each)).sum() for each in gradients_by_loop(log_prob, params, same, np.stack(labels))
+            ]
+            assert float(found.total[index]) == pytest.approx(np.dot(shares, norms), rel=1e-9)
+    assert set(found.paths_of_leaves) == {"contracted"}
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Gaussian(0.7)], ids=lambda each: each.name)
+def test_log_likelihoods_are_those_of_scipy(likelihood: Likelihood):
+    from scipy import stats
+
+    z = RANDOM.normal(size=(5, 2))
+    with jax.enable_x64(True):
+        if isinstance(likelihood, Gaussian):
+            labels = RANDOM.normal(size=(5, 2))
+            wanted = stats.norm.logpdf(labels, z, likelihood.sigma).sum(axis=1)
+        else:
+            labels = RANDOM.integers(0, 2, (5, 2))
+            wanted = stats.bernoulli.logpmf(labels, 1 / (1 + np.exp(-z))).sum(axis=1)
+        np.testing.assert_allclose(likelihood.log_prob(jnp.asarray(z), jnp.asarray(labels)), wanted, rtol=1e-12)
+        one = likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, 0]))
+        np.testing.assert_allclose(one, likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, :1])))
+
+
+def test_a_certain_model_has_no_true_information_either():
+    params = jax.tree.map(lambda leaf: 1e4 * jnp.asarray(leaf, jnp.float32), WEIGHTS)
+    found = expected_squared_grad_norms(outputs, params, X).total
+    assert np.isfinite(found).all()
+    assert float(found.max()) < 1e-6
+
+
+def test_records_of_several_arrays():
+    """A batch of a dictionary; and the norms are those of the same arrays side by side."""
+
+    def split(params: Any, inputs: Any, labels: Any) -> Any:
+        return of_label(outputs(params, jnp.concatenate([inputs["left"], inputs["right"]], axis=1)), labels["class"])
+
+    params, apart = jax.tree.map(jnp.float32, WEIGHTS), {"left": X[:, :1], "right": X[:, 1:]}
+    wanted = squared_grad_norms(lambda p, x, y: of_label(outputs(p, x), y), params, X, Y).total
+    for chunk in (None, 3):
+        found = squared_grad_norms(split, params, apart, {"class": Y}, chunk=chunk).total
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    diagonal = fisher_diagonal(split, params, apart, {"class": Y}, chunk=3)
+    np.testing.assert_allclose(sum(leaf.sum() for leaf in jax.tree.leaves(diagonal)), wanted.mean(), rtol=1e-5)
+    with pytest.raises(InputError, match="there are 2 or 7 inputs and 7 labels"):
+        squared_grad_norms(split, params, {**apart, "left": X[:2, :1]}, {"class": Y})
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_standard_deviation_is_positive(sigma: float):
+    with pytest.raises(InputError, match="standard deviation of a Gaussian"):
+        Gaussian(sigma)
+
+
+def test_of_nothing_there_is_no_gradient():
+    for of in (partial(mean_gradient, LOG_PROB, PARAMS), partial(gradient_similarity, LOG_PROB, PARAMS)):
+        with pytest.raises(InputError, match="there are no examples"):
+            of(X[:0], Y[:0])
+    with pytest.raises(InputError, match="there are no examples"):
+        expected_squared_grad_norms(outputs, WEIGHTS, X[:0])

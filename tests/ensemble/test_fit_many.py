@@ -193,9 +193,10 @@ def test_leave_one_out_is_a_plain_loop_less_one_record(optimizer, batch_size):
 def test_rows_without_a_matrix_are_the_same_rows(module):
     """A pool order, and an order of their own; `AllBut` and its matrix give the same bits."""
     left = np.array([3, 8, 40, 8])
-    some = {"execution": Execution(2)}
-    dense = fit_many(ONE_KEY[:4], leave_one_out(left, EXAMPLES), INPUTS, LABELS, learner(module), **some)
-    lazy = fit_many(ONE_KEY[:4], AllBut(left, EXAMPLES), INPUTS, LABELS, learner(module), **some)
+    dense = fit_many(
+        ONE_KEY[:4], leave_one_out(left, EXAMPLES), INPUTS, LABELS, learner(module), execution=Execution(2)
+    )
+    lazy = fit_many(ONE_KEY[:4], AllBut(left, EXAMPLES), INPUTS, LABELS, learner(module), execution=Execution(2))
     np.testing.assert_array_equal(flat_rows(dense, 4), flat_rows(lazy, 4))
 
 

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from support.cli_runs import jaxaudit
 from support.saved_runs import RUNS, as_json, save
+from support.saved_runs.ks import USED
 from support.saved_runs.names import HOSTILE
 from support.saved_runs.unlearn import unlearn_audit, unlearn_run
 
@@ -19,7 +20,9 @@ from jaxaudit import unlearning
 from jaxaudit.attacks import ATTACKS
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
-from jaxaudit.audits.ks.tests import TESTS
+from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits.ks.several import adjusted
+from jaxaudit.audits.ks.tests import TESTS, Judgement
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.report.glossary import GLOSSARY
@@ -29,6 +32,7 @@ from jaxaudit.report.record import Paper
 from jaxaudit.unlearning.method import source_of
 
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack")
+FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
 SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in TESTS},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
@@ -161,3 +165,10 @@ def test_a_partial_names_the_papers_of_its_settings():
     method = partial(partial(scrub, epochs=3), noise=Shuffle())
     assert source_of(method) == "Kurmanji et al. 2023; Holm 1979"
     assert source_of(partial(print)) == ""
+
+
+def test_what_adjusts_for_several_targets_is_cited():
+    judgement = Judgement("holdout", "holdout test", FINDING, frozenset(), usage=USED, source="Fieller 1954")
+    (first,), _ = adjusted(["a", "b"], [(judgement,), (judgement,)])
+    assert [paper.source for paper in cited([first.source])] == ["Fieller 1954", "Holm 1979"]
+    assert adjusted(["a"], [(judgement,)]) == [(judgement,)]

@@ -157,7 +157,7 @@ class _Tracing:
         body, consts = eqn.params["jaxpr"], ()
         if isinstance(body, ClosedJaxpr):
             body, consts = body.jaxpr, body.consts
-        first, split = eqn.params["num_consts"], eqn.params["num_consts"] + eqn.params["num_carry"]
+        first, split = _parts_of(eqn)
         before, slices = list(inputs[first:split]), inputs[split:]
         starts, ends = body.invars[first:split], body.outvars[: split - first]
         how = {"length": eqn.params["length"], "reverse": eqn.params["reverse"], "unroll": eqn.params["unroll"]}
@@ -237,6 +237,14 @@ class _Tracing:
 
         outputs = self.function(loop, [inputs[index] for index in known], scope)
         return dict(zip(mine, outputs, strict=False)), dict(zip(mine, outputs[len(mine) :], strict=True))
+
+
+def _parts_of(scan: Any) -> tuple[int, int]:
+    """Where, among a scan's operands, the carried values begin, and where the slices do."""
+    if "ft_in" in scan.params:  # from jax 0.11 on
+        consts, carry, _ = scan.params["ft_in"].unpack()
+        return len(list(consts)), len(list(consts)) + len(list(carry))
+    return scan.params["num_consts"], scan.params["num_consts"] + scan.params["num_carry"]
 
 
 def _read(atom: Any, values: dict[Any, Any]) -> Any:

@@ -4,6 +4,7 @@
 """
 
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -77,6 +78,8 @@ def accessibility(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The site, into docs/_build/html; a warning is an error."""
     session.install("-e", ".[docs]")
+    # Tutorials that were run before would not be run again.
+    shutil.rmtree("docs/_build", ignore_errors=True)
     session.run(*["python", "-m", "sphinx", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html"])
 
 

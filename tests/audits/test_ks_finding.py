@@ -7,6 +7,7 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_
 from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.several import adjusted
+from jaxaudit.audits.ks.tests.test import BEYOND
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -67,6 +68,15 @@ def test_a_used_fraction_that_is_unknown_is_not_in_the_sentence():
     unknown = judged(usage=(USED._replace(fraction=1.0, p_fully=0.031),)).finding.sentence
     assert "92%" in known
     assert "%" not in unknown
+
+
+def test_more_than_full_use_is_said_before_anything_is_read_from_it():
+    """The interval is the point 1 where even full use was rejected."""
+    beyond = judged(usage=(USED._replace(fraction=1.0, fraction_low=1.0, fraction_high=1.0),)).finding
+    usual = judged(usage=(USED,)).finding
+    assert beyond.verdict == "not forgotten"
+    assert set(beyond.caveats) - set(usual.caveats) == {BEYOND}
+    assert beyond.caveats[0] == BEYOND
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,12 @@ class KSTest(Protocol):
         ...
 
 
+BEYOND = (
+    "The target shows more of the query set than shadow models that used all of it: it was not trained like them, so "
+    "the used fraction cannot be read, and its interval means nothing."
+)
+
+
 def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
     """The finding of a test of use, from its numbers; `more` is what would change an inconclusive one."""
     p_unused = p_text(usage.p_never)
@@ -129,9 +135,9 @@ def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
         share = used_share(usage)
         shown = share and f" Estimated used fraction: {percent(share.value)} ({_between(share)})."
         sentence = f"Use of the query set was detected ({p_unused}).{shown or ''}"
-        return _finding(
-            usage.verdict, sentence, (f"{p_unused} for a target that used none of the query set", *usage.reasons), test
-        )
+        reasons = (f"{p_unused} for a target that used none of the query set", *usage.reasons)
+        beyond = (BEYOND,) if share and share.low == 1 else ()
+        return _finding(usage.verdict, sentence, reasons, test, beyond)
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
         least = "none" if usage.detectable is None else percent(usage.detectable)
@@ -154,9 +160,11 @@ def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
     )
 
 
-def _finding(verdict: Verdict, sentence: str, reasons: tuple[str, ...], test: KSTest) -> Finding:
+def _finding(
+    verdict: Verdict, sentence: str, reasons: tuple[str, ...], test: KSTest, caveats: tuple[str, ...] = ()
+) -> Finding:
     confidence = Confidence("fair", "Every check that the verdict rests on passed. No check covers everything.")
-    return Finding(verdict, TONES[verdict], sentence, reasons, confidence, caveats=(test.assumes,))
+    return Finding(verdict, TONES[verdict], sentence, reasons, confidence, caveats=(*caveats, test.assumes))
 
 
 def change_text(change: Change) -> str:

@@ -40,12 +40,18 @@ def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
     np.testing.assert_allclose(Stacked().scores(outside)[0], slow, rtol=1e-5, atol=1e-5)
 
 
+def first(count: int) -> Shadowed:
+    """A bank of so many models."""
+    whole = world(views=2)
+    return Shadowed(whole.models[:count], whole.membership[:count])
+
+
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("references", [3, FEW])
 def test_among_few_models_evidence_is_by_as_many_as_the_weights_saw(references: int, paired: bool):
     """The mean over which shadow model is not asked; each model's weights are those of a bank without it."""
     count = references + 1 + paired
-    shadowed = Shadowed(*(each[:count] for each in world(views=2)[:2]))
+    shadowed = first(count)
     shadowed = shadowed._replace(dealt=planned_for(shadowed) if paired else None)
     assert shadowed.references == references
 
@@ -67,7 +73,7 @@ def test_among_few_models_evidence_is_by_as_many_as_the_weights_saw(references: 
 @pytest.mark.parametrize("references", [2, FEW])
 def test_among_few_models_a_target_is_asked_about_as_one_of_them_is(references: int):
     """A model of the bank, handed over as a target of the others."""
-    shadowed = Shadowed(*(each[: references + 1] for each in world(views=2)[:2]))
+    shadowed = first(references + 1)
     others = Shadowed(shadowed.models[1:], shadowed.membership[1:], targets=shadowed.models[:1])
     np.testing.assert_allclose(Stacked().scores(others)[0], Stacked().scores(shadowed)[0], rtol=1e-9, atol=1e-9)
 

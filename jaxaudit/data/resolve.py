@@ -31,7 +31,7 @@ _FORCE_TFDS = "tfds:"
 
 
 def embedded_names() -> tuple[str, ...]:
-    """The sets that come with this package."""
+    """The sets that come with this package and with scikit-learn."""
     return tuple(_EMBEDDED)
 
 

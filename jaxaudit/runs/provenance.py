@@ -14,11 +14,10 @@ from jaxaudit.version import __version__
 
 _PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "numpy", "scipy"),
-    *("pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
+    *("scikit-learn", "pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
 )
-_LOADED = {"torchax": ("torch", "torchax"), "sklearn": ("scikit-learn",)}
-"""Packages of extras, by a module that a run loads where they decide a number: PyTorch draws initial weights, torchax
-makes JAX's operations of a module's own, scikit-learn finds the classes of `purchase`."""
+_OF_PYTORCH = ("torch", "torchax")
+"""Of a run whose network is a PyTorch module: they draw its initial weights, and make JAX's operations of its own."""
 _VARIABLES = frozenset(
     {
         *("JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64", "JAX_DEFAULT_DTYPE_BITS", "JAX_DISABLE_JIT"),
@@ -32,10 +31,9 @@ _VARIABLES = frozenset(
 def describe_machine() -> dict[str, Any]:
     """Versions, devices, and what else decides the rounding of a number."""
     devices = jax.local_devices()
-    loaded = (name for module, names in _LOADED.items() if module in sys.modules for name in names)
     return {
         "jaxaudit": __version__,
-        "versions": {name: version(name) for name in (*_PACKAGES, *loaded)},
+        "versions": {name: version(name) for name in (*_PACKAGES, *(_OF_PYTORCH if "torchax" in sys.modules else ()))},
         "python": platform.python_version(),
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),

@@ -1,7 +1,6 @@
 """Purchase from a raw transactions file: who bought what, their clusters, and what it costs in memory."""
 
 import gzip
-import sys
 import tracemalloc
 
 import numpy as np
@@ -169,11 +168,4 @@ def test_missing_or_cut_file(tmp_path):
     path = write(tmp_path / "a.csv.gz", random_pairs())
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(InputError, match=r"a.csv.gz: cannot be read .*; was the download interrupted"):
-        purchase(path)
-
-
-def test_without_scikit_learn_it_says_which_extra_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    path = write(tmp_path / "transactions.csv", random_pairs())
-    with pytest.raises(InputError, match=r"jaxaudit\[purchase\]"):
         purchase(path)

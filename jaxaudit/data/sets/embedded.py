@@ -1,6 +1,4 @@
-"""Real data that comes with this package and needs no network: three small sets of the UCI repository, in `uci.npz`."""
-
-from importlib.resources import files
+"""Real data that comes with a dependency and needs no network."""
 
 import numpy as np
 
@@ -8,10 +6,10 @@ from jaxaudit.data.examples import Examples
 
 
 def digits() -> Examples:
-    """1,797 handwritten digits as `uint8[1797, 8, 8]`, white ink on black.
+    """The 1,797 handwritten digits that scikit-learn carries, as `uint8[1797, 8, 8]`, white ink on black.
 
-    The source has 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v * 255 / 16), which
-    is one-to-one: the level is `round(pixel * 16 / 255)`.
+    scikit-learn stores 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v *
+    255 / 16), which is one-to-one: the level is `round(pixel * 16 / 255)`.
 
     Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, CC BY 4.0 (its test
         part).
@@ -19,12 +17,9 @@ def digits() -> Examples:
     >>> digits()
     Examples(digits: 1797 records of shape (8, 8), 10 classes)
     """
-    levels, labels = stored("digits", "digits_classes")
+    # Imported here because scikit-learn takes about a second to import.
+    from sklearn.datasets import load_digits
+
+    levels, labels = load_digits(return_X_y=True)
     images = np.rint(levels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     return Examples(images, labels.astype(np.int32), tuple("0123456789"), "digits")
-
-
-def stored(*names: str) -> tuple[np.ndarray, ...]:
-    """These arrays of `uci.npz`."""
-    with (files("jaxaudit.data.sets") / "uci.npz").open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return tuple(archive[name] for name in names)

@@ -1,8 +1,9 @@
-"""Real tables that come with this package and need no network."""
+"""Real tables that come with scikit-learn and need no network."""
+
+from typing import Any
 
 import numpy as np
 
-from jaxaudit.data.sets.embedded import stored
 from jaxaudit.data.tables.table import Column, Table
 
 
@@ -15,7 +16,10 @@ def breast_cancer() -> Table:
     >>> breast_cancer()
     Table(breast-cancer: 569 records of 30 columns, 30 of them numeric, 2 classes)
     """
-    return _table("breast-cancer")
+    # Imported here because scikit-learn takes about a second to import.
+    from sklearn.datasets import load_breast_cancer
+
+    return _table(load_breast_cancer(), "breast-cancer")
 
 
 def wine() -> Table:
@@ -26,10 +30,11 @@ def wine() -> Table:
     >>> wine()
     Table(wine: 178 records of 13 columns, 13 of them numeric, 3 classes)
     """
-    return _table("wine")
+    from sklearn.datasets import load_wine
+
+    return _table(load_wine(), "wine")
 
 
-def _table(name: str) -> Table:
-    values, labels, named, classes = stored(name, *(f"{name}_{of}" for of in ("classes", "columns", "class_names")))
-    columns = tuple(Column(column, None) for column in named.tolist())
-    return Table(values, columns, labels.astype(np.int32), tuple(classes.tolist()), name)
+def _table(bunch: Any, name: str) -> Table:
+    columns = tuple(Column(str(feature), None) for feature in bunch.feature_names)
+    return Table(bunch.data, columns, bunch.target.astype(np.int32), tuple(map(str, bunch.target_names)), name)

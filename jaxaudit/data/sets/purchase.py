@@ -54,7 +54,7 @@ def purchase(
 
     Raises:
         InputError: when the file cannot be read, has no columns `id` and `category` of whole numbers, more customers or
-            categories than are allowed, or fewer different customers than clusters; or scikit-learn is missing.
+            categories than are allowed, or fewer different customers than clusters.
 
     Source: Long, Bindschaedler, Gunter (2017), section 5.1; kaggle.com/c/acquire-valued-shoppers-challenge.
     """
@@ -164,14 +164,11 @@ def cluster(bits: np.ndarray, categories: int, seed: int, clusters: int, sample:
     """`int32[customers]`: the k-means cluster of every customer; see `purchase`.
 
     Raises:
-        InputError: when fewer different customers were drawn than there are clusters, or scikit-learn is missing.
+        InputError: when fewer different customers were drawn than there are clusters.
     """
-    try:
-        from sklearn.cluster import KMeans
-    except ImportError as error:
-        raise InputError(
-            "purchase: its classes are clusters, which scikit-learn finds: pip install 'jaxaudit[purchase]'."
-        ) from error
+    # Imported here because scikit-learn takes about a second to import.
+    from sklearn.cluster import KMeans
+
     generator = np.random.default_rng(seed)
     drawn = np.sort(generator.choice(len(bits), min(sample, len(bits)), replace=False))
     different = len(np.unique(bits[drawn], axis=0))

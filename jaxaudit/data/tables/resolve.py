@@ -36,7 +36,7 @@ def load_table(
 
     | name | splits | where |
     |---|---|---|
-    | `breast-cancer`, `wine` | `train` | come with this package |
+    | `breast-cancer`, `wine` | `train` | come with scikit-learn |
     | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
     | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
     | `purchase` | `train` | DATA_DIRECTORY/purchase/transactions.csv, or .gz |

@@ -81,10 +81,10 @@ def _estimate(name: str, models: int, workers: int, trial: Trial) -> tuple[dict[
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)
     seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]
     share, hours = trial.last[1] / trial.total, max(workers, 1) * seconds / 3600
-    what = f"{models:,} models" if models else "no models are trained; the work"
-    whom = f" by {workers} workers" if workers else ""
+    what = f"{models:,} models, about" if models else "no models are trained; the measurement takes about"
+    whom = f" of training by {workers} workers" if workers else " of training" if models else ""
     lines = [
-        f"{name}: {what}, about {duration(seconds)} of training{whom}",
+        f"{name}: {what} {duration(seconds)}{whom}",
         f"timed: {share:.0%} of the work, {duration(timed)} after the first {'chunk' if workers else 'step'}; to begin "
         f"took {duration(trial.first[0] - trial.started)}",
     ]

@@ -53,7 +53,8 @@ class ShadowTest:
     errors: ClassVar[str] = (
         "If the target's design, training and other data are like those of the shadow models: a target that used none "
         "of the query set is called not forgotten in at most 5%, one that used more than the stated share forgotten in "
-        "at most 5%."
+        "at most 5%. If they are not, it is wrong far more often: jaxaudit's documentation has the measured rates (How "
+        "often is it wrong?)."
     )
     assumes: ClassVar[str] = (
         "Shadow test: all numbers assume that the target's design and training are among those of the shadow models, "

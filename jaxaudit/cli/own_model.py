@@ -1,9 +1,12 @@
 """Networks, optimizers and augmentations by name: built-in, or your own. Imports nothing heavy."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 from jaxaudit.cli.own_code import OwnCode, parse_own, source_hash
+from jaxaudit.errors import InputError
 
 DESIGNS = ("mlp", "liu-cnn", "medical-cnn")
 SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width")}
@@ -18,6 +21,9 @@ OWN = (
     "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
 )
 """For the help of every command with --model."""
+
+PRETRAINED = "the folder or config.json of a classifier of transformers (a folder of save_pretrained has weights, too)"
+"""For the help of `efficacy`."""
 
 UNSEEDED = (
     "the initial weights of the network depend on no seed (its factory takes no rngs, or draws nothing): all models "
@@ -38,6 +44,35 @@ def parse_model(name: str) -> OwnCode | None:
     (OwnCode(file=None, module='package.module', name='factory'), None)
     """
     return None if parse_sized(name) else parse_own("--model", name, NAMES, "your own module", "factory")
+
+
+def parse_judged(name: str) -> OwnCode | None:
+    """As `parse_model`, of a command that only judges: the name may be that of a configuration, too.
+
+    Raises:
+        InputError: the name has no known form, or there is no such file or folder.
+    """
+    config = pretrained_config(name)
+    if config is None:
+        return parse_model(name)
+    if not config.exists():
+        raise InputError(
+            f"--model {name}: there is no such {'file' if config.suffix == '.json' else 'folder'}; give the path that "
+            "save_pretrained wrote to."
+        )
+    return None
+
+
+def pretrained_config(name: str | None) -> Path | None:
+    """The configuration, or its folder, that `--model` names; None for any other network.
+
+    >>> pretrained_config("mlp"), pretrained_config("net.py:Net"), pretrained_config("bert/config.json")
+    (None, None, PosixPath('bert/config.json'))
+    """
+    if not name or name in DESIGNS or parse_sized(name):
+        return None
+    path = Path(os.path.expanduser(name))
+    return path if name.endswith((".json", os.sep)) or os.path.isdir(path) else None
 
 
 def parse_sized(name: str) -> tuple[str, dict[str, Any]] | None:
@@ -73,7 +108,7 @@ def parse_learner(name: str) -> OwnCode:
 def source_hashes(model: str | None, optimizer: str | None, augment: tuple[str, ...] | list[str]) -> dict[str, str]:
     """Hashes of the source files of your own code among these, loaded before, by option."""
     own = {
-        "model": parse_model(model) if model and ":" in model else None,
+        "model": parse_model(model) if model and ":" in model and not pretrained_config(model) else None,
         "optimizer": parse_optimizer(optimizer) if optimizer else None,
     }
     own |= {f"augment {number}": parse_augmentation(name) for number, name in enumerate(augment)}

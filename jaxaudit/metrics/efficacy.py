@@ -190,7 +190,7 @@ def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | 
     of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
     layers: dict[str, list[int]] = {}
     for index, name in enumerate(names):
-        layers.setdefault(name.rpartition("/")[0] or name, []).append(index)
+        layers.setdefault(layer_of(name), []).append(index)
 
     def together(members: Sequence[int]) -> Efficacy:
         of_each = sum((norms[m] for m in members), np.zeros(len(labels)))
@@ -210,6 +210,15 @@ def _measure(log_prob: Any, params: Any, inputs: Any, labels: Any, chunk: int | 
         float(np.sqrt(sum(of_mean))),
         similar.cosine,
     )
+
+
+def layer_of(name: str) -> str:
+    """The layer of a parameter, by its name.
+
+    >>> layer_of("dense/kernel"), layer_of("scale")
+    ('dense', 'scale')
+    """
+    return name.rpartition("/")[0] or name
 
 
 def leaf_name(path: Sequence[Any]) -> str:

@@ -22,6 +22,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpacked
 from jaxaudit.errors import InputError
+from jaxaudit.models.torch_recurrent import loops_stay_loops
 from jaxaudit.models.torch_trial import (
     RECORDS,
     SEED,
@@ -107,6 +108,7 @@ def torch_functions(
     training, evaluation = trial.another().train(), trial.another().eval()
     for module in (training, evaluation):
         _padded_by_hook(module)
+        loops_stay_loops(module)
     for part in _running_statistics(training):
         if part.momentum is None:
             raise InputError(

@@ -25,6 +25,10 @@ from jaxaudit.plots.style import (
 
 MARGIN, EDGE = 3.0, 1.5
 """How far an axis goes beyond the finite values, and how far within its end infinite ones are drawn; factors."""
+MOST_LAYERS = 26
+"""Rows of layers that can be read in one chart."""
+SPREAD = 0.28
+"""Of a row's marks, up and down, in rows."""
 
 
 class Method(NamedTuple):
@@ -55,6 +59,34 @@ def draw_efficacies(axes: Axes, methods: Sequence[Method], band: tuple[float, fl
     _logarithmic(axes, "x", low, high)
     if band is not None:
         legend(axes, 1)
+
+
+def draw_layers(axes: Axes, layers: Sequence[str], models: Sequence[tuple[str, Float[np.ndarray, " layers"]]]) -> None:
+    """Information of every layer, a row a layer and a mark a set of weights, on a logarithmic axis.
+
+    A line joins the least and the greatest of a row; marks stand a little above one another, so that equal ones are
+    seen. A layer without information is drawn at the axis's left end.
+    """
+    low, high = _limits([values for _, values in models])
+    drawn = [(name, _inside(values, low, high)) for name, values in models]
+    every = np.array([values for _, values in drawn])
+    axes.hlines(range(len(layers)), every.min(0), every.max(0), color=LINE, linewidth=2, zorder=1)
+    apart = np.linspace(-SPREAD, SPREAD, len(drawn)) if len(drawn) > 1 else np.zeros(1)
+    for place, (name, values) in enumerate(drawn):
+        axes.plot(
+            values,
+            np.arange(len(layers)) + apart[place],
+            MARKERS[place % len(MARKERS)],
+            color=SERIES[place % len(SERIES)],
+            markersize=5.5 if place else 7,
+            alpha=0.85,
+            markeredgewidth=0,
+            label=short(name),
+        )
+    dress(axes, "information")
+    name_rows(axes, layers)
+    _logarithmic(axes, "x", low, high)
+    legend(axes, 1 if max(len(short(name)) for name, _ in models) > 16 else 2)
 
 
 def draw_bounds(axes: Axes, methods: Sequence[Method]) -> None:

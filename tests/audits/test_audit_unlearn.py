@@ -341,3 +341,10 @@ def test_bad_input_is_one_clear_line(change, message):
     with pytest.raises(InputError, match=message) as caught:
         audit_unlearn(KEY, **call)
     assert "\n" not in str(caught.value)
+
+
+def test_information_of_the_layers_adds_up(audit):
+    for method in audit.methods:
+        assert len(method.layers) > 1
+        together = sum(np.asarray(each) for each in method.layers.values())
+        np.testing.assert_allclose(together, method.scores.information, rtol=1e-5)

@@ -283,6 +283,8 @@ def bad(name: str) -> None:
         (("--model", "mlp"), ("--model", "--params")),
         ((*OURS, "--params", "a.safetensors"), ("--params", "--data")),
         ((*USUAL, "--params", "gone.safetensors"), ("--params gone.safetensors",)),
+        (("--model", "gone/", "--data", "forget.npz"), ("--model gone/", "no such folder")),
+        (("--model", "gone/config.json", "--data", "forget.npz"), ("--model gone/config.json", "no such file")),
         ((*USUAL, "--params", "nan.safetensors"), ("6 of the 6", "layers/0/bias", "NaN")),
         ((*USUAL, "--params", "missing.safetensors"), ("missing.safetensors", "mlp", "layers/1/bias")),
         ((*USUAL, "--params", "shape.safetensors"), ("layers/0/kernel", "(4, 6)", "(5, 6)")),

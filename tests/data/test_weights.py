@@ -293,7 +293,7 @@ def test_sizes_are_bounded_before_anything_is_read(tmp_path: Path, monkeypatch: 
 
 
 def test_paths_that_are_no_weights(tmp_path: Path):
-    with pytest.raises(InputError, match=r"there is no such file or folder; weights are a \.safetensors file, a Flax "):
+    with pytest.raises(InputError, match=r"there is no such file or folder; weights are a \.safetensors file or a "):
         read_weights(tmp_path / "gone.safetensors")
     (tmp_path / "folder" / "inside").mkdir(parents=True)
     with pytest.raises(InputError, match="is a folder but no Orbax checkpoint"):
@@ -301,3 +301,40 @@ def test_paths_that_are_no_weights(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="is neither a file nor a folder; weights are"):
         read_weights(tmp_path / "pipe")
+
+
+def test_the_files_of_an_index_hold_what_it_says(tmp_path: Path):
+    part = {"a": np.ones(2, np.float32)}, {"b": np.zeros(3, np.float32)}
+    for number, arrays in enumerate(part):
+        (tmp_path / f"{number}.safetensors").write_bytes(safetensors_bytes(arrays))
+    index = tmp_path / "model.safetensors.index.json"
+
+    def stated(placed: object) -> None:
+        index.write_text(json.dumps({"weight_map": placed}))
+
+    stated({"a": "0.safetensors", "b": "1.safetensors"})
+    assert {name: each.tolist() for name, each in read_weights(tmp_path).items()} == {"a": [1, 1], "b": [0, 0, 0]}
+    assert read_weights(index).keys() == {"a", "b"}
+    with pytest.raises(InputError, match="GiB"):
+        read_weights(tmp_path, max_bytes=100)
+    for placed, words in (
+        ({"a": "0.safetensors", "b": "2.safetensors"}, r"2\.safetensors, and there is no such file"),
+        ({"a": "0.safetensors", "c": "1.safetensors"}, r"does not hold the arrays"),
+        ({"a": "../0.safetensors"}, "no .safetensors file beside it"),
+        ({"a": "/etc/passwd"}, "no .safetensors file beside it"),
+        ({"a": 1}, "no weight_map"),
+        ({}, "no weight_map"),
+    ):
+        stated(placed)
+        with pytest.raises(InputError, match=words):
+            read_weights(tmp_path)
+    index.write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        read_weights(tmp_path)
+
+
+def test_a_folder_with_pickled_weights_says_what_to_do(tmp_path: Path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin may be a pickle.*save_pretrained"):
+        read_weights(tmp_path)

@@ -156,7 +156,32 @@ def experts(p: Any, x: Any, y: Any) -> Any:
     return of_label(made.reshape(len(x), -1, WIDTH).sum(1) @ p["output"], y)
 
 
-NETWORKS = (lstm, backwards, stacked, counted, layers_in_steps, steps_in_layers, words, attention, branches, experts)
+def added(p: Any, x: Any, y: Any) -> Any:
+    """Sums whose parts have one cotangent, and sums whose parts have others: doubled, used again, of another shape."""
+    outside = x[:, 0] @ p["input"]
+
+    def step(h: Any, now: Any) -> Any:
+        first, again, twice = now @ p["input"], h @ p["steps"].T @ p["steps"], h * p["first"]
+        total = first + again + p["first"] + outside
+        return jnp.tanh(total + (twice + twice) + (h * p["first"]).sum(-1, keepdims=True)) + again, first + 1
+
+    h, every = jax.lax.scan(step, jnp.zeros((len(x), WIDTH)), jnp.moveaxis(x, 1, 0))
+    return of_label((h + every.sum(0)) @ p["output"] + h[:, :3], y)
+
+
+NETWORKS = (
+    added,
+    lstm,
+    backwards,
+    stacked,
+    counted,
+    layers_in_steps,
+    steps_in_layers,
+    words,
+    attention,
+    branches,
+    experts,
+)
 DIFFERENTIATED: dict[Any, set[str]] = {branches: {"layers", "first"}, experts: {"experts"}}
 
 

@@ -202,3 +202,42 @@ def test_a_keras_file_needs_a_keras_model(tmp_path: Path):
     assert (done.code, done.out) == (2, "")
     assert "net.keras" in done.err
     assert is_keras_file(tmp_path / "net.keras")
+
+
+APPLICATION = """
+import keras
+
+def build(num_classes):
+    sizes = {"input_shape": (32, 32, 3), "alpha": 0.25, "weights": None, "classifier_activation": None}
+    return keras.applications.MobileNet(classes=num_classes, **sizes)
+"""
+
+
+@pytest.mark.slow
+def test_a_network_of_keras_applications_is_measured_from_its_own_file(tmp_path: Path, keras: Any):
+    """Its gradients are not tiny only once its running statistics are those of some records."""
+    (tmp_path / "net.py").write_text(APPLICATION)
+    namespace: dict[str, Any] = {}
+    exec(APPLICATION, namespace)
+    keras.utils.set_random_seed(2)
+    model, records = namespace["build"](3), jnp.asarray(images(16, 32, 32, 3))
+    trained = [each.value for each in model.trainable_variables]
+    moved = jax.jit(lambda rest: model.stateless_call(trained, rest, records, training=True)[1])
+    rest = [each.value for each in model.non_trainable_variables]
+    for _ in range(300):
+        rest = moved(rest)
+    for variable, value in zip(model.non_trainable_variables, rest, strict=True):
+        variable.assign(value)
+    model.save(tmp_path / "net.keras")
+    labels = np.arange(4) % 3
+    np.savez(tmp_path / "forget.npz", x=records[:4], y=labels)
+    words = ("--model", "net.py:build", "--params", "net.keras", "--data", "forget.npz", "--json")
+    result = process("efficacy", *words, cwd=tmp_path).result
+
+    def loss(trained: Any, record: Any, label: Any) -> Any:
+        return jax.nn.log_softmax(model.stateless_call(trained, rest, record[None], training=False)[0])[0, label]
+
+    gradient = jax.jit(jax.grad(loss))
+    squares = [sum(float(jnp.sum(leaf**2)) for leaf in gradient(trained, records[i], labels[i])) for i in range(4)]
+    assert result["models"][0]["information"] == pytest.approx(np.mean(squares), rel=1e-5)
+    assert (result["framework"], result["conversion_error"] < 1e-5) == ("keras", True)

@@ -18,9 +18,10 @@ from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.report.build import part_of
+from jaxaudit.report.efficacy import pictures
 from jaxaudit.report.efficacy import record as module
 from jaxaudit.report.efficacy.kind import EFFICACY
-from jaxaudit.report.efficacy.record import EfficacyRecord, efficacy_columns
+from jaxaudit.report.efficacy.record import EfficacyRecord, Layer, efficacy_columns
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import schema_of
 from jaxaudit.report.record import from_json, to_json
@@ -198,3 +199,27 @@ def test_hostile_names_stay_text():
     assert visible(HOSTILE) in page.text
     assert not {c for c in html if not c.isprintable()} - {"\n"}
     assert not {c for c in shown(run) if not c.isprintable()} - {"\n"}
+
+
+def test_its_layers_are_one_chart_of_the_largest(monkeypatch: pytest.MonkeyPatch):
+    result = efficacy_run(audit=efficacy_audit(weights("mine", [1.0, 2.0]), weights("before", [4.0, 8.0]))).result
+    names = ("first", "second", "third")
+    models = [
+        msgspec.structs.replace(
+            model, layers=[Layer(name, 1.0, size * (1 + place), 1.0) for place, name in enumerate(names)]
+        )
+        for size, model in zip((1.0, 4.0), result.models, strict=True)
+    ]
+    run = Run("a run", "efficacy", msgspec.structs.replace(result, models=models), {})
+    monkeypatch.setattr("jaxaudit.plots.unlearn.MOST_LAYERS", 2)
+    (picture,) = [each for each in pictures.efficacy_pictures(run) if each.name == "layers"]
+    axes = picture.draw().axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["second", "third"]
+    assert {line.get_label(): np.asarray(line.get_xdata()).tolist() for line in axes.lines} == {
+        "mine": [2.0, 3.0],
+        "before": [8.0, 12.0],
+    }
+    assert "2 of 3 layers" in picture.caption
+    alone = [msgspec.structs.replace(model, layers=model.layers[:1]) for model in models]
+    short = Run("a run", "efficacy", msgspec.structs.replace(result, models=alone), {})
+    assert "layers" not in [each.name for each in pictures.efficacy_pictures(short)]

@@ -23,6 +23,7 @@ from jaxaudit.report.record import from_json, to_json
 from jaxaudit.report.run import Run
 from jaxaudit.report.terminal import as_terminal
 from jaxaudit.report.unlearn.kind import UNLEARN
+from jaxaudit.report.unlearn.pictures import unlearn_pictures
 from jaxaudit.report.unlearn.record import UnlearnRecord, median
 
 NOTE = "Trained on digits."
@@ -263,3 +264,15 @@ def test_hostile_names_stay_text():
 )
 def test_a_median_of_infinities_is_no_nan(values: list[float], expected: float):
     assert median(np.array(values)) == expected
+
+
+def test_layers_before_and_after_are_one_chart():
+    audit = unlearn_audit({"information": 4.0}, {"amnesiac": {"information": 2.0}})
+    (picture,) = [each for each in unlearn_pictures(unlearn_run(audit=audit)) if each.name == "layers"]
+    axes = picture.draw().axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["dense/0", "dense/1", "dense/2"]
+    assert axes.get_legend() is not None
+    assert picture.numbers.columns == ("layer", "original", "retraining", "amnesiac")
+    drawn = {line.get_label(): np.asarray(line.get_xdata()) for line in axes.lines}
+    np.testing.assert_allclose(drawn["original"], 4 * drawn["retraining"], rtol=1e-6)
+    np.testing.assert_allclose(drawn["amnesiac"], 2 * drawn["retraining"], rtol=1e-6)

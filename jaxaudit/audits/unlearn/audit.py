@@ -20,6 +20,7 @@ from jaxaudit.audits.unlearn.result import (
     ORIGINAL,
     RETRAINING,
     UNTRAINED,
+    Layers,
     MethodResult,
     Scores,
     UnlearnAudit,
@@ -111,7 +112,7 @@ def audit_unlearn(
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    scores, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
+    scores, layers, log_odds = _scored(params, train, test, learner, forget, attacker, attack_each, parts)
     own = {name: source_of(method) for name, method in methods.items()}
     sources = {RETRAINING: source_of(retrain), AMNESIAC: source_of(train_and_record), **own}
     told_apart = told(stream(key, "against retrained"), log_odds, scores, level)
@@ -121,6 +122,7 @@ def audit_unlearn(
                 *(name, scores[name], _places(name, scores[name], scores[RETRAINING]), params[name]),
                 *told_apart[name],
                 source=sources.get(name, ""),
+                layers=layers[name],
             )
             for name in params
         ),
@@ -185,7 +187,7 @@ def _scored(
     attacker: Attacker | None,
     attack_each: bool,
     parts: dict[str, Execution],
-) -> tuple[dict[str, Scores], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
+) -> tuple[dict[str, Scores], dict[str, Layers], dict[str, list[Float[np.ndarray, "seeds _"]]]]:
     """Every model, judged on its set, or on each set if it has forgotten none; and its log-odds of these records."""
     everything, checkpoints = np.ones(len(train), bool), parts[ORIGINAL].checkpoints
 
@@ -209,18 +211,20 @@ def _scored(
         return look_at(learner, models, train, test, attack, file, name=name)
 
     scores: dict[str, Scores] = {}
+    layers: dict[str, Layers] = {}
     log_odds: dict[str, list[Float[np.ndarray, "seeds _"]]] = {name: [] for name in params}
     for name, models in params.items():
         once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
-        rows = []
+        found = []
         for index, row in enumerate(forget):
             of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
             seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
-            rows.append(score(learner, of_set, seen, train, row, name))
+            found.append(score(learner, of_set, seen, train, row, name))
             log_odds[name].append(seen.log_odds[:, row])
             _end(parts[name if once is not None else f"{name} {index}"])
-        scores[name] = as_scores(rows)
-    return scores, log_odds
+        scores[name] = as_scores([numbers for numbers, _ in found])
+        layers[name] = {layer: np.stack([each[layer] for _, each in found]) for layer in found[0][1]}
+    return scores, layers, log_odds
 
 
 def _end(part: Execution) -> None:

@@ -20,7 +20,7 @@ from jaxaudit.ensemble.checkpoint import digest_of, read_chunk, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams
-from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy
+from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
 from jaxaudit.metrics.scores import log_odds
 
 
@@ -165,8 +165,8 @@ def judged_file(
 
 def score(
     learner: NetworkLearner, params: Any, judged: Judged, train: Examples, forget: Bool[np.ndarray, " n"], name: str
-) -> list[Float[np.ndarray, " models"]]:
-    """The numbers of `Scores`, in that order, for every model and one set to forget.
+) -> tuple[list[Float[np.ndarray, " models"]], dict[str, Float[np.ndarray, " models"]]]:
+    """The numbers of `Scores`, in that order, for every model and one set to forget; and the information by layer.
 
     Raises:
         InputError: a model's gradients are not finite; the message calls it `name`.
@@ -174,19 +174,21 @@ def score(
     inputs, labels = jnp.asarray(train.inputs[forget], jnp.float32), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
     short = computes_short(_log_prob_of(learner, models[0].state), models[0].params, inputs, labels)
-    found = [tuple(map(np.asarray, _gradients(learner, model, inputs, labels))) for model in models]
-    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean in found]
+    found = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
+    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean, _ in found]
     _check_finite(np.array(finite), name, "gradients")
     rounding = float("inf") if short else ROUNDING
-    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in found]
+    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean, _ in found]
     attack = judged.membership[:, forget].mean(axis=1)
-    return [
+    layers = {layer: np.array([float(of_layer[layer]) for *_, of_layer in found]) for layer in found[0][2]}
+    scores = [
         *(np.array(column) for column in zip(*information, strict=True)),
         judged.hits[:, ~forget].mean(axis=1),
         judged.hits[:, forget].mean(axis=1),
         judged.test_accuracy,
         attack,
     ]
+    return scores, layers
 
 
 def as_scores(sets: list[list[Float[np.ndarray, " models"]]]) -> Scores:
@@ -197,14 +199,21 @@ def as_scores(sets: list[list[Float[np.ndarray, " models"]]]) -> Scores:
 @partial(jax.jit, static_argnames="learner")
 def _gradients(
     learner: NetworkLearner, model: NetworkParams, inputs: Float[Array, "k ..."], labels: Int[Array, " k"]
-) -> tuple[Float[Array, " k"], Float[Array, ""]]:
-    """Squared gradient norms of the log-probability of each label, and that of their mean gradient."""
+) -> tuple[Float[Array, " k"], Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """Squared gradient norms of the log-probability of each label, that of their mean gradient, and means by layer."""
 
     log_prob = _log_prob_of(learner, model.state)
     with jax.default_matmul_precision("highest"):
-        squares = squared_grad_norms(log_prob, model.params, inputs, labels).total
+        norms = squared_grad_norms(log_prob, model.params, inputs, labels)
         mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
-    return squares, sum((jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
+    layers: dict[str, Array] = {}
+    for (path, _), leaf in zip(
+        jax.tree_util.tree_leaves_with_path(model.params), jax.tree.leaves(norms.leaves), strict=True
+    ):
+        layer = layer_of(leaf_name(path))
+        layers[layer] = layers.get(layer, jnp.zeros(())) + jnp.mean(leaf)
+    of_mean = sum((jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
+    return norms.total, of_mean, layers
 
 
 def _log_prob_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any, Any], Array]:

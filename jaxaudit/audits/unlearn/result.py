@@ -1,7 +1,9 @@
 """The results of the `unlearn` audit."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,6 +58,10 @@ COMPARED = ("efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "te
 """The scores that are compared with retrained models (information has the ranks of efficacy, reversed)."""
 
 
+Layers = Mapping[str, Float[np.ndarray, "sets seeds"]]
+"""Information of every layer of a method's models; of all layers it adds up to `Scores.information`."""
+
+
 class MethodResult(NamedTuple):
     """One method.
 
@@ -71,6 +77,7 @@ class MethodResult(NamedTuple):
             is what other retrained models score, for `original` what forgetting nothing scores.
         u_lira: the same for the accuracy of U-LiRA.
         source: the papers that it rests on.
+        layers: the information about the forgotten records, layer by layer.
     """
 
     name: str
@@ -80,6 +87,7 @@ class MethodResult(NamedTuple):
     challenge: tuple[ChallengeScore, ...] = ()
     u_lira: tuple[ULira, ...] = ()
     source: str = ""
+    layers: Layers = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)

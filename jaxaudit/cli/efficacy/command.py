@@ -7,7 +7,7 @@ from typing import Any
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, ListOutput, Network, Seeded
 from jaxaudit.cli.harness import Command, Job, Planned
 from jaxaudit.cli.options import group, option
-from jaxaudit.cli.own_model import NETWORKS, OWN, parse_model
+from jaxaudit.cli.own_model import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.words import check_weights, parse_hidden, parse_reference
 
 LIKELIHOODS = ("categorical", "bernoulli", "gaussian")
@@ -23,7 +23,8 @@ class EfficacyData(Images):
     gray: bool = option(False, "Convert images to grayscale.", "--gray/--color")
     classes: int | None = option(
         None,
-        "Number of outputs of the network. [default: the number of classes in the data, or of labels per record]",
+        "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
+        "data, or of labels per record]",
         minimum=1,
         maximum=MOST,
     )
@@ -33,11 +34,12 @@ class EfficacyData(Images):
 class Weights(Network):
     """The network, its weights, and reference weights."""
 
-    model: str | None = option(None, f"The network: {NETWORKS}, or {OWN}.", check=parse_model)
+    model: str | None = option(None, f"The network: {NETWORKS}, {OWN}, or {PRETRAINED}.", check=parse_judged)
     hidden: str | None = option("512,256,128", "Sizes of mlp's hidden layers.", check=parse_hidden)
     params: Path | None = option(
         None,
-        "The weights: .safetensors, Flax .msgpack, an Orbax directory, or Keras's .keras or .weights.h5.",
+        "The weights: .safetensors, a folder of save_pretrained, Flax .msgpack, an Orbax directory, or Keras's .keras "
+        "or .weights.h5. [default: those in the folder that --model names]",
         names="file",
     )
     reference: tuple[str, ...] = option(
@@ -90,6 +92,13 @@ class EfficacyOptions:
     output: EfficacyOutput = group(OUTPUT, EfficacyOutput())
 
 
+def _check_together(options: EfficacyOptions) -> None:
+    # A folder has weights; what is not there is said to be missing by its own option, not to lack weights.
+    config = pretrained_config(options.model.model)
+    own = config if config and not config.is_file() else None
+    check_weights(options.model.params or own, options.model.model, options.data.data)
+
+
 def _prepare(options: EfficacyOptions) -> Job[Any] | Planned:
     from jaxaudit.cli.efficacy.run import prepare
 
@@ -114,9 +123,9 @@ EFFICACY = Command(
 
     `jaxaudit efficacy --model mlp --params a.safetensors --data mnist@train[:100] --reference untrained --json`
 
-    `jaxaudit efficacy --model net:Bert --params bert.safetensors --data texts.npz` (arrays `input_ids`,
-    `attention_mask` and `y`, which the network gets by name)
+    `jaxaudit efficacy --model saved_bert/ --data texts.npz` (a folder of transformers' `save_pretrained`; arrays
+    `input_ids`, `attention_mask` and `y`, which the network gets by name)
     """,
-    (lambda options: check_weights(options.model.params, options.model.model, options.data.data),),
+    (_check_together,),
     first=("data", "model", "params"),
 )

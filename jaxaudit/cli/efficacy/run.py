@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
-from jaxaudit.cli.efficacy.command import EfficacyOptions
+from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.network_inputs import label_outputs, read_inputs
+from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.cli.words import parse_hidden, parse_reference
@@ -26,6 +28,7 @@ from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likel
 from jaxaudit.models import RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.keras_model import is_keras_file
 from jaxaudit.models.restore import load_weights, name_weights
+from jaxaudit.models.transformers_classifier import TransformersClassifier
 from jaxaudit.places import without_folders
 from jaxaudit.report.efficacy.record import efficacy_columns, efficacy_record
 from jaxaudit.report.record import Provenance
@@ -44,6 +47,7 @@ class Given(NamedTuple):
         references: weights to compare with.
         examples: the records.
         notes: limitations that follow from what was given.
+        config_hash: of the configuration that the network is built from, if it is.
     """
 
     net: PureModule
@@ -51,6 +55,7 @@ class Given(NamedTuple):
     references: Sequence[NamedWeights]
     examples: Examples | Records
     notes: tuple[str, ...]
+    config_hash: str | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -98,6 +103,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
         label="measuring",
         extra={
             "weights_hash": _hash(given.judged),
+            **({"model_hash": given.config_hash} if given.config_hash else {}),
             "reference_hashes": {each.name: _hash(each) for each in given.references},
         },
     )
@@ -105,20 +111,30 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
 
 def _given(options: EfficacyOptions) -> Given:
     model, data, seed = options.model, options.data, options.audit.seed
-    if model.params is None or model.model is None or data.data is None:
+    config = pretrained_config(model.model)
+    params = model.params or (config if config and config.is_dir() else None)
+    if params is None or model.model is None or data.data is None:
         raise InputError("--params, --model and --data belong together: give all three, or none for an example.")
+    pretrained = TransformersClassifier(config) if config else None
     sources = [parse_reference(text) for text in model.reference]
-    paths = [model.params, *(path for _, path in sources if path)]
+    paths = [params, *(path for _, path in sources if path)]
     weights = {path: read_weights(path) for path in paths if not is_keras_file(path)}
-    examples = _read(options, data.data)
+    if pretrained and data.classes is None and options.audit.likelihood == CATEGORICAL.name:
+        data = replace(data, classes=pretrained.classes)
+    examples = _read(options, data)
     if isinstance(examples, Examples):
         classes, fields, notes = len(examples.class_names), None, outputs_note(examples)
     else:
         classes, fields, notes = data.classes or _outputs_of(examples, _likelihood(options)), examples.fields, []
-    net = pure_module(
-        make_factory(model.model, parse_hidden(model.hidden or "")), examples.inputs.shape[1:], classes, fields
-    )
+    factory = pretrained or make_factory(model.model, parse_hidden(model.hidden or ""))
+    net = pure_module(factory, examples.inputs.shape[1:], classes, fields)
     weights |= {path: _read_own(net, path) for path in paths if path not in weights}
+    if pretrained:
+        notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
+        for path in paths:
+            source = without_folders(str(path))
+            notes.extend(_halved(weights[path], source))
+            weights[path] = pretrained.as_named_here(weights[path], source)
 
     def restore(name: str, path: Path) -> NamedWeights:
         try:
@@ -128,7 +144,7 @@ def _given(options: EfficacyOptions) -> Given:
         notes.extend(restored.notes)
         return NamedWeights(name, restored.params, restored.state)
 
-    judged = restore(model.params.resolve().name, model.params)
+    judged = restore(params.resolve().name, params)
     references = [
         restore(name, path)
         if path
@@ -141,7 +157,7 @@ def _given(options: EfficacyOptions) -> Given:
             if net.seeded
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
-    return Given(net, judged, references, examples, tuple(notes))
+    return Given(net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
 
 
 def _likelihood(options: EfficacyOptions) -> Likelihood:
@@ -151,8 +167,9 @@ def _likelihood(options: EfficacyOptions) -> Likelihood:
     return Gaussian(sigma) if name == "gaussian" else Bernoulli() if name == "bernoulli" else CATEGORICAL
 
 
-def _read(options: EfficacyOptions, name: str) -> Examples | Records:
+def _read(options: EfficacyOptions, data: EfficacyData) -> Examples | Records:
     """The records: read into memory, or where they need not be or cannot be, opened."""
+    name = data.data or ""
     path = expanded(name)
     if options.audit.likelihood != CATEGORICAL.name:
         opened = open_records(path) if exists(path) else None
@@ -163,7 +180,7 @@ def _read(options: EfficacyOptions, name: str) -> Examples | Records:
             )
         return opened
     opened = open_records(path) if exists(path) and must_be_opened(path) else None
-    return opened or label_outputs(read_inputs(name, options.data), options.data.classes)
+    return opened or label_outputs(read_inputs(name, data), data.classes)
 
 
 def _outputs_of(records: Records, likelihood: Likelihood) -> int:
@@ -188,6 +205,14 @@ def _read_own(net: PureModule, path: Path) -> Weights:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; weights are {KINDS}.")
     return net.origin.read(path)
+
+
+def _halved(weights: Weights, source: str) -> list[str]:
+    """What is said of floats of fewer bits than a network is computed in."""
+    kinds = sorted(
+        {str(each.dtype) for each in weights.values() if each.dtype.itemsize < 4 and each.dtype.kind in "fV"}
+    )
+    return [f"{source}: converted from {', '.join(kinds)} to float32"] if kinds else []
 
 
 def outputs_note(examples: Examples) -> list[str]:

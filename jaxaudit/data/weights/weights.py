@@ -15,6 +15,7 @@ from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, expanded, file_size, open_data
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
 from jaxaudit.data.weights.orbax import read_orbax
+from jaxaudit.data.weights.sharded import INDEX, read_sharded, saved_weights
 from jaxaudit.errors import InputError
 
 Weights = dict[str, np.ndarray]
@@ -23,7 +24,10 @@ Weights = dict[str, np.ndarray]
 METADATA = {"jaxaudit_weights": "1"}
 """What stands in the header of a file written here: the version of its names. More entries would have no order."""
 
-KINDS = "a .safetensors file, a Flax .msgpack file, an Orbax directory, or a .keras or .weights.h5 file of Keras"
+KINDS = (
+    "a .safetensors file or a folder of save_pretrained, a Flax .msgpack file, an Orbax directory, or a .keras or "
+    ".weights.h5 file of Keras"
+)
 PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"}
 PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
 """How names end that only PyTorch gives."""
@@ -57,7 +61,8 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
     |---|---|
     | `.safetensors` | arrays by name |
     | `.msgpack`, `.flax` | what `flax.serialization.to_bytes` made of a tree of arrays |
-    | folder | what an Orbax checkpointer saved, or a step of an Orbax checkpoint manager |
+    | folder | `model.safetensors`, or the files that its index names, as `save_pretrained` writes |
+    | any other folder | what an Orbax checkpointer saved, or a step of an Orbax checkpoint manager |
     | any other file | one of the first two, by its content |
 
     Names are as they were saved, a tree's paths joined by `/`; `jaxaudit.models.restore` fits them to a module.
@@ -73,7 +78,10 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
     if not exists(path):
         raise InputError(f"{path}: there is no such file or folder; weights are {KINDS}.")
     if path.is_dir():
-        return _finite(read_orbax(path, max_bytes), path)
+        saved = saved_weights(path)
+        return _finite(read_orbax(path, max_bytes), path) if saved is None else read_weights(saved, max_bytes)
+    if path.name.endswith(INDEX):
+        return _finite(read_sharded(path, _read_file, max_bytes), path)
     if not path.is_file():
         raise InputError(f"{path}: is neither a file nor a folder; weights are {KINDS}.")
     return _finite(_read_file(path, max_bytes), path)

@@ -84,7 +84,7 @@ def each(function: Callable[..., Any], leaves: list[Any], arrays: list[Any], siz
         part = slice(start, start + size)
         parts.append(function(leaves, [place(_filled(array[part], size)) for array in arrays]))
         jax.block_until_ready(parts[-2:-1])  # or chunks that are read faster than computed would pile up
-    return jax.tree.map(lambda *part: (part[0] if len(part) == 1 else jnp.concatenate(part))[:n], *parts)
+    return jax.tree.map(lambda *part: _first(part[0] if len(part) == 1 else jnp.concatenate(part), n), *parts)
 
 
 def total(
@@ -115,6 +115,10 @@ def total(
         jax.block_until_ready(sums)
         sums = found if sums is None else jax.tree.map(jnp.add, sums, found)
     return sums
+
+
+def _first(array: Any, n: int) -> Any:
+    return array if len(array) == n else array[:n]
 
 
 def _filled(array: Any, size: int, zeros: bool = False) -> Any:

@@ -47,7 +47,12 @@ class SquaredGradNorms:
     @property
     def total(self) -> Float[Array, "*models n"]:
         """Squared norm of each example's gradient with respect to all parameters together."""
-        return reduce(jnp.add, jax.tree.leaves(self.leaves))
+        return _sum(jax.tree.leaves(self.leaves))
+
+
+@jax.jit
+def _sum(arrays: list[Array]) -> Array:
+    return reduce(jnp.add, arrays)
 
 
 def squared_grad_norms(
@@ -171,7 +176,7 @@ _MOST_KEPT = 32
 def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, arrays: Sequence[Any]) -> _Ready:
     one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
     types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.zeros(0).dtype)
+    key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.result_type(float))
     try:
         kept = _KEPT.get(key)
     except TypeError:

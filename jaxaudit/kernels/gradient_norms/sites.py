@@ -5,7 +5,8 @@ every loop around it, and the rule for one step is mapped over these. Steps that
 one sum; steps that take slices of an array are groups apart.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from jaxtyping import Array
 from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made
 from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, of_type, run
 from jaxaudit.kernels.gradient_norms.rules import LOCAL, Rule, by_derivative, differentiable, is_turned, of_product
+
+ADDITIONS = frozenset({"add", "add_any"})
 
 
 class Site(NamedTuple):
@@ -74,6 +77,31 @@ def source_of(place: int, loops: Sequence[Loop]) -> tuple[int, tuple[bool, ...]]
     return place, tuple(reversed(differs))
 
 
+def _sums_of(program: Program, operations: Sequence[Operation | Loop]) -> dict[int, int]:
+    """By place of a value that is added to another one and not used elsewhere, the sum: they have one cotangent."""
+    used = Counter(place for operation in operations for place in operation.inputs)
+    used[program.output] += 1
+
+    def within(operations: Sequence[Operation | Loop]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        here = {place for operation in operations for place in operation.outputs}
+        for operation in operations:
+            if isinstance(operation, Loop):
+                found |= within(operation.operations)
+            elif operation.primitive.name in ADDITIONS:
+                (total,) = operation.outputs
+                of = program.types[total]
+                alone = [place for place in operation.inputs if used[place] == 1 and place in here]
+                found |= {place: total for place in alone if _is_alike(program.types[place], of)}
+        return found
+
+    return within(operations)
+
+
+def _is_alike(first: Any, second: Any) -> bool:
+    return (first.shape, first.dtype) == (second.shape, second.dtype)
+
+
 def meetings(
     program: Program, varying: Sequence[Operation | Loop], sites: dict[int, Site], known: dict[int, Any]
 ) -> dict[int, Meeting]:
@@ -82,6 +110,14 @@ def meetings(
         first: [source_of(place, site.loops) for place in site.operation.inputs] for first, site in sites.items()
     }
     wanted = {place for each in sources.values() for place, _ in each}
+    sums = _sums_of(program, varying)
+
+    def seen_at(site: Site) -> int:
+        """Where the cotangents are taken: a loop would keep those of equal values apart."""
+        place, *more = site.operation.outputs
+        while not more and place in sums:
+            place = sums[place]
+        return place
 
     def zeros(site: Site) -> list[Array]:
         steps = [loop.length for loop in site.loops]
@@ -92,11 +128,12 @@ def meetings(
         values, kept = _run_all(program, varying, known, shifts, wanted)
         return values[program.output], {place: values[place] for place in wanted & values.keys()} | kept
 
-    value, pull, kept = jax.vjp(shifted, {first: zeros(site) for first, site in sites.items()}, has_aux=True)
+    value, pull, kept = jax.vjp(shifted, {seen_at(site): zeros(site) for site in sites.values()}, has_aux=True)
     (cotangents,) = pull(jnp.ones_like(value))
     return {
         first: Meeting(
-            site, [kept[place] for place, _ in sources[first]], [each for _, each in sources[first]], cotangents[first]
+            *(site, [kept[place] for place, _ in sources[first]], [each for _, each in sources[first]]),
+            cotangents[seen_at(site)],
         )
         for first, site in sites.items()
     }
@@ -124,10 +161,18 @@ def _run_all(
     return values, kept
 
 
+def _first_outputs(operations: Sequence[Operation | Loop]) -> Iterator[int]:
+    for operation in operations:
+        if isinstance(operation, Loop):
+            yield from _first_outputs(operation.operations)
+        else:
+            yield operation.outputs[0]
+
+
 def _run_loop(
     program: Program, loop: Loop, values: dict[int, Any], shifts: dict[int, list[Array]], wanted: set[int]
 ) -> tuple[list[Any], dict[int, Any]]:
-    mine = {first: shifts[first] for first in sites_of(program, loop.operations) if first in shifts}
+    mine = {first: shifts[first] for first in _first_outputs(loop.operations) if first in shifts}
     made = wanted & loop.made
 
     def step(carry: list[Any], given: tuple[list[Any], dict[int, list[Array]]]) -> tuple[list[Any], Any]:

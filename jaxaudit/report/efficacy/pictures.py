@@ -18,7 +18,7 @@ from jaxaudit.report.run import Run, named
 def efficacy_pictures(run: Run[EfficacyRecord]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
-    return _efficacies("efficacy", "Efficacy of all weights", drawn), _bounds(drawn)
+    return _efficacies("efficacy", "Efficacy of all weights", drawn), *_layers(run.result), _bounds(drawn)
 
 
 def compared_picture(runs: Sequence[Run[EfficacyRecord]]) -> Picture:
@@ -58,6 +58,54 @@ def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
         "On a logarithmic axis: the further left, the less is exposed. A triangle is an infinite value.",
         draw,
         _numbers(drawn),
+    )
+
+
+def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
+    """Where the information lies, layer by layer; none of a network of one layer."""
+    models = result.models
+    names = [layer.name for layer in models[0].layers]
+    information = np.array([[layer.information for layer in model.layers] for model in models])
+    if len(names) < 2:
+        return ()
+    # In the order of the network, as it stands in the record.
+    chosen = np.sort(np.argsort(-information.max(0), kind="stable")[: plot.MOST_LAYERS])
+    shown = [visible(names[place]) for place in chosen]
+    drawn = [(visible(model.name), row[chosen]) for model, row in zip(models, information, strict=True)]
+
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(shown)) + 0.25 * len(drawn) / 2)
+        plot.draw_layers(axes, shown, drawn)
+        return figure
+
+    most = names[int(np.argmax(information[0]))]
+    left = (
+        f" The {plot.MOST_LAYERS} of {len(names)} layers with the most are shown."
+        if len(names) > plot.MOST_LAYERS
+        else ""
+    )
+    moved = (
+        " A reference is what the weights in question are compared with, such as the model before unlearning or one "
+        "retrained without the records: where their marks lie together, that layer exposes as much of the records."
+        if len(models) > 1
+        else ""
+    )
+    return (
+        Picture(
+            "layers",
+            "Information by layer",
+            f"{len(shown)} layers; of {visible(models[0].name)}, {visible(most)} has the most.",
+            "On a logarithmic axis: the further right, the more that layer's weights expose of the records. Layers add "
+            f"up to the whole.{moved}{left}",
+            draw,
+            Cells(
+                "Information of the layers shown",
+                ("layer", *(name for name, _ in drawn)),
+                tuple((name, *(precise(float(row[place])) for _, row in drawn)) for place, name in enumerate(shown)),
+                tuple(name for name, _ in drawn),
+                folded=True,
+            ),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxaudit.audits.unlearn.result import RETRAINING
+from jaxaudit.audits.unlearn.result import RETRAINING, UNTRAINED
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
@@ -17,6 +17,8 @@ from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run, named
 from jaxaudit.report.unlearn.record import Ranged, Spread, UnlearnRecord
 
+MOST_METHODS = 7
+"""Marks a row that can be read in one chart."""
 SHADED = " The shaded band is the range of retrained models, the reference: less or more is a difference from them."
 
 
@@ -26,6 +28,7 @@ def unlearn_pictures(run: Run[UnlearnRecord]) -> tuple[Picture, ...]:
     attacked = any(method.attack is not None for method in drawn)
     return (
         _efficacies("efficacy", drawn, _band(run.result)),
+        *_layers(run.result),
         _bounds(drawn),
         *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
         *_told_apart(run.result),
@@ -80,6 +83,50 @@ def _efficacies(name: str, drawn: list[plot.Method], band: tuple[float, float] |
         "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
         draw,
         _values(drawn, "Efficacy of every model", ("efficacy",)),
+    )
+
+
+def _layers(result: UnlearnRecord) -> tuple[Picture, ...]:
+    """Where the information lies before and after, layer by layer; none of a network of one layer."""
+    models = [method for method in result.methods if method.layers and method.name != UNTRAINED][:MOST_METHODS]
+    if not models or len(models[0].layers) < 2 or any(each.layers.keys() != models[0].layers.keys() for each in models):
+        return ()
+    greatest = {layer: max(method.layers[layer] for method in models) for layer in models[0].layers}
+    kept = set(sorted(greatest, key=lambda layer: -greatest[layer])[: plot.MOST_LAYERS])
+    layers = [layer for layer in greatest if layer in kept]
+    drawn = [(visible(each.name), np.array([each.layers[layer] for layer in layers])) for each in models]
+
+    def draw() -> Figure:
+        figure, axes = canvas(row_height(len(layers)) + 0.12 * len(drawn))
+        plot.draw_layers(axes, [visible(layer) for layer in layers], drawn)
+        return figure
+
+    left = (
+        f" The {plot.MOST_LAYERS} of {len(greatest)} layers with the most are shown."
+        if len(greatest) > len(kept)
+        else ""
+    )
+    columns = tuple(name for name, _ in drawn)
+    return (
+        Picture(
+            "layers",
+            "Information by layer, before and after",
+            f"{len(layers)} layers of {', '.join(columns)}.",
+            "On a logarithmic axis, medians over models: the further right, the more that layer's weights expose of "
+            "the forgotten records. The mark of original is before, a method's after; what forgot as retraining does "
+            f"has its marks where retraining has its own, in every layer.{left}",
+            draw,
+            Cells(
+                "Information of the layers shown",
+                ("layer", *columns),
+                tuple(
+                    (visible(layer), *(precise(float(values[place])) for _, values in drawn))
+                    for place, layer in enumerate(layers)
+                ),
+                columns,
+                folded=True,
+            ),
+        ),
     )
 
 
@@ -159,7 +206,7 @@ def _estimates(
         "; ".join(f"{row.name}: {number(row.value, 2)}" for row in rows) + ".",
         "The diamond compares half of a method's models with retrained models of other seeds, the bar is its "
         f"{percent(result.protocol.level)} interval over models. The shaded band is what retraining once more gets, "
-        f"the best there is; `original` forgot nothing. {meaning} The dotted line is "
+        f"the best there is; original forgot nothing. {meaning} The dotted line is "
         + ("retraining." if guess is None else "guessing."),
         draw,
         Cells(

@@ -91,7 +91,8 @@ class Method(Part):
     """One method; a reference has no conclusion and no finding.
 
     `challenge` and the accuracy of `u_lira` compare its models of one half of the seeds with retrained models of the
-    other half; null for untrained models, and with fewer seeds than `Protocol.seeds_to_compare`.
+    other half; null for untrained models, and with fewer seeds than `Protocol.seeds_to_compare`. `layers` is the
+    information of each layer, the median of its models.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Method(Part):
     finding: Finding | None
     challenge: Challenge | None = None
     u_lira: Ranged | None = None
+    layers: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class UnlearnRecord(Record, kw_only=True):
@@ -169,6 +171,7 @@ def _method(audit: UnlearnAudit, method: MethodResult, finding: Finding | None) 
         finding,
         _challenge(method.challenge[0]) if method.challenge else None,
         _ranged(method.u_lira[0].accuracy) if method.u_lira else None,
+        {name: median(values[0]) for name, values in method.layers.items()},
     )
 
 

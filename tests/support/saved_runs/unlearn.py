@@ -57,7 +57,9 @@ def unlearn_audit(
         pairs = {each: (getattr(found, each)[0, :seeds], getattr(retrained, each)[0, :seeds]) for each in compared}
         places = {} if name == "retraining" else {each: (place(*pair),) * sets for each, pair in pairs.items()}
         apart = ((CHALLENGE,) * sets, (U_LIRA,) * sets) if told and name != "untrained" else ((), ())
-        return MethodResult(name, cut(found), places, None, *apart)
+        information = cut(found).information
+        layers = {f"dense/{number}": information * share for number, share in enumerate((0.5, 0.375, 0.125))}
+        return MethodResult(name, cut(found), places, None, *apart, layers=layers)
 
     return UnlearnAudit(
         methods=(

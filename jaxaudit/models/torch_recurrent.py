@@ -1,0 +1,112 @@
+"""Recurrent layers of PyTorch as loops of JAX: torchax itself would write out every step."""
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxaudit.models.torch_trial import pytorch
+
+
+def loops_stay_loops(module: Any) -> None:
+    """Makes every `LSTM`, `GRU` and `RNN` in a module of PyTorch compute by `jax.lax.scan`.
+
+    The product with the inputs is one for all steps. Packed sequences are left to PyTorch's own code, as are modules of
+    single cells.
+    """
+    for part in module.modules():
+        if type(part) in (pytorch().nn.LSTM, pytorch().nn.GRU, pytorch().nn.RNN):
+            part.forward = partial(_forward, part, part.forward)
+
+
+def _forward(part: Any, own: Callable[..., Any], inputs: Any, hx: Any = None) -> Any:
+    """As the layer's own `forward`: all outputs, and the last states."""
+    torch = pytorch()
+    if not isinstance(inputs, torch.Tensor):
+        return own(inputs, hx)
+    single = inputs.dim() == 2
+    steps = inputs.unsqueeze(1) if single else inputs.transpose(0, 1) if part.batch_first else inputs
+    states = _first_states(part, steps, hx, single)
+    directions = ("", "_reverse") if part.bidirectional else ("",)
+    last: list[tuple[Any, ...]] = []
+    for layer in range(part.num_layers):
+        if layer and part.dropout:
+            steps = torch.nn.functional.dropout(steps, part.dropout, part.training)
+        found = []
+        for number, suffix in enumerate(directions):
+            names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if part.bias else [])]
+            names += ["weight_hr"] if part.proj_size else []
+            weights = {name: getattr(part, f"{name}_l{layer}{suffix}") for name in names}
+            start = tuple(each[layer * len(directions) + number] for each in states)
+            every, end = _in_jax(partial(_scanned, part.mode, bool(suffix)), weights, steps, start)
+            found.append(every)
+            last.append(end)
+        steps = torch.cat(found, -1) if len(found) > 1 else found[0]
+    ends = [torch.stack(each) for each in zip(*last, strict=True)]
+    ends = [each.squeeze(1) for each in ends] if single else ends
+    outputs = steps.squeeze(1) if single else steps.transpose(0, 1) if part.batch_first else steps
+    return outputs, tuple(ends) if part.mode == "LSTM" else ends[0]
+
+
+def _first_states(part: Any, steps: Any, hx: Any, single: bool) -> list[Any]:
+    """Of all layers and directions: what was given, or zeros."""
+    torch = pytorch()
+    if hx is not None:
+        given = list(hx) if part.mode == "LSTM" else [hx]
+        return [each.unsqueeze(1) for each in given] if single else given
+    count = part.num_layers * (2 if part.bidirectional else 1)
+    sizes = [part.proj_size or part.hidden_size, *([part.hidden_size] if part.mode == "LSTM" else [])]
+    return [torch.zeros(count, steps.shape[1], size, dtype=steps.dtype) for size in sizes]
+
+
+def _in_jax(function: Callable[..., Any], *arguments: Any) -> Any:
+    interop: Any = importlib.import_module("torchax.interop")
+    return interop.call_jax(function, *arguments)
+
+
+def _scanned(
+    mode: str, reverse: bool, weights: dict[str, Array], steps: Array, start: tuple[Array, ...]
+) -> tuple[Array, tuple[Array, ...]]:
+    """One layer in one direction: its outputs `[steps, n, size]`, and its state after the last step."""
+    inward = steps @ weights["weight_ih"].T + weights.get("bias_ih", 0)
+
+    def step(state: tuple[Array, ...], of_inputs: Array) -> tuple[tuple[Array, ...], Array]:
+        of_hidden = state[0] @ weights["weight_hh"].T + weights.get("bias_hh", 0)
+        after = _CELLS[mode](of_inputs, of_hidden, state)
+        if "weight_hr" in weights:
+            after = after[0] @ weights["weight_hr"].T, *after[1:]
+        return after, after[0]
+
+    last, every = jax.lax.scan(step, start, inward, reverse=reverse)
+    return every, last
+
+
+def _lstm(of_inputs: Array, of_hidden: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+    enters, stays, new, shown = jnp.split(of_inputs + of_hidden, 4, axis=-1)
+    memory = jax.nn.sigmoid(stays) * state[1] + jax.nn.sigmoid(enters) * jnp.tanh(new)
+    return jax.nn.sigmoid(shown) * jnp.tanh(memory), memory
+
+
+def _gru(of_inputs: Array, of_hidden: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+    (reset_x, stay_x, new_x), (reset_h, stay_h, new_h) = (jnp.split(each, 3, -1) for each in (of_inputs, of_hidden))
+    new = jnp.tanh(new_x + jax.nn.sigmoid(reset_x + reset_h) * new_h)
+    stays = jax.nn.sigmoid(stay_x + stay_h)
+    return ((1 - stays) * new + stays * state[0],)
+
+
+def _rnn(of_inputs: Array, of_hidden: Array, state: tuple[Array, ...], activation: Callable[..., Array]) -> Any:
+    return (activation(of_inputs + of_hidden),)
+
+
+_CELLS: dict[str, Callable[..., Any]] = {
+    "LSTM": _lstm,
+    "GRU": _gru,
+    "RNN_TANH": partial(_rnn, activation=jnp.tanh),
+    "RNN_RELU": partial(_rnn, activation=jax.nn.relu),
+}
+"""By PyTorch's name of a layer's mode: one step, from its products to its next state (Hochreiter & Schmidhuber 1997;
+Cho et al. 2014, with the reset after the product, as PyTorch has it)."""

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ValidatedLearner
+from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ReadsAllForEach, ValidatedLearner
+from jaxaudit.learners.left_out import LeftOutModels
 from jaxaudit.membership import AllBut, everyone, leave_one_out
 
 
@@ -36,6 +37,8 @@ def leave_out(
             "a learner that stops early holds back other records where one is left out, so its models would differ by "
             "more than that record; train without early stopping."
         )
+    if models_in_pieces(learner, len(records)):
+        return _in_pieces(key, examples, learner, records, execution)
     if isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
@@ -54,6 +57,26 @@ def leave_out(
     with_record = fit(of_whole, whole, partial(_everywhere, learner, inputs[records]))[1]
     without_record = fit(of_others, AllBut(padded, n), partial(_own, learner, inputs, padded))
     return LeftOut(with_record, without_record[: len(records)])
+
+
+def models_in_pieces(learner: Learner, records: int) -> bool:
+    """Whether a learner that leaves out so many records without refits does so in pieces, which workers share."""
+    return isinstance(learner, ReadsAllForEach) and records > learner.piece
+
+
+def _in_pieces(
+    key: Key[Array, ""],
+    examples: Examples,
+    learner: Learner,
+    records: Int[np.ndarray, " records"],
+    execution: Execution,
+) -> LeftOut:
+    assert isinstance(learner, ReadsAllForEach)
+    # Pieces of equal size, so that the last is not filled up; they depend on nothing but the number of records.
+    size = -(-len(records) // -(-len(records) // learner.piece))
+    keys, rows = jnp.repeat(key[None], len(records)), AllBut(records, len(examples))
+    models = LeftOutModels(learner)
+    return LeftOut(*fit_many(keys, rows, examples.inputs, examples.labels, models, execution=execution.at(size)))
 
 
 def models_trained(records: int, models_per_batch: int) -> int:

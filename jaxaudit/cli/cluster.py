@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEED = 7
 """Of the chunk that all of them train."""
 PATIENCE = 120.0
-"""Seconds that workers may take to be ready."""
+"""Seconds that workers may take to be ready, and then to train the chunk."""
 
 cluster = typer.Typer(no_args_is_help=True, help="Workers of this machine, or of a Ray cluster.")
 

@@ -203,11 +203,10 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> tuple[Job[Any
         seed=plain(job.options)["seed"],
         options=plain(job.options, job.used),
         data=dict(job.data),
-        model_hash=sources.get("model"),
         mixed_devices=who.mixed or None,
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
-        **job.extra,
+        **{"model_hash": sources.get("model"), **job.extra},
     )
     return job, job.outcome(audit, provenance)
 

@@ -18,6 +18,7 @@ from jaxaudit.ensemble.program import DISPATCH, init_chunk, run_block
 from jaxaudit.ensemble.training_state import StateKeeper, UnderWay
 from jaxaudit.ensemble.validation import EpochEnd, epoch_end
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
+from jaxaudit.learners.left_out import LeftOutModels
 from jaxaudit.membership import AllBut, Membership
 
 FIRST_STEPS = 8
@@ -61,6 +62,9 @@ def train_chunk(
         keeper: keeps the training state, for a learner with steps.
     """
     group = chunk.group
+    if isinstance(learner, LeftOutModels):
+        assert isinstance(chunk.membership, AllBut)
+        return learner.outputs(chunk.keys[0], pool, chunk.membership.left_out)
     if group is None or not isinstance(learner, SteppedLearner):
         weights = place_models(chunk.membership[:].astype(np.float32))
         return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)

@@ -4,22 +4,29 @@ Bytes of code are unpacked by workers that this process gave them to, and are ne
 """
 
 import io
+import os
 import pickle
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from stat import S_ISDIR
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import cloudpickle
 import numpy as np
+from filelock import FileLock
 
 from jaxaudit.ensemble.checkpoint import digest_of
 from jaxaudit.errors import InputError
 
 LARGE = 1 << 16
 """Bytes of an array from which it goes beside what holds it."""
-LEARNER = "learner"
+LEARNER, PREFIX, LOCK = "learner", "jaxaudit-pool-", "lock"
+SETTLED = 60.0
+"""Seconds after which a folder whose lock nobody holds was left by a process that was killed."""
 
 
 @runtime_checkable
@@ -76,9 +83,10 @@ def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None)
     if isinstance(executor, Shares):
         yield executor.share(arrays)
         return
+    place = Path(gettempdir()) if beside is None else beside.absolute()
+    drop_left(place)
     # A folder of a name that nobody can foresee, for its owner alone.
-    place = None if beside is None else beside.absolute()
-    with TemporaryDirectory(prefix="pool-", dir=place, ignore_cleanup_errors=True) as folder:
+    with TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as folder, _held(Path(folder)):
         try:
             for name, array in arrays.items():
                 np.save(Path(folder) / f"{name}.npy", array, allow_pickle=False)
@@ -88,6 +96,35 @@ def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None)
                 "checkpoints, or temporary files, are (TMPDIR)."
             ) from error
         yield ArrayFiles(folder)
+
+
+def drop_left(place: Path) -> None:
+    """Removes this user's folders of arrays in `place` whose process was killed: their lock is held by nobody.
+
+    One that was made less than a minute ago stays: its process may be about to take the lock.
+    """
+    own = getattr(os, "getuid", lambda: None)()
+    for lock in place.glob(f"{PREFIX}*/{LOCK}"):
+        with suppress(OSError, NotImplementedError):
+            folder = lock.parent.lstat()
+            if not S_ISDIR(folder.st_mode) or (own is not None and folder.st_uid != own):
+                continue
+            if lock.is_symlink() or time.time() - lock.lstat().st_mtime < SETTLED:
+                continue
+            with FileLock(lock, 0, fallback_to_soft=False):
+                rmtree(lock.parent, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Says, as long as this process lives, that the folder is in use, where the file system has locks."""
+    lock = FileLock(folder / LOCK, 0, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
+    with suppress(OSError, NotImplementedError):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _size(arrays: Mapping[str, np.ndarray]) -> float:
@@ -101,16 +138,18 @@ class _Pickler(cloudpickle.Pickler):
         super().__init__(file, protocol=5)
         self.arrays, self.learner, self.names = arrays, learner, dict[int, str]()
 
-    def persistent_id(self, obj: Any) -> str | None:
+    def persistent_id(self, obj: Any) -> str | tuple[str, np.dtype] | None:
         if self.learner is not None and obj is self.learner:
             return LEARNER
         if type(obj) is not np.ndarray or obj.nbytes < LARGE or obj.dtype.hasobject:
             return None
+        # Types that NumPy does not know, such as bfloat16, become raw bytes in a file: they go as whole numbers.
+        plain = obj.view(f"u{obj.itemsize}") if obj.dtype.kind == "V" else obj
         if id(obj) not in self.names:
-            name = digest_of("", obj)
+            name = digest_of("", plain)
             self.names[id(obj)] = name
-            self.arrays[name] = obj
-        return self.names[id(obj)]
+            self.arrays[name] = plain
+        return self.names[id(obj)] if plain is obj else (self.names[id(obj)], obj.dtype)
 
 
 def packed(value: Any, arrays: dict[str, np.ndarray], learner: Any = None) -> bytes:
@@ -137,6 +176,9 @@ class _Unpickler(pickle.Unpickler):
         self.source, self.learner = source, learner
 
     def persistent_load(self, pid: Any) -> Any:
+        if isinstance(pid, tuple):
+            name, dtype = pid
+            return self.source.load(name).view(dtype)
         return self.learner if pid == LEARNER else self.source.load(pid)
 
 

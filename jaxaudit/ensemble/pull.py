@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -91,7 +91,7 @@ class Pulling:
 
         Args:
             fn: a function without arguments.
-            seconds: how long workers may take to be ready.
+            seconds: how long workers may take to be ready, and then to answer; one that does not is ended.
         """
         with self._lock:
             self._begin()
@@ -99,9 +99,16 @@ class Pulling:
         while len(self._workers) < self._left and time.monotonic() < deadline:
             time.sleep(0.05)
         missing = self._error if self._left < len(self._threads) else WorkerEnded(f"not ready after {seconds:g} s")
+        workers = list(self._workers.values())
         with ThreadPoolExecutor(len(self._threads)) as threads:
-            answers = [threads.submit(worker.call, fn, (), {}) for worker in list(self._workers.values())]
-        found = [answer.exception() or answer.result() for answer in answers]
+            answers = [threads.submit(worker.call, fn, (), {}) for worker in workers]
+            late = wait(answers, seconds).not_done
+            # Ended, it answers nobody, and nobody waits for it.
+            for worker, answer in zip(workers, answers, strict=True):
+                if answer in late:
+                    worker.kill()
+        silent = WorkerEnded(f"ready, and silent for {seconds:g} s")
+        found = [silent if each in late else each.exception() or each.result() for each in answers]
         return found + [missing] * (len(self._threads) - len(found))
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from .learner import BoundsDTP as BoundsDTP
 from .learner import Learner as Learner
 from .learner import LeavesOneOut as LeavesOneOut
 from .learner import LeftOut as LeftOut
+from .learner import ReadsAllForEach as ReadsAllForEach
 from .learner import SteppedLearner as SteppedLearner
 from .learner import ValidatedLearner as ValidatedLearner
 from .logistic_regression import LogisticRegression as LogisticRegression

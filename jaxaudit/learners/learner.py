@@ -70,6 +70,20 @@ class LeavesOneOut(Learner, Protocol):
 
 
 @runtime_checkable
+class ReadsAllForEach(LeavesOneOut, Protocol):
+    """A `LeavesOneOut` learner that reads the whole pool for each record: time is records by pool.
+
+    Pieces of the records are then worth a worker each, and worth keeping once they are done.
+
+    Attributes:
+        piece: how many records are answered together at most.
+    """
+
+    @property
+    def piece(self) -> int: ...
+
+
+@runtime_checkable
 class BoundsDTP(Learner, Protocol):
     """A learner with a proven bound of how far a record can move any output, on any input, without bins.
 

@@ -1,12 +1,42 @@
-"""Shared by learners with leave-one-out without refits: checks, and chunks of equal size."""
+"""Leave-one-out without refits: checks, chunks of equal size, and pieces that are trained like any other models."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import Progress
+from jaxaudit.learners.learner import LeftOut, Progress, ReadsAllForEach
+
+PIECE = 4096
+"""Records that are answered together: a minute or less of one worker for a pool of a million."""
+
+
+@dataclass(frozen=True)
+class LeftOutModels:
+    """The leave-one-out models of a learner as one that `fit_many` trains: its parameters are its models' outputs.
+
+    Chunks are handed to workers, tried again and kept like those of any learner.
+
+    Attributes:
+        learner: answers for all records of a chunk at once.
+    """
+
+    learner: ReadsAllForEach
+
+    def fit(self, key: Key[Array, ""], inputs: Array, labels: Array, weights: Array) -> Any:
+        """A single model, refitted."""
+        return self.learner.fit(key, inputs, labels, weights)
+
+    def log_probs(self, params: Any, inputs: Array) -> Array:
+        """Of a single model."""
+        return self.learner.log_probs(params, inputs)
+
+    def outputs(self, key: Key[Array, ""], pool: tuple[Array, Array], left_out: Int[np.ndarray, " models"]) -> LeftOut:
+        """With and without each of these records of the pool, on it."""
+        return self.learner.leave_one_out(key, np.asarray(pool[0]), np.asarray(pool[1]), left_out)
 
 
 def check_left_out(

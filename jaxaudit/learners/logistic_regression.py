@@ -12,6 +12,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.learners import logistic_leave_one_out
 from jaxaudit.learners.learner import LeftOut, Progress
+from jaxaudit.learners.left_out import PIECE
 from jaxaudit.learners.logistic_objective import inverse_at_zero, objectives, optima, start_of
 
 
@@ -67,6 +68,11 @@ class LogisticRegression:
         """The log-probabilities, in nats; -inf for a class without members."""
         scores = jnp.matmul(inputs, params.weights.T, precision=jax.lax.Precision.HIGHEST)
         return precise_log_softmax(scores + params.intercepts)
+
+    @property
+    def piece(self) -> int:
+        """Records that are answered together at most: see `ReadsAllForEach`."""
+        return PIECE
 
     def leave_one_out(
         self,

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +14,10 @@ import jax
 import numpy as np
 import pytest
 from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows, learner, records
+from support.workers_child import EPOCHS
 
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
 from jaxaudit.ensemble.machine import this_machine, unlike
-from jaxaudit.ensemble.parts import LARGE
-from jaxaudit.ensemble.pull import STARTS, Pulling
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
 from jaxaudit.membership import everyone, leave_one_out
@@ -84,20 +82,6 @@ class NeverFitted(NearestCentroid):
         raise AssertionError("all of its chunks are kept")
 
 
-def test_large_arrays_go_beside_the_code(two: Any):
-    """Once for all chunks; what `summarize` holds of the pool as well."""
-    count = LARGE // 16 + 1
-    inputs, labels = records(count, 4)
-    rows = leave_one_out(np.arange(4), count)
-    call = KEYS[:4], rows, inputs, labels, NearestCentroid()
-
-    def of_pool(params: Any, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(params).reshape(len(rows), -1) + inputs[rows].sum()
-
-    alone = fit_many(*call, execution=Execution(2), summarize=of_pool)
-    assert fit_many(*call, execution=Execution(2, executor=two), summarize=of_pool).tobytes() == alone.tobytes()
-
-
 class Watched:
     """Kills a worker when the first chunk is finished."""
 
@@ -145,33 +129,6 @@ def test_workers_that_only_end_are_given_up(two: Any, monkeypatch: pytest.Monkey
         fit_many(KEYS, ROWS, *records(EXAMPLES, 4), Deadly(), execution=Execution(1, executor=two))
 
 
-class Broken:
-    """A worker that lives, and can do nothing."""
-
-    def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        raise OSError("no device")
-
-    def kill(self) -> None:
-        pass
-
-
-def test_a_place_whose_workers_can_do_nothing_is_given_up():
-    with Pulling(lambda place: Broken(), 1) as workers:
-        answers = [workers.submit(print) for _ in range(STARTS + 2)]
-        assert [str(each.exception(timeout=20)) for each in answers] == ["no device"] * (STARTS + 2)
-        with pytest.raises(RuntimeError, match="no device"):
-            workers.submit(print)
-
-
-def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
-    started = threading.Event()
-    with Pulling(lambda place: started.wait(20) and Broken(), 1) as workers:  # type: ignore[arg-type]
-        asked = workers.submit(print)
-        threading.Timer(0.2, started.set).start()
-        workers.close()
-    assert asked.cancelled() or asked.exception(timeout=0) is not None
-
-
 def test_results_may_be_of_a_class_that_only_this_process_has(two: Any):
     class Means(NamedTuple):
         first: np.ndarray
@@ -209,16 +166,6 @@ def test_errors_are_those_of_the_learner(two: Any):
             *(KEYS, ROWS, *records(EXAMPLES, 4), NearestCentroid()),
             execution=Execution(3, executor=two),
             summarize=refuse,
-        )
-
-
-def test_what_cannot_be_sent_is_named(two: Any):
-    lock = threading.Lock()
-    with pytest.raises(InputError, match="cannot be sent to a worker"):
-        fit_many(
-            *(KEYS, ROWS, *records(EXAMPLES, 4), NearestCentroid()),
-            execution=Execution(3, executor=two),
-            summarize=lambda params, rows: lock,
         )
 
 
@@ -261,29 +208,29 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_driver(number: signal.Signals, tmp_path: Path):
-    """In the midst of a chunk; and the call, started again, ends as one that was never stopped."""
+def test_workers_end_with_their_driver(tmp_path: Path):
+    """Killed, and then interrupted, in the midst of chunks; the third call ends as one that was never stopped."""
     tests = Path(__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}
     words = [sys.executable, str(tests / "support" / "workers_child.py"), str(tmp_path)]
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdout is not None
-        workers = [int(word) for word in driver.stdout.readline().split()]
-        assert len(workers) == 2
-        assert all(map(alive, workers))
-        deadline = time.monotonic() + 120
-        while kept_models(tmp_path / "kept") == 0:
-            assert driver.poll() is None
-            assert time.monotonic() < deadline
+    for number in (signal.SIGKILL, signal.SIGINT):
+        before = kept_models(tmp_path / "kept")
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as driver:
+            assert driver.stdout is not None
+            workers = [int(word) for word in driver.stdout.readline().split()]
+            assert len(workers) == 2
+            assert all(map(alive, workers))
+            deadline = time.monotonic() + 120
+            while kept_models(tmp_path / "kept") == before:
+                assert driver.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            driver.send_signal(number)
+        deadline = time.monotonic() + 20
+        while any(map(alive, workers)):
+            assert time.monotonic() < deadline, "workers outlive their driver"
             time.sleep(0.05)
-        driver.send_signal(number)
-    deadline = time.monotonic() + 20
-    while any(map(alive, workers)):
-        assert time.monotonic() < deadline, "workers outlive their driver"
-        time.sleep(0.05)
-    assert 0 < kept_models(tmp_path / "kept") < 6
+        assert before < kept_models(tmp_path / "kept") < MODELS
     subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, timeout=300)
-    one = learner(Dropped, epochs=2000)
-    alone = flat_rows(fit_many(KEYS[:6], ROWS[:6], *records(EXAMPLES, 4), one, execution=Execution(1)), 6)
+    alone = fit(learner(Dropped, epochs=EPOCHS), Execution(1))
     assert np.load(tmp_path / "models.npy").tobytes() == alone.tobytes()

@@ -12,15 +12,18 @@ from jaxaudit.ensemble import Execution, LocalWorkers, fit_many
 from jaxaudit.membership import leave_one_out
 from support.tiny_learners import Dropped, flat_rows, learner, records
 
+EPOCHS = 700
+"""A chunk then takes half a second: long enough to be stopped in its midst."""
+
 
 def main(folder: Path) -> None:
     random = np.random.default_rng(1)
-    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(5)], leave_one_out(np.arange(6), 41)])[:6]
-    keys = jax.random.split(jax.random.key(1), 11)[:6]
+    rows = np.concatenate([[random.permutation(41) < 20 for _ in range(5)], leave_one_out(np.arange(6), 41)])
+    keys = jax.random.split(jax.random.key(1), 11)
     with LocalWorkers(2) as workers:
         print(*workers.everyone(os.getpid, 60), flush=True)
         execution = Execution(1, checkpoints=folder / "kept", executor=workers)
-        one = learner(Dropped, epochs=2000)
+        one = learner(Dropped, epochs=EPOCHS)
         models = fit_many(keys, rows, *records(41, 4), one, execution=execution, summarize=flat)
     np.save(folder / "models.npy", models)
 

@@ -11,7 +11,7 @@ from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.binning import check_bins
-from jaxaudit.learners import BoundsDTP, Learner
+from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import joined, keys_at, several, stream
 
@@ -64,7 +64,10 @@ def audit_pdtp(
         )
     seeded = uses_key(learner, examples)
     keys = jax.random.split(stream(key, "measure"), measurements if seeded else 1)
-    *of_keys, of_floor = execution.split(*[1.0] * len(keys), float(seeded))
+    # Of networks, models count; a closed form takes about as long as the models of the floor.
+    models = 1 if isinstance(learner, LeavesOneOut) else len(chosen)
+    others = 0 if not seeded else 1 if isinstance(learner, LeavesOneOut) else seeds
+    *of_keys, of_floor = execution.split(*[models] * len(keys), others)
     parts, exact, accuracy, bounds = [], np.zeros(len(chosen)), 0.0, []
     for one, part in zip(keys, of_keys, strict=True):
         left = leave_out(one, examples, learner, chosen, execution=part)
@@ -78,8 +81,7 @@ def audit_pdtp(
     largest = each.argmax(axis=0), np.arange(len(chosen))
     floor = SeedFloor(np.zeros(len(chosen)), np.zeros(len(chosen)))
     if seeded:
-        others = several(stream(key, "seed floor"), seeds - 1)
-        all_keys = joined([keys_at(keys, slice(1)), others])
+        all_keys = joined([keys_at(keys, slice(1)), several(stream(key, "seed floor"), seeds - 1)])
         outputs = outputs_of_seeds(all_keys, examples, learner, chosen, execution=of_floor)
         floor = seed_floor(outputs, bins=bins)
     return PDTPAudit(

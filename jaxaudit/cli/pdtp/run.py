@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
+from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces, models_trained
 from jaxaudit.audits.pdtp.audit import audit_pdtp, check_steps, reduce_pdtp
 from jaxaudit.audits.pdtp.result import PDTPAudit, Reduction
 from jaxaudit.cli.classifiers import make_classifier
@@ -50,10 +50,10 @@ def prepare(options: PDTPOptions) -> Job[Measured]:
     places = whole.in_file(np.arange(len(whole)) if chosen is None else chosen)
 
     def models(models_per_batch: int) -> int:
-        if closed_form:
-            return 0
-        counts = [count] * asked.measurements
+        counts = [count] * (1 if closed_form else asked.measurements)
         counts += [len(table) - step for step in range(asked.reduce + 1) if asked.reduce]
+        if closed_form:
+            return sum(each for each in counts if models_in_pieces(learner, each))
         return sum(models_trained(each, models_per_batch) for each in counts) + asked.floor_seeds
 
     def audit(execution: Execution) -> Measured:

@@ -1,0 +1,138 @@
+"""Programs of every kind are lowered for GPUs and TPUs on a machine that has neither: none needs what only a CPU has.
+
+What is lowered compiles there, as far as can be told here; numbers and times need the device.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from support.tiny_learners import Convolved, Dropped, learner, small_mlp
+
+from jaxaudit.attacks import learned
+from jaxaudit.audits import left_out
+from jaxaudit.ensemble import host_program, predict, program
+from jaxaudit.kernels import bootstrap_ks, ks_distance, squared_grad_norms
+from jaxaudit.kernels.gradient_norms import directions
+from jaxaudit.learners import logistic_leave_one_out, logistic_objective, network
+from jaxaudit.learners.nearest_neighbours import _nearest_records
+from jaxaudit.models import LiuCNN, MedicalCNN, ViT
+
+KEYS = jax.random.split(jax.random.key(3), 3)
+INIT: Any = inspect.unwrap(program.init_chunk)
+HOST = re.compile(r"callback|lapack|cpu|eigen", re.IGNORECASE)
+"""In the name of what a program calls: it is there on a CPU alone."""
+
+
+def words(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def whole(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def a_block(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Three models' minibatches of four records, as `fit_many` has them trained."""
+    states = jax.eval_shape(partial(INIT, one), KEYS)
+    run = partial(program._run_block, one, shared=False, uneven=False)
+    arrays = words(9, *shape), whole(9), whole(2, 3, 4), words(2, 3, 4)
+    return lambda states, inputs, labels, indices, weights: run(
+        states, (KEYS, 0, 0), inputs, labels, indices, weights, 0, 2
+    ), (states, *arrays)
+
+
+def a_gradient(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """One model's, as it is trained from the host."""
+    state = jax.eval_shape(one.init, KEYS[0])
+    arrays = state.params, words(9, *shape), whole(9), whole(4), words(4)
+    return lambda state, *arrays: host_program._gradient(one, state, *arrays, (KEYS[0], 0, 0)), (state, *arrays)
+
+
+def of_network(kernel: Callable[..., Any], one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], Any]:
+    """A kernel of gradients, at a network's log-probability."""
+    params = jax.eval_shape(lambda key: one.finish(one.init(key)), KEYS[0])
+
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        return jnp.take_along_axis(one.log_probs(params, inputs), labels[:, None], axis=1)[:, 0]
+
+    return lambda *arrays: kernel(log_prob, *arrays), (params, words(6, *shape), whole(6))
+
+
+def models(one: Any) -> Any:
+    return jax.eval_shape(lambda keys: jax.vmap(lambda key: one.finish(one.init(key)))(keys), KEYS)
+
+
+def trained(make: Any, shape: tuple[int, ...]) -> Any:
+    return network(make, shape, 10, optimizer=optax.adamw(1e-3), epochs=1, batch_size=4)
+
+
+def logistic() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """In float64, from the model of all records to those without one."""
+
+    def fit(inputs: Any, labels: Any, left: Any) -> Any:
+        of = logistic_objective.objectives(inputs, labels, jnp.ones((1, 30), jnp.float64), 3, 1.0)
+        point = logistic_leave_one_out._fit_all(of, 1e-7)[0]
+        inverse = logistic_objective.inverse_at(of, point, coupled=True)
+        return logistic_leave_one_out._fit_without(of, point, inverse, left, 1e-7)
+
+    return fit, (words(30, 5), whole(30), whole(4))
+
+
+def a_learned_attack() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    state = jax.eval_shape(lambda keys: inspect.unwrap(learned._start)(keys, 5, 3), KEYS)
+    used = jax.ShapeDtypeStruct((3, 40), bool)
+    return lambda *arrays: learned._epoch(KEYS, 0, *arrays, 3), (state, words(3, 40, 5), whole(40), words(3, 40), used)
+
+
+PERCEPTRON, CONVOLVED = learner(small_mlp), learner(Convolved, (5, 5, 1))
+LIU, MEDICAL = trained(LiuCNN, (28, 28, 1)), trained(MedicalCNN, (32, 32, 1))
+PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
+    "ks": lambda: (ks_distance, (words(50), words(40))),
+    "bootstrap": lambda: (
+        lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=False),
+        (words(50), words(40)),
+    ),
+    "paired": lambda: (lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=True), (words(50), words(50))),
+    "initial weights": lambda: (partial(INIT, LIU), (KEYS,)),
+    "block of a perceptron": lambda: a_block(PERCEPTRON, (4,)),
+    "block of dropout": lambda: a_block(learner(Dropped), (4,)),
+    "block of Liu's network": lambda: a_block(LIU, (28, 28, 1)),
+    "block of the medical network": lambda: a_block(MEDICAL, (32, 32, 1)),
+    "block of a transformer": lambda: a_block(trained(ViT, (16, 16, 1)), (16, 16, 1)),
+    "gradient": lambda: a_gradient(CONVOLVED, (5, 5, 1)),
+    "outputs": lambda: (partial(predict._log_probs, PERCEPTRON), (models(PERCEPTRON), words(7, 4))),
+    "own outputs": lambda: (partial(left_out._log_probs_each, PERCEPTRON), (models(PERCEPTRON), words(3, 4))),
+    "squared norms": lambda: of_network(squared_grad_norms, LIU, (28, 28, 1)),
+    "summed gradient": lambda: of_network(directions._summed_gradient, PERCEPTRON, (4,)),
+    "neighbours": lambda: (partial(_nearest_records, count=3), (whole(8), (words(30, 2), words(30, 3)))),
+    "a learned attack": a_learned_attack,
+}
+
+
+def of_the_host(fn: Callable[..., Any], arrays: tuple[Any, ...], platform: str) -> list[str]:
+    """What the program calls that only a CPU has."""
+    text = jax.jit(fn).trace(*arrays).lower(lowering_platforms=(platform,)).as_text()
+    return [name for name in set(re.findall(r"custom_call @([\w.$]+)", text)) if HOST.search(name)]
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_needs_nothing_of_a_cpu(name: str, platform: str):
+    assert of_the_host(*PROGRAMS[name](), platform) == []
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_logistic_regression_needs_nothing_of_a_cpu(platform: str):
+    with jax.enable_x64(True):
+        assert of_the_host(*logistic(), platform) == []
+
+
+def test_what_a_cpu_alone_has_is_seen():
+    assert of_the_host(*PROGRAMS["ks"](), "cpu")

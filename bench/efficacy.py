@@ -1,9 +1,14 @@
 """The exact trace of the Fisher information against one gradient and against PyTorch: `python -m bench.efficacy`.
 
 Promised, on two CPU cores, for 1,000 examples, a 784-784-512-256-128-10 network (MLP) and Liu's (CNN): the trace of
-the empirical Fisher information in no more than 1 (MLP) and 2 (CNN) times the time of one ordinary gradient of the mean
-loss in JAX; and at least 3 times as fast as BackPACK's `BatchL2Grad`, 50 times as fast as `torch.func`'s vmap of grad,
-and 30 times as fast as a PyTorch loop that takes one backward pass an example.
+the empirical Fisher information in no more than three quarters of the time of one ordinary gradient of the mean loss in
+JAX; and at least 1.6 (MLP) and 2 (CNN) times as fast as BackPACK's `BatchL2Grad`, 50 times as fast as `torch.func`'s
+vmap of grad, and 30 times as fast as a PyTorch loop that takes one backward pass an example.
+
+Counting forbids more. Of the three products that a dense layer has in a gradient, the trace needs those forward and
+back, and of the first layer only the first: 3.5 of 5.9 GFLOP for the MLP and 31 of 44 for the CNN, .60 and .70 of a
+gradient at equal speed. BackPACK makes the gradient, too, so at equal speed it takes 1.67 and 1.4 times as long; what
+it takes beyond that is its own.
 
 All have the same weights and must first find the same trace. `squared_grad_norms` and the gradient are timed compiled,
 as a second call is. vmap of grad and the loop, which take long and much memory, have rounds of their own. vmap of grad
@@ -238,12 +243,12 @@ def memory(of: str) -> str:
 
 def main() -> None:
     timings, claims, notes = [], [], []
-    for of, bound in ((mlp(), 1.0), (cnn(), 2.0)):
+    for of, over_backpack in ((mlp(), 1.6), (cnn(), 2.0)):
         quick, slow = compare(of)
         timings += [quick, slow]
         claims += [
-            Claim(f"{of.name}: jaxaudit / gradient", quick.ratio("jaxaudit", GRADIENT), bound, at_least=False),
-            Claim(f"{of.name}: {BACKPACK} / jaxaudit", quick.ratio(BACKPACK, "jaxaudit"), 3),
+            Claim(f"{of.name}: jaxaudit / gradient", quick.ratio("jaxaudit", GRADIENT), 0.75, at_least=False),
+            Claim(f"{of.name}: {BACKPACK} / jaxaudit", quick.ratio(BACKPACK, "jaxaudit"), over_backpack),
             Claim(f"{of.name}: {VMAP} / jaxaudit", slow.ratio(VMAP, "jaxaudit"), 50),
             Claim(f"{of.name}: {LOOP} / jaxaudit", slow.ratio(LOOP, "jaxaudit"), 30),
         ]

@@ -68,17 +68,17 @@ def torch_loop(batch_size: int) -> list[float]:
     # Imported here, or it would be part of the other processes' memory.
     import torch
 
-    from bench.fit_many import gradient_descent, shuffled, torch_pool, torch_tanh, train_torch
+    from bench.fit_many import PLAIN, gradient_descent, shuffled, torch_pool, torch_tanh, train_torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     job = leaving_one_out(batch_size, TORCH_MODELS, EPOCHS)
     inputs, labels = torch_pool(job)
     warm = replace(job, learner=replace(job.learner, epochs=1))
-    train_torch([torch_tanh()], gradient_descent, inputs, labels, lambda model: shuffled(warm, model))
+    train_torch([torch_tanh()], gradient_descent()[PLAIN], inputs, labels, lambda model: shuffled(warm, model))
     seconds = []
     for left in range(TORCH_MODELS):
         start, net = time.perf_counter(), torch_tanh()
-        train_torch([net], gradient_descent, inputs, labels, lambda _, left=left: shuffled(job, left))
+        train_torch([net], gradient_descent()[PLAIN], inputs, labels, lambda _, left=left: shuffled(job, left))
         with torch.no_grad():
             torch.log_softmax(net(inputs[left : left + 1]), dim=1)
         seconds.append(time.perf_counter() - start)

@@ -74,9 +74,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def spread(values: dict[str, float], factor: float) -> str:
-    """`median (low to high)`, three digits each."""
+    """`median (low to high)`, three digits each; of one round, its value."""
     median, low, high = (_digits(factor * values[part]) for part in ("median", "low", "high"))
-    return f"{median} ({low} to {high})"
+    return median if values["low"] == values["high"] else f"{median} ({low} to {high})"
 
 
 def _digits(value: float) -> str:

@@ -3,6 +3,7 @@
 import gc
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,25 @@ settings.load_profile("jaxaudit")
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW = 30
+"""Times as long as any other, about, as a test that is marked so takes."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Files are handed out in the order below; pytest-xdist would begin with those of the most tests."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers, none is left with the longest file when the others are done: those come first."""
+    if hasattr(config, "workerinput"):
+        cost = Counter[str]()
+        for item in items:
+            cost[item.nodeid.partition("::")[0]] += SLOW if item.get_closest_marker("slow") else 1
+        items.sort(key=lambda item: -cost[item.nodeid.partition("::")[0]])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,9 +17,13 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-COMMAND_LINE = DOCS / "command_line.md"
-"""The help of every command."""
+COMMAND_LINE = DOCS / "command_line"
+"""A page a command, with its help."""
 START = DOCS / "start.md"
+REFERENCES = DOCS / "references.md"
+PAPERS = ROOT / "jaxaudit" / "report" / "papers.bib"
+LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
+"""As LaTeX writes them, and as text."""
 ERROR_RATES = DOCS / "explanation" / "error_rates.md"
 SPEED = DOCS / "evidence" / "speed.md"
 SESSIONS = {
@@ -52,6 +56,22 @@ OTHERS = (
 """The commands that do not audit."""
 
 
+def page_of(command: str) -> Path:
+    """The page of a command."""
+    return COMMAND_LINE / f"{command.replace(' ', '_')}.md"
+
+
+def commands_section() -> str:
+    """A line a command: the first words of the help on its page."""
+    lines = []
+    for command in (*COMMANDS, *OTHERS):
+        page = page_of(command)
+        shown = section(page.read_text(encoding="utf-8"), f"{command} help")
+        _, _, about, *_ = re.split(r"\n\s*\n", shown)
+        lines.append(f"- [`jaxaudit {command}`]({page.name}): {' '.join(about.split())}")
+    return "\n".join(lines)
+
+
 def help_section(command: str) -> str:
     """What `jaxaudit COMMAND --help` prints on a terminal of 100 columns."""
     return f"```text\n{_run([*command.split(), '--help'])}\n```"
@@ -69,6 +89,34 @@ def start_section() -> str:
         subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
         shown = _run(" ".join(START_COMMAND).split(), Path(folder))
     return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(START_COMMAND)}\n{shown}\n```"
+
+
+def references_section() -> str:
+    """Every paper of `papers.bib`, by parts, each with the label that docstrings and pages link to."""
+    text = PAPERS.read_text(encoding="utf-8")
+    for written, letter in LETTERS.items():
+        text = text.replace(written, letter)
+    parts: dict[str, list[str]] = {}
+    for entry in re.findall(r"^@.*?^\}$", text, re.MULTILINE | re.DOTALL):
+        found = re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE)
+        parts.setdefault(dict(found)["part"], []).append(_reference({name: re.sub("[{}]", "", v) for name, v in found}))
+    return "\n\n".join(f"## {part}\n\n" + "\n\n".join(papers) for part, papers in parts.items())
+
+
+def _reference(paper: dict[str, str]) -> str:
+    first = re.split("[ ,]", paper["cited"])[0].lower()
+    authors = ", ".join(" ".join(reversed(each.split(", "))) for each in paper["author"].split(" and "))
+    # A volume of a journal, and its pages.
+    place = " ".join(paper[name] for name in ("booktitle", "journal", "volume") if name in paper)
+    pages = f", {paper['pages'].replace('--', '-')}" if "pages" in paper else ""
+    links = [f"[doi:{paper['doi']}](https://doi.org/{paper['doi']})"] if "doi" in paper else []
+    if "eprint" in paper:
+        links.append(f"[arXiv {paper['eprint']}](https://arxiv.org/abs/{paper['eprint']})")
+    links = links or ([f"<{paper['url']}>"] if "url" in paper else [])
+    said = [f"{authors} ({paper['year']}).", f"*{paper['title']}{'' if paper['title'].endswith('?') else '.'}*"]
+    said += [f"{place}{pages}."] if place else []
+    said += [f"{', '.join(links)}."] if links else []
+    return f"({first}{paper['year']})=\n" + "\n".join([*said, f"[{paper['used']}]"])
 
 
 def headline_section() -> str:
@@ -184,9 +232,11 @@ def section(text: str, name: str) -> str:
 def main(names: list[str]) -> None:
     """Writes the sections of these names anew, or every section."""
     sections: dict[tuple[Path, str], Callable[[], str]] = {
-        **{(COMMAND_LINE, f"{command} help"): partial(help_section, command) for command in (*COMMANDS, *OTHERS)},
+        **{(page_of(command), f"{command} help"): partial(help_section, command) for command in (*COMMANDS, *OTHERS)},
+        (COMMAND_LINE / "index.md", "commands"): commands_section,
         **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
         (START, "start session"): start_section,
+        (REFERENCES, "references"): references_section,
         (SPEED, "headline"): headline_section,
         (ERROR_RATES, "error rates"): error_rates_section,
         (README, "error rates in short"): short_error_rates_section,

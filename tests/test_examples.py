@@ -1,5 +1,6 @@
 """The files of `examples/`: scripts that train shadow models, audits, and what somebody brings of their own."""
 
+import importlib.util
 import json
 import os
 import re
@@ -96,6 +97,29 @@ def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     assert re.match(ANSWERS[script], done.stdout), done.stdout
+
+
+def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digits: Path):
+    done = jaxaudit("shadows", "plan", "--query", FILES[0], "--coins", "--models", "16", "--out", "bank")
+    assert done.code == 0, done.err
+    said = subprocess.run(
+        [sys.executable, EXAMPLES / "private_recipe.py", "bank", FILES[0]], capture_output=True, text=True, timeout=300
+    )
+    claim = re.search(r"^the recipe claims epsilon (\S+) at delta 1e-05$", said.stdout, re.MULTILINE)
+    assert claim, said.stderr
+    # The least delta by which the outputs with a record pass e^epsilon times those without it, by an integral.
+    place, epsilon = np.linspace(-30, 30, 600_001), float(claim[1])
+    there, here = (np.exp(-((place - shift) ** 2) / 8) / np.sqrt(8 * np.pi) for shift in (0, 1))
+    over, under = (
+        np.trapezoid(np.maximum(here - np.exp(each) * there, 0), place) for each in (epsilon - 0.005, epsilon + 0.005)
+    )
+    assert under < 1e-5 < over
+    assert load_bank("bank").finished().tolist() == list(range(16))
+    # A tenth is what guesses would reach; 100 records a set are few for this noise.
+    assert bank_accuracy(load_bank("bank")).mean() > 0.2
+    if importlib.util.find_spec("jax_privacy"):
+        done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--delta", "1e-5", "--json")
+        assert done.result["epsilon"]["bound"] < epsilon
 
 
 def test_every_example_is_run_by_a_test():

@@ -16,8 +16,27 @@ import readme_sections as sections
 
 @pytest.mark.parametrize("command", [*sections.COMMANDS, *sections.OTHERS])
 def test_help_is_up_to_date(command):
-    shown = sections.section(sections.COMMAND_LINE.read_text(encoding="utf-8"), f"{command} help")
+    shown = sections.section(sections.page_of(command).read_text(encoding="utf-8"), f"{command} help")
     assert shown == sections.help_section(command), "run python tests/readme_sections.py"
+
+
+def test_the_page_of_the_command_line_names_every_command():
+    index = sections.COMMAND_LINE / "index.md"
+    text = index.read_text(encoding="utf-8")
+    assert sections.section(text, "commands") == sections.commands_section(), "run python tests/readme_sections.py"
+    pages = {page.stem for page in sections.COMMAND_LINE.glob("*.md")} - {index.stem}
+    assert pages == {sections.page_of(command).stem for command in (*sections.COMMANDS, *sections.OTHERS)}
+    listed = re.search(r"```\{toctree\}\n:hidden:\n(.*?)\n```", text, re.DOTALL)
+    assert listed
+    assert sorted(listed[1].split()) == sorted(pages)
+
+
+def test_references_are_those_of_the_bibliography():
+    shown = sections.section(sections.REFERENCES.read_text(encoding="utf-8"), "references")
+    assert shown == sections.references_section(), "run python tests/readme_sections.py"
+    assert "\\" not in shown, "a letter is missing in LETTERS"
+    labels = re.findall(r"^\((\w+)\)=$", shown, re.MULTILINE)
+    assert len(labels) == len(set(labels)) == sections.PAPERS.read_text(encoding="utf-8").count("\n@")
 
 
 def test_headline_is_up_to_date():

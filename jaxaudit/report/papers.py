@@ -14,7 +14,8 @@ from jaxaudit.errors import visible
 from jaxaudit.report.record import Paper
 
 _FIELD = re.compile(r"^  (\w+) = \{(.*)\},\n", re.MULTILINE)
-_CITED = re.compile(r"^  cited = .*\n", re.MULTILINE)
+_OWN = re.compile(r"^  (?:cited|used|part) = .*\n", re.MULTILINE)
+"""What no bibliography has: fields of ours."""
 
 
 class Entry(NamedTuple):
@@ -98,4 +99,4 @@ def _entry(text: str) -> Entry:
     fields = {name: re.sub(r"[{}]", "", value) for name, value in _FIELD.findall(text)}
     venue = fields.get("booktitle") or fields.get("journal") or f"arXiv:{fields['eprint']}"
     key = text[text.index("{") + 1 : text.index(",")]
-    return Entry(key, fields["cited"], fields["title"], venue, _CITED.sub("", text))
+    return Entry(key, fields["cited"], fields["title"], venue, _OWN.sub("", text))

@@ -16,8 +16,9 @@ _PACKAGES = (
     *("jax", "jaxlib", "flax", "optax", "numpy", "scipy"),
     *("scikit-learn", "pillow", "matplotlib", "tensorflow-datasets", "pyarrow"),
 )
-_OF_PYTORCH = ("torch", "torchax")
-"""Of a run whose network is a PyTorch module: they draw its initial weights, and make JAX's operations of its own."""
+_OF_PYTORCH = ("torch", "torchax", "transformers")
+"""Of a run whose network is a PyTorch module: they draw its initial weights, make JAX's operations of its own, and
+build it from a configuration."""
 _VARIABLES = frozenset(
     {
         *("JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64", "JAX_DEFAULT_DTYPE_BITS", "JAX_DISABLE_JIT"),
@@ -33,13 +34,19 @@ def describe_machine() -> dict[str, Any]:
     devices = jax.local_devices()
     return {
         "jaxaudit": __version__,
-        "versions": {name: version(name) for name in (*_PACKAGES, *(_OF_PYTORCH if "torchax" in sys.modules else ()))},
+        "versions": {
+            name: version(name) for name in (*_PACKAGES, *(_of_pytorch() if "torchax" in sys.modules else ()))
+        },
         "python": platform.python_version(),
         "device": f"{devices[0].platform}: {devices[0].device_kind}",
         "devices": len(devices),
         "cores": os.cpu_count() or 1,
         "environment": _environment(),
     }
+
+
+def _of_pytorch() -> list[str]:
+    return [name for name in _OF_PYTORCH if name in sys.modules]
 
 
 def _environment() -> dict[str, str]:

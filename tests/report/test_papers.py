@@ -32,6 +32,8 @@ from jaxaudit.report.record import Paper
 from jaxaudit.unlearning.method import source_of
 
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack")
+ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test"}
+"""Docstrings name them; no run rests on them."""
 FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
 SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in TESTS},
@@ -71,14 +73,14 @@ def test_every_entry_is_whole_and_is_cited():
     for entry in bibliography():
         assert re.match(r"@(inproceedings|article|misc)\{[a-z]+\d{4}[a-z]+,\n", entry.bibtex)
         assert entry.bibtex.count("{") == entry.bibtex.count("}")
-        assert "cited =" not in entry.bibtex
+        assert not re.search("^  (cited|used|part) =", entry.bibtex, re.MULTILINE)
         fields = re.findall(r"^  (\w+) = \{.+\},$", entry.bibtex, re.MULTILINE)
         assert {"author", "title", "year"} <= set(fields)
         # A reader finds it: by a number, or by its pages in a journal.
         assert {"doi", "url"} & set(fields) or {"journal", "pages"} <= set(fields)
         assert entry.source.split()[0].strip(",").lower().replace("ä", "a") in entry.key
         assert re.search(r"\d{4}", entry.source).group() in entry.key  # pyright: ignore[reportOptionalMemberAccess]
-    assert {entry.key for entry in bibliography()} == named
+    assert {entry.key for entry in bibliography()} - ON_THE_SITE_ALONE == named
 
 
 @pytest.mark.parametrize("kind", RUNS)

@@ -27,7 +27,7 @@ from support.gradient_twins import (
 )
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
+from jaxaudit.kernels.gradient_norms import chunks, fisher_diagonal, squared_grad_norms
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.models import MLP, LiuCNN
 
@@ -199,6 +199,36 @@ def test_values_that_a_transformation_holds_may_be_closed_over():
     close([jax.jit(scaled)(2.0)], [np.asarray(squared_grad_norms(linear, PARAMS, 2 * X, Y).total)])
 
 
+def test_a_program_that_gives_nothing_may_hold_the_call():
+    alone = squared_grad_norms(linear, PARAMS, X, Y, chunk=4).total
+    np.testing.assert_array_equal(jax.jit(lambda: squared_grad_norms(linear, PARAMS, X, Y, chunk=4).total)(), alone)
+    fisher = jax.jit(lambda: fisher_diagonal(linear, PARAMS, X, Y, chunk=4))()
+    close(jax.tree.leaves(fisher), jax.tree.leaves(fisher_diagonal(linear, PARAMS, X, Y, chunk=4)))
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="of a CPU's compiler")
+def test_patches_of_one_convolution_stand_in_memory_at_a_time():
+    layers, channels, side = 12, 8, 16
+    kernels = [jnp.full((3, 3, channels, channels), 0.01)] * layers
+    images = np.ones((4, side, side, channels), np.float32)
+
+    def log_prob(kernels: Any, x: Any, y: Any) -> Any:
+        for kernel in kernels:
+            x = jnp.tanh(
+                jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            )
+        return x.mean((1, 2, 3))
+
+    def norms(kernels: Any, images: Any) -> Any:
+        return squared_grad_norms(log_prob, kernels, images, jnp.zeros(4), chunk=4).total
+
+    plain, ours = (chunks.forms(norms)[within].lower(kernels, images).compile() for within in (True, False))
+    np.testing.assert_array_equal(plain(kernels, images), ours(kernels, images))
+    patches = layers * images.nbytes * 9
+    assert plain.memory_analysis().temp_size_in_bytes > 0.8 * patches
+    assert ours.memory_analysis().temp_size_in_bytes < 0.5 * patches
+
+
 def test_the_chunk_changes_nothing():
     whole = squared_grad_norms(linear, PARAMS, X, Y).total
     for chunk in (1, 4, 5, 100):
@@ -258,7 +288,7 @@ def test_half_precision_is_summed_in_single():
 SPREAD = """
 import json, jax, jax.numpy as jnp, numpy as np
 from support.gradient_twins import examples, of_label
-from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
+from jaxaudit.kernels.gradient_norms import chunks, fisher_diagonal, squared_grad_norms
 x, y = examples(6, 4)
 log_prob = lambda p, x, y: of_label(x @ p, y)
 params = jnp.arange(12.0).reshape(4, 3) / 10

@@ -22,6 +22,19 @@ Linux's C library reuses one; a larger block is mapped anew, and its page faults
 
 ELSEWHERE = 256 * 2**20
 
+COMPILER_OPTIONS = {"cpu": {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}}
+"""By platform, how a chunk's program is compiled where it is compiled alone.
+
+By itself a CPU's compiler starts everything as early as it can: the patches of all convolutions stood in memory before
+the first cotangent was there, 2.2 times as much for a ResNet-18. The order changes no number and no time measured.
+"""
+
+
+def forms(function: Callable[..., Any]) -> dict[bool, Callable[..., Any]]:
+    """The compiled function of a chunk, by whether it is called within another program, which has its own options."""
+    alone = jax.jit(function, compiler_options=COMPILER_OPTIONS.get(jax.default_backend()))
+    return {False: alone, True: jax.jit(function)}
+
 
 def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
     """What one example adds to a chunk: every value that depends on it, and the gradients that are made.

@@ -108,7 +108,7 @@ def squared_grad_norms(
         ready = _ready(log_prob, tree, leaves, form, arrays)
         traced = _traced([*leaves, *arrays]) or ready.plan.under_trace
         size = chunks.chunk_size(len(arrays[0]), chunk, ready.bytes_of_norms)
-        norms = chunks.each(ready.norms, leaves, arrays, size, traced)
+        norms = chunks.each(ready.norms[traced], leaves, arrays, size, traced)
     return SquaredGradNorms(jax.tree.unflatten(tree, norms), ready.plan.paths)
 
 
@@ -152,18 +152,18 @@ def fisher_diagonal(
         ready = _ready(log_prob, tree, leaves, form, arrays)
         traced = _traced([*leaves, *arrays, weights]) or ready.plan.under_trace
         size = chunks.chunk_size(count, chunk, ready.bytes_of_squares)
-        sums = chunks.total(ready.squares, leaves, arrays, weights, size, traced)
+        sums = chunks.total(ready.squares[traced], leaves, arrays, weights, size, traced)
         mass = jnp.sum(weights)
         means = [jnp.where(mass > 0, each / jnp.where(mass > 0, mass, 1), 0) for each in sums]
     return jax.tree.unflatten(tree, means)
 
 
 class _Ready(NamedTuple):
-    """A plan and its compiled functions of one chunk."""
+    """A plan and its functions of one chunk, by whether they are called within another program."""
 
     plan: Plan
-    norms: Any
-    squares: Any
+    norms: dict[bool, Any]
+    squares: dict[bool, Any]
     bytes_of_norms: int
     bytes_of_squares: int
 
@@ -186,8 +186,8 @@ def _ready(log_prob: LogProb, tree: Any, leaves: Sequence[Any], form: Any, array
     plan = make_plan(log_prob, tree, types, form, one)
     ready = _Ready(
         plan,
-        jax.jit(partial(_norms, plan)),
-        jax.jit(partial(_squares, plan)),
+        chunks.forms(partial(_norms, plan)),
+        chunks.forms(partial(_squares, plan)),
         chunks.bytes_of_an_example(plan, types, squares=False),
         chunks.bytes_of_an_example(plan, types, squares=True),
     )
@@ -277,4 +277,5 @@ def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[
 
 
 def _traced(values: Sequence[Any]) -> bool:
-    return any(isinstance(value, Tracer) for value in values)
+    # In a program that is being traced every new array is, whatever the values are.
+    return any(isinstance(value, Tracer) for value in (*values, jnp.zeros(())))

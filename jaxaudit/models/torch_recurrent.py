@@ -72,11 +72,13 @@ def _scanned(
     mode: str, reverse: bool, weights: dict[str, Array], steps: Array, start: tuple[Array, ...]
 ) -> tuple[Array, tuple[Array, ...]]:
     """One layer in one direction: its outputs `[steps, n, size]`, and its state after the last step."""
-    inward = steps @ weights["weight_ih"].T + weights.get("bias_ih", 0)
+    inward = steps @ weights["weight_ih"].T
+    # Both biases in the loop: their cotangents, which are the same ones in an LSTM, then stand in memory once.
+    biases = [weights.get(name, 0) for name in ("bias_ih", "bias_hh")]
 
     def step(state: tuple[Array, ...], of_inputs: Array) -> tuple[tuple[Array, ...], Array]:
-        of_hidden = state[0] @ weights["weight_hh"].T + weights.get("bias_hh", 0)
-        after = _CELLS[mode](of_inputs, of_hidden, state)
+        of_hidden = state[0] @ weights["weight_hh"].T
+        after = _CELLS[mode](of_inputs + biases[0], of_hidden + biases[1], state)
         if "weight_hr" in weights:
             after = after[0] @ weights["weight_hr"].T, *after[1:]
         return after, after[0]

@@ -273,6 +273,11 @@ def by_derivative_at(meeting: Meeting, wanted: Sequence[tuple[int, Sequence[bool
     return mapped(meeting.operands, meeting.cotangents)
 
 
+def _sum_of_steps(parts: Array) -> Array:
+    # As a product: a CPU's sum over the first axis of an array takes up to twenty times as long.
+    return jnp.tensordot(jnp.ones(len(parts), parts.dtype), parts, 1)
+
+
 Derivative = Callable[[list[Any], list[Array]], list[Array]]
 
 
@@ -281,7 +286,7 @@ def _over_steps(function: Derivative, differ: list[bool], apart: list[bool], at_
 
     def summed_at_once(operands: list[Any], cotangents: list[Array]) -> list[Array]:
         found = jax.vmap(function, ([0 if each else None for each in differ], 0))(operands, cotangents)
-        return [part if own else jnp.sum(part, axis=0) for part, own in zip(found, apart, strict=True)]
+        return [part if own else _sum_of_steps(part) for part, own in zip(found, apart, strict=True)]
 
     def summed_by_step(operands: list[Any], cotangents: list[Array]) -> list[Array]:
         def with_slices(slices: list[Any], cotangents: list[Array]) -> list[Array]:

@@ -179,6 +179,20 @@ def test_every_form_of_the_norm_is_that_of_the_product(positions: int, rows: int
         np.testing.assert_allclose(made(joined([factors, factors])), 2 * product, rtol=1e-10)
 
 
+@pytest.mark.parametrize(("positions", "height"), [(1, 3), (2, 50), (40, 7), (40, 1)])
+def test_what_is_added_to_one_row_is_summed_without_the_table(positions: int, height: int):
+    random = np.random.default_rng(positions)
+    indices, values = random.integers(0, height, positions), random.normal(size=(positions, 5))
+    table = np.zeros((height, 5))
+    for index, value in zip(indices, values, strict=True):
+        table[index] += value
+    with jax.enable_x64(True):
+        rows = Rows(jnp.asarray(indices), jnp.asarray(values), height, lambda table: table)
+        np.testing.assert_allclose(squared_norm(rows), np.square(table).sum(), rtol=1e-10)
+        np.testing.assert_allclose(made(rows.summed()), table, rtol=1e-10)
+        assert np.count_nonzero(np.any(rows.summed().values, axis=1)) == len(set(indices))
+
+
 def test_gradients_that_cancel_have_no_negative_norm():
     """Positions of opposite sign: the Gram form's rounding could go below 0."""
     random = np.random.default_rng(1)

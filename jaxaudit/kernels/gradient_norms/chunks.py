@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxaudit.kernels.gradient_norms.factors import Gradient, is_made, is_thin, made
+from jaxaudit.kernels.gradient_norms.factors import Gradient, Rows, is_made, is_thin, made
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, place_gradients
 from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import differentiable
@@ -53,7 +53,9 @@ def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
     total = values + sum(_bytes(program.types[program.leaves[leaf]]) for leaf in plan.pulled)
     for gradient in found.values():
         total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
-        if (not is_thin(gradient)) if squares else is_made(gradient):
+        if isinstance(gradient, Rows):
+            total += _bytes(gradient.values)
+        elif (not is_thin(gradient)) if squares else is_made(gradient):
             total += _bytes(jax.eval_shape(made, gradient))
     return total
 

@@ -1,7 +1,7 @@
 """One example's gradient as a product of two thin matrices, and its squared norm without the product."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +56,13 @@ class Rows:
     height: int
     assemble: Callable[[Array], Array]
 
+    def summed(self) -> "Rows":
+        """The same in as many positions: what is added to one row stands at one of them, and the others are 0."""
+        order = jnp.sort(self.indices)
+        first = jnp.searchsorted(order, self.indices)
+        values = wide(self.values)
+        return replace(self, indices=order, values=jnp.zeros_like(values).at[first].add(values))
+
 
 # Or, made already, an array: jax.Array | jax.ShapeDtypeStruct.
 Gradient = Factors | Rows | Any
@@ -83,13 +90,10 @@ def is_thin(gradient: Gradient) -> bool:
 
 def is_made(gradient: Gradient) -> bool:
     """Whether `squared_norm` makes the whole gradient of an example."""
-    if isinstance(gradient, Rows):
-        positions = gradient.indices.shape[-1]
-        return positions > 1 and positions**2 > gradient.height
     if isinstance(gradient, Factors):
         positions, rows, columns = gradient.sizes
         return positions > 1 and GRAM_SAVES * positions * (rows + columns) >= rows * columns
-    return True
+    return not isinstance(gradient, Rows)
 
 
 def squared_norm(gradient: Gradient) -> Float[Array, ""]:
@@ -97,13 +101,12 @@ def squared_norm(gradient: Gradient) -> Float[Array, ""]:
 
     |a|^2 |d|^2 of each group where there is one position (Goodfellow 2015, "Efficient per-example gradient
     computations"). Else either the gradient is made and squared, or, where that is much cheaper, the positions are
-    compared with one another: sum_st (a_s . a_t)(d_s . d_t).
+    compared with one another: sum_st (a_s . a_t)(d_s . d_t). Of rows of a table only those that are taken are summed.
     """
     if is_made(gradient):
         return jnp.sum(jnp.square(wide(made(gradient))))
     if isinstance(gradient, Rows):
-        same = gradient.indices[:, None] == gradient.indices
-        return jnp.maximum(jnp.sum(jnp.where(same, gradient.values @ gradient.values.T, 0)), 0)
+        return jnp.sum(jnp.square(gradient.summed().values))
     assert isinstance(gradient, Factors)
     left, right = gradient.left, gradient.right
     if is_thin(gradient):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import chunks
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, is_thin, made, squared_norm, wide
+from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_thin, made, squared_norm, wide
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, make_plan, moved_back, place_gradients, pull_back
 
 LogProb = Callable[[Any, Any, Any], Array]
@@ -249,6 +249,11 @@ def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
         left, right = squared(gradient.left), squared(gradient.right) * weights[:, None, None, None]
         sides = "ngit,ngto->gio" if gradient.rows_first else "ngti,ngto->gio"
         return gradient.assemble(jnp.einsum(sides, left, right))
+    if isinstance(gradient, Rows):
+        rows = jax.vmap(Rows.summed)(gradient)
+        squares = squared(rows.values) * weights[:, None, None]
+        table = jnp.zeros((rows.height, squares.shape[-1]), squares.dtype)
+        return gradient.assemble(table.at[rows.indices].add(squares))
     return jnp.tensordot(wide(weights), squared(jax.vmap(made)(gradient)), 1)
 
 

@@ -61,7 +61,8 @@ def lstm(params: Any, inputs: Any, labels: Any) -> Any:
         memory = jax.nn.sigmoid(stays) * memory + jax.nn.sigmoid(enters) * jnp.tanh(new)
         return (jax.nn.sigmoid(shown) * jnp.tanh(memory), memory), None
 
-    (h, _), _ = jax.lax.scan(step, (jnp.zeros((len(inputs), UNITS)),) * 2, inputs.swapaxes(0, 1))
+    zeros = jnp.zeros((len(inputs), UNITS))
+    (h, _), _ = jax.lax.scan(step, (zeros, zeros), inputs.swapaxes(0, 1))
     return of_label(h @ params["output"], labels)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.harness import Job, Planned
@@ -29,7 +30,7 @@ class Trial:
     """
 
     def __init__(self, crew: Crew) -> None:
-        self.crew, self.started = crew, time.monotonic()
+        self.crew, self.workers, self.started = crew, crew.workers, time.monotonic()
         self.first: tuple[float, int] | None = None
         self.last, self.total = (self.started, 0), 1
 
@@ -38,7 +39,7 @@ class Trial:
         if done <= self.last[1]:
             return
         self.first, self.last = self.first or (now, done), (now, done)
-        waited = self.crew.answered >= CHUNKS * self.crew.workers
+        waited = self.crew.answered >= CHUNKS * self.workers
         if done >= total or (waited and now - self.first[0] >= SECONDS):
             raise _Enough
 
@@ -60,6 +61,14 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
         models_per_batch: as the run would have it.
         machines: who trains.
     """
+    trial = timed(lambda who, progress: job.audit(who.execution(models_per_batch, progress, None)), machines)
+    models = job.models(models_per_batch or 1) if job.models is not None else 0
+    numbers, lines = estimate(name, models, trial)
+    return Planned({"models": models, "models_per_batch": models_per_batch, "workers": trial.workers, **numbers}, lines)
+
+
+def timed(work: Callable[[Crew, Callable[[int, int], None]], object], machines: "Machines") -> Trial:
+    """Begins work that is given to a crew and tells of its progress, and ends it once its pace is known."""
     with crew(machines) as who, progress_on_stderr("timing") as show:
         trial = Trial(who)
 
@@ -69,20 +78,25 @@ def tried(name: str, job: Job[Any], models_per_batch: int | None, machines: "Mac
 
         say("training begins, to be timed; nothing of it is kept")
         with contextlib.suppress(_Enough):
-            job.audit(who.execution(models_per_batch, progress, None))
-        workers = who.workers
-    models = job.models(models_per_batch or 1) if job.models is not None else 0
-    numbers, lines = _estimate(name, models, workers, trial)
-    return Planned({"models": models, "models_per_batch": models_per_batch, "workers": workers, **numbers}, lines)
+            work(who, progress)
+    return trial
 
 
-def _estimate(name: str, models: int, workers: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+def estimate(name: str, models: int, trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+    """What the whole of so many models takes, in numbers and in lines."""
+    workers = trial.workers
     if trial.first is None:
         return {"seconds": 0.0}, (f"{name}: nothing is trained",)
     seconds, timed = trial.seconds(), trial.last[0] - trial.first[0]
     share, hours = trial.last[1] / trial.total, max(workers, 1) * seconds / 3600
     what = f"{models:,} models, about" if models else "no models are trained; the measurement takes about"
-    whom = f" of training by {workers} workers" if workers else " of training" if models else ""
+    whom = (
+        f" of training by {workers} worker{'' if workers == 1 else 's'}"
+        if workers
+        else " of training"
+        if models
+        else ""
+    )
     lines = [
         f"{name}: {what} {duration(seconds)}{whom}",
         f"timed: {share:.0%} of the work, {duration(timed)} after the first {'chunk' if workers else 'step'}; to begin "

@@ -153,3 +153,13 @@ def test_a_dry_run_writes_nothing(folder: Path):
     done = train(*HELD, "--dry-run")
     assert (done.code, "20 shadow models" in done.out) == (0, True)
     assert content(folder) == before
+
+
+@pytest.mark.slow
+def test_a_dry_run_with_workers_times_them(folder: Path):
+    before = content(folder)
+    done = train(*HELD, "--dry-run", "--workers", "1")
+    assert (done.code, "of training by 1 worker\n" in done.out, "hours of a worker" in done.out) == (0, True, True), (
+        done
+    )
+    assert content(folder) == before

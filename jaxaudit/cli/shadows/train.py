@@ -1,6 +1,7 @@
 """Runs `jaxaudit shadows train`: deals a bank and trains its models here, or those that are missing."""
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,8 +28,9 @@ from jaxaudit.cli.shadows.plan import bank_there, describe, lay
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.cli.show import show_text
+from jaxaudit.cli.trial import estimate, timed
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
-from jaxaudit.cli.workers import crew
+from jaxaudit.cli.workers import Crew, crew
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
@@ -91,7 +93,10 @@ def train(options: TrainOptions) -> None:
     )
     spread = options.recipe.spread
     if options.recipe.dry_run:
-        show_text("\n".join(_estimate(out, there, sets, description, recipes, speed, number, spread)) + "\n")
+        lines = _estimate(out, there, sets, description, recipes, speed, number, spread)
+        if spread:
+            lines += _timed(out, lambda at: lay(at, planned, sets, None, description), key, sets, recipes, options)
+        show_text("\n".join(lines) + "\n")
         return
     lay(out, planned, sets, there, description)
     bank = load_bank(out)
@@ -133,6 +138,28 @@ def _devices(here: str, there: str) -> str:
     """The devices that the models of a bank are trained on."""
     known = there.split(", ") if there else []
     return ", ".join(dict.fromkeys([*known, here]))
+
+
+def _timed(
+    out: Path,
+    lay_at: Callable[[Path], None],
+    key: jax.Array,
+    sets: BankSets,
+    recipes: Recipes,
+    options: TrainOptions,
+) -> tuple[str, ...]:
+    """What the workers take for the models that are missing, from a bank beside `out` that is not kept."""
+    beside = out.parent if out.parent.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as folder:
+        lay_at(trial := Path(folder) / out.name)
+        bank, inputs = load_bank(trial), np.concatenate(sets.parts)
+        missing = (load_bank(out) if out.exists() else bank).missing().tolist()
+
+        def work(who: Crew, progress: Callable[[int, int], None]) -> None:
+            execution = who.execution(options.recipe.models_per_batch, progress, None)
+            train_bank(key, bank, inputs, recipes.learners, missing, execution=execution)
+
+        return estimate(COMMAND, len(missing), timed(work, options.recipe))[1]
 
 
 def _train(

@@ -20,11 +20,9 @@ cases put the trace beside the gradient for other widths, depths (hidden layers)
 """
 
 import multiprocessing
-import resource
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -32,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bench.harness import Bench, Claim, Timings, interleave, report
+from bench.harness import Bench, Claim, Timings, interleave, peak_mebibytes, report
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.kernels.log_softmax import precise_log_softmax
 from jaxaudit.models import MLP, LiuCNN, pure_module
@@ -221,15 +219,6 @@ def peak(of: str, contender: str | None) -> float:
     if contender is not None:
         jax.block_until_ready(contenders[contender]())
     return peak_mebibytes()
-
-
-def peak_mebibytes() -> float:
-    """The largest resident set of this process; not of the one it was forked from, as `getrusage` has it on Linux."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts bytes
 
 
 def memory(of: str) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -93,6 +94,24 @@ def interleave(
             jax.block_until_ready(contenders[name]())
             seconds[name].append(time.perf_counter() - start)
     return Timings(case, seconds)
+
+
+def peak_mebibytes() -> float:
+    """The largest resident set of this process; not of the one it was forked from, as `getrusage` has it on Linux."""
+    return _resident("VmHWM")
+
+
+def resident_mebibytes() -> float:
+    """The resident set of this process now; on systems other than Linux, the largest so far."""
+    return _resident("VmRSS")
+
+
+def _resident(kind: str) -> float:
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith(kind))
+        return int(line.split()[1]) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts bytes
 
 
 def machine(packages: Sequence[str]) -> dict[str, Any]:

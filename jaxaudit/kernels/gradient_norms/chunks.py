@@ -26,7 +26,8 @@ COMPILER_OPTIONS = {"cpu": {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY
 """By platform, how a chunk's program is compiled where it is compiled alone.
 
 By itself a CPU's compiler starts everything as early as it can: the patches of all convolutions stood in memory before
-the first cotangent was there, 2.2 times as much for a ResNet-18. The order changes no number and no time measured.
+the first cotangent was there, 2.2 times as much for a ResNet-18. The order changes no number; that network takes 1.1
+times as long by it, and an MLP, a ViT-S and a small CNN within 2% as long.
 """
 
 

@@ -30,7 +30,7 @@ class Trial:
     """
 
     def __init__(self, crew: Crew) -> None:
-        self.crew, self.workers, self.started = crew, crew.workers, time.monotonic()
+        self.crew, self.started = crew, time.monotonic()
         self.first: tuple[float, int] | None = None
         self.last, self.total = (self.started, 0), 1
 
@@ -42,6 +42,11 @@ class Trial:
         waited = self.crew.answered >= CHUNKS * self.workers
         if done >= total or (waited and now - self.first[0] >= SECONDS):
             raise _Enough
+
+    @property
+    def workers(self) -> int:
+        """How many still train: some may have been given up."""
+        return self.crew.workers
 
     def seconds(self) -> float:
         """What the whole run would take; what it took, if it came to its end."""

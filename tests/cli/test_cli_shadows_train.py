@@ -141,6 +141,8 @@ def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(fo
     before = content(folder)
     planned = grown("--dry-run", models=TWELVE)
     assert (planned.code, f"{SIX} of them trained; {TWELVE - SIX} to train" in planned.out) == (0, True)
+    planned = grown("--dry-run", "--workers", "1", models=TWELVE)
+    assert (planned.code, f"shadows train: {TWELVE - SIX} models" in planned.out) == (0, True), planned
     assert content(folder) == before
     assert grown(models=TWELVE).code == 0
     assert without_command("bank") == without_command("whole")
@@ -157,6 +159,7 @@ def test_a_dry_run_writes_nothing(folder: Path):
 
 @pytest.mark.slow
 def test_a_dry_run_with_workers_times_them(folder: Path):
+    Path("bank").mkdir()
     before = content(folder)
     done = train(*HELD, "--dry-run", "--workers", "1")
     assert (done.code, "of training by 1 worker\n" in done.out, "hours of a worker" in done.out) == (0, True, True), (

@@ -229,6 +229,22 @@ def test_patches_of_one_convolution_stand_in_memory_at_a_time():
     assert ours.memory_analysis().temp_size_in_bytes < 0.5 * patches
 
 
+def test_a_look_up_keeps_examples_apart():
+    """NaN stays with its example, and one of weight 0 leaves no trace."""
+    table = jnp.ones((50, 3)).at[7].set(jnp.nan)
+    tokens = np.array([[1, 1, 2], [7, 4, 4], [9, 9, 9]], np.int32)
+
+    def log_prob(table: Any, x: Any, y: Any) -> Any:
+        return jnp.square(table[x]).sum((1, 2))
+
+    found = squared_grad_norms(log_prob, table, tokens, np.zeros(3)).total
+    close([found[::2]], [[4.0 * 3 * (4 + 1), 4.0 * 3 * 9]])
+    assert jnp.isnan(found).tolist() == [False, True, False]
+    diagonal = np.zeros((50, 3))
+    diagonal[[1, 2, 9]] = np.array([[16.0], [4.0], [36.0]]) / 2
+    close([fisher_diagonal(log_prob, table, tokens, np.zeros(3), weights=np.array([1.0, 0.0, 1.0]))], [diagonal])
+
+
 def test_the_chunk_changes_nothing():
     whole = squared_grad_norms(linear, PARAMS, X, Y).total
     for chunk in (1, 4, 5, 100):

@@ -267,3 +267,13 @@ def test_what_is_too_large_for_all_steps_is_left_to_jax(monkeypatch: pytest.Monk
         return of_label(h @ p["output"], y)
 
     assert agree(scaled, parameters(), X, Y) == {"input", "output"}
+
+
+def test_thousands_of_steps_are_summed_as_precisely_as_few():
+    steps = 5_000
+
+    def log_prob(bias: Any, x: Any, y: Any) -> Any:
+        return jax.lax.scan(lambda total, each: (total + 0.01 * (each + bias), None), jnp.zeros(len(x)), x.T)[0]
+
+    found = squared_grad_norms(log_prob, jnp.zeros(()), jnp.ones((2, steps)), jnp.zeros(2)).total
+    np.testing.assert_allclose(found, (steps * float(np.float32(0.01))) ** 2, rtol=1e-6)

@@ -95,7 +95,9 @@ def train(options: TrainOptions) -> None:
     if options.recipe.dry_run:
         lines = _estimate(out, there, sets, description, recipes, speed, number, spread)
         if spread:
-            lines += _timed(out, lambda at: lay(at, planned, sets, None, description), key, sets, recipes, options)
+            lines += _timed(
+                out, there, lambda at: lay(at, planned, sets, None, description), key, sets, recipes, options
+            )
         show_text("\n".join(lines) + "\n")
         return
     lay(out, planned, sets, there, description)
@@ -142,6 +144,7 @@ def _devices(here: str, there: str) -> str:
 
 def _timed(
     out: Path,
+    there: Description | None,
     lay_at: Callable[[Path], None],
     key: jax.Array,
     sets: BankSets,
@@ -149,11 +152,16 @@ def _timed(
     options: TrainOptions,
 ) -> tuple[str, ...]:
     """What the workers take for the models that are missing, from a bank beside `out` that is not kept."""
-    beside = out.parent if out.parent.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=beside) as folder:
-        lay_at(trial := Path(folder) / out.name)
-        bank, inputs = load_bank(trial), np.concatenate(sets.parts)
-        missing = (load_bank(out) if out.exists() else bank).missing().tolist()
+    beside = next(parent for parent in out.absolute().parents if parent.is_dir())
+    try:
+        trial = tempfile.TemporaryDirectory(prefix=".bank-", dir=beside)
+    except OSError as error:
+        raise InputError(f"{beside.name} cannot be written ({error.strerror or error}).") from error
+    with trial as folder:
+        lay_at(Path(folder) / "bank")
+        bank, inputs = load_bank(Path(folder) / "bank"), np.concatenate(sets.parts)
+        done = finished_in(out, len(bank)) if there is not None else []
+        missing = np.setdiff1d(np.arange(len(bank)), done).tolist()
 
         def work(who: Crew, progress: Callable[[int, int], None]) -> None:
             execution = who.execution(options.recipe.models_per_batch, progress, None)

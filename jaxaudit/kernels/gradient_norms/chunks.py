@@ -52,10 +52,11 @@ def bytes_of_an_example(plan: Plan, leaves: list[Any], squares: bool) -> int:
     shapes = [jax.ShapeDtypeStruct(type.shape, type.dtype) for type in types]
     found = jax.eval_shape(gradients, shapes[: len(leaves)], shapes[len(leaves) :])
     total = values + sum(_bytes(program.types[program.leaves[leaf]]) for leaf in plan.pulled)
-    for gradient in found.values():
+    for place, gradient in found.items():
         total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
-        if isinstance(gradient, Rows):
+        if isinstance(gradient, Rows) and not is_made(gradient):
             total += _bytes(gradient.values)
+            total += _bytes(jax.eval_shape(made, gradient)) if place in plan.pulled_places else 0
         elif (not is_thin(gradient)) if squares else is_made(gradient):
             total += _bytes(jax.eval_shape(made, gradient))
     return total

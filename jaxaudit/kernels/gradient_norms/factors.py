@@ -93,7 +93,7 @@ def is_made(gradient: Gradient) -> bool:
     if isinstance(gradient, Factors):
         positions, rows, columns = gradient.sizes
         return positions > 1 and GRAM_SAVES * positions * (rows + columns) >= rows * columns
-    return not isinstance(gradient, Rows)
+    return not isinstance(gradient, Rows) or gradient.height <= gradient.indices.shape[-1]
 
 
 def squared_norm(gradient: Gradient) -> Float[Array, ""]:
@@ -101,7 +101,8 @@ def squared_norm(gradient: Gradient) -> Float[Array, ""]:
 
     |a|^2 |d|^2 of each group where there is one position (Goodfellow 2015, "Efficient per-example gradient
     computations"). Else either the gradient is made and squared, or, where that is much cheaper, the positions are
-    compared with one another: sum_st (a_s . a_t)(d_s . d_t). Of rows of a table only those that are taken are summed.
+    compared with one another: sum_st (a_s . a_t)(d_s . d_t). Of a table with more rows than positions
+    only those taken are summed.
     """
     if is_made(gradient):
         return jnp.sum(jnp.square(wide(made(gradient))))

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import chunks
-from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_thin, made, squared_norm, wide
+from jaxaudit.kernels.gradient_norms.factors import Factors, Gradient, Rows, is_made, is_thin, made, squared_norm, wide
 from jaxaudit.kernels.gradient_norms.plan import Plan, fixed_values, make_plan, moved_back, place_gradients, pull_back
 
 LogProb = Callable[[Any, Any, Any], Array]
@@ -125,7 +125,8 @@ def fisher_diagonal(
 
     The diagonal of the empirical Fisher information (Becker & Liebig 2022, eq. 6; Golatkar et al. 2020). With equal
     weights its sum is the mean of `squared_grad_norms(...).total`. A dense layer's is the product (a^2)^T (d^2) of
-    its squared inputs and cotangents; of other parameters the gradients of one chunk are made.
+    its squared inputs and cotangents; of a table that
+    is looked up, the rows taken are summed; of other parameters the gradients of one chunk are made.
 
     Guarantees: as `squared_grad_norms`; an example of weight 0 leaves no trace, even where its gradient is NaN; zeros
     where all weights are 0.
@@ -249,7 +250,7 @@ def _weighted_squares(gradient: Gradient, weights: Array) -> Array:
         left, right = squared(gradient.left), squared(gradient.right) * weights[:, None, None, None]
         sides = "ngit,ngto->gio" if gradient.rows_first else "ngti,ngto->gio"
         return gradient.assemble(jnp.einsum(sides, left, right))
-    if isinstance(gradient, Rows):
+    if isinstance(gradient, Rows) and not is_made(gradient):
         rows = jax.vmap(Rows.summed)(gradient)
         squares = squared(rows.values) * weights[:, None, None]
         table = jnp.zeros((rows.height, squares.shape[-1]), squares.dtype)
@@ -282,5 +283,8 @@ def _checked(params: Any, inputs: Any, labels: Any, chunk: int | None) -> tuple[
 
 
 def _traced(values: Sequence[Any]) -> bool:
+    if any(isinstance(value, Tracer) for value in values):
+        return True
     # In a program that is being traced every new array is, whatever the values are.
-    return any(isinstance(value, Tracer) for value in (*values, jnp.zeros(())))
+    with jax.transfer_guard("allow"):
+        return isinstance(jnp.zeros(()), Tracer)

@@ -119,12 +119,14 @@ class TransformersClassifier:
                 state_dict=state,
                 output_loading_info=True,
                 local_files_only=True,
+                ignore_mismatched_sizes=True,  # or its error names no array; those found are refused below
                 attn_implementation="eager",
                 dtype=torch.float32,
             )
         module, said = found
-        for key, words in (("missing_keys", "missing"), ("unexpected_keys", "unexpected")):
-            names = sorted(said.get(key) or ())
+        kinds = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "of another shape"}
+        for key, words in kinds.items():
+            names = sorted(each if isinstance(each, str) else each[0] for each in said.get(key) or ())
             if names:
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 raise InputError(f"{wrong}: {words}: {', '.join(map(str, names[:3]))}{more}; {advice}")

@@ -165,7 +165,7 @@ def test_a_configuration_that_is_not_there_or_too_long_is_refused(tmp_path: Path
     [
         (lambda weights: {name: each for name, each in weights.items() if name != "classifier.bias"}, "missing: class"),
         (lambda weights: {**weights, "more": np.ones(3, np.float32)}, "unexpected: more"),
-        (lambda weights: {**weights, "classifier.bias": np.ones(4, np.float32)}, "does not fit BertForSequence"),
+        (lambda weights: {**weights, "classifier.bias": np.ones(4, np.float32)}, "of another shape: classifier.bias"),
         (lambda weights: {**weights, "classifier.bias": np.ones(3, np.int8)}, "quantised"),
     ],
 )

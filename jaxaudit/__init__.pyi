@@ -23,6 +23,7 @@ from .audits.ks.target import FileTarget as FileTarget
 from .audits.ks.target import SimulatedTarget as SimulatedTarget
 from .audits.ks.tests import EMATest as EMATest
 from .audits.ks.tests import HoldoutTest as HoldoutTest
+from .audits.ks.tests import MembersTest as MembersTest
 from .audits.ks.tests import ReferenceTest as ReferenceTest
 from .audits.ks.tests import RhoTest as RhoTest
 from .audits.ks.tests import ShadowTest as ShadowTest

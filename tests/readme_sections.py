@@ -152,15 +152,17 @@ ERROR_ROWS = {
     "forgotten, never used": "never used, called `forgotten`: right",
     "inconclusive": "all targets, called `inconclusive`",
 }
-SHORT_METHODS = {
-    "holdout": "outputs on a holdout",
-    "reference": "outputs on a reference, such as the calibration set",
-    "shadow": "neither",
+WAYS = {
+    "members": "outputs on known members and a holdout",
+    "members, models": "the same, and shadow models",
+    "own recipe": "outputs on a holdout, and shadow models of the own recipe",
+    "neither": "outputs on a holdout alone",
 }
 SHORT_ROWS = {
     "false alarms": "wrong: `not forgotten`, but never used",
-    "wrong forgotten": "wrong: `forgotten`, but some was used",
-    "found, all used, large": "found: use of all of 1,000 or more",
+    "wrong forgotten": "wrong: `forgotten`, but more than 25% used",
+    "found": "found: use of all of 1,000 or more",
+    "forgotten": "`forgotten` of what was never used",
     "inconclusive": "`inconclusive`",
 }
 
@@ -197,13 +199,41 @@ def error_rates_section() -> str:
     return "\n".join(lines).rstrip("\n")
 
 
+def memory_results() -> list[Path]:
+    """The committed results of `experiments.memory_rates`."""
+    return sorted((ROOT / "experiments" / "results").glob("memory_rates-*.json"))
+
+
+def memory_rates_section() -> str:
+    """How often `ks` was wrong on targets that remember little, by what it was given, from the committed results."""
+    lines = []
+    for path in memory_results():
+        rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
+        lines += [
+            f"{rates['targets']:,} targets in {len(rates['worlds'])} worlds, {len(rates['final'])} of which were "
+            "looked at only once; with 95% intervals:",
+            "",
+            f"| | {' | '.join(WAYS.values())} |",
+            "|---" * (1 + len(WAYS)) + "|",
+            *(
+                f"| {title} | {' | '.join(_rate(rates['overall'][way][name]) for way in WAYS)} |"
+                for name, title in {**SHORT_ROWS, "covered": "the 95% limit is at or above the truth"}.items()
+            ),
+            "",
+            f"By recipe and world: [the page]({page}).",
+        ]
+    return "\n".join(lines)
+
+
 def short_error_rates_section() -> str:
-    """The same of the three tests of use, without intervals."""
+    """The same without intervals."""
     lines = [f"| you can give | {' | '.join(SHORT_ROWS.values())} |", "|---" * (1 + len(SHORT_ROWS)) + "|"]
-    for path in error_rate_results():
+    for path in memory_results():
         overall = json.loads(path.read_text(encoding="utf-8"))["rates"]["overall"]
-        for method, given in SHORT_METHODS.items():
-            cells = [f"{overall[method][name]['share']:.1%}" for name in SHORT_ROWS]
+        for way, given in WAYS.items():
+            shares = (overall[way][name]["share"] for name in SHORT_ROWS)
+            cells = ["-" if share is None else f"{share:.1%}" for share in shares]
             lines.append(f"| {given} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -239,6 +269,7 @@ def main(names: list[str]) -> None:
         (REFERENCES, "references"): references_section,
         (SPEED, "headline"): headline_section,
         (ERROR_RATES, "error rates"): error_rates_section,
+        (ERROR_RATES, "memory rates"): memory_rates_section,
         (README, "error rates in short"): short_error_rates_section,
     }
     for (page, name), write in sections.items():

@@ -47,6 +47,8 @@ def test_headline_is_up_to_date():
 def test_error_rates_are_up_to_date():
     shown = sections.section(sections.ERROR_RATES.read_text(encoding="utf-8"), "error rates")
     assert shown == sections.error_rates_section(), "run python tests/readme_sections.py"
+    shown = sections.section(sections.ERROR_RATES.read_text(encoding="utf-8"), "memory rates")
+    assert shown == sections.memory_rates_section(), "run python tests/readme_sections.py"
     shown = sections.section(sections.README.read_text(encoding="utf-8"), "error rates in short")
     assert shown == sections.short_error_rates_section(), "run python tests/readme_sections.py"
 

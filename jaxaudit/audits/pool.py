@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.groups import Groups
-from jaxaudit.data.overlap import refuse_held, refuse_in_reference
+from jaxaudit.data.overlap import MEMBERS, refuse_held, refuse_in_reference
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only, random_subset
 
@@ -35,7 +35,8 @@ class Pool(NamedTuple):
 
     `groups` has the group of each query and then each holdout record, where groups were dealt whole. `reference` are
     records that a target is known not to have used, where targets say what they answer on them: the calibration set, or
-    a set of its own; else it is empty.
+    a set of its own; else it is empty. `members` are records that the targets are known to have used, and
+    `member_groups` the group of each, in one numbering with `groups`.
     """
 
     examples: Examples
@@ -44,11 +45,13 @@ class Pool(NamedTuple):
     holdout: slice = slice(0, 0)
     groups: Int[np.ndarray, " asked"] | None = None
     reference: slice = slice(0, 0)
+    members: slice = slice(0, 0)
+    member_groups: Int[np.ndarray, " members"] | None = None
 
     @property
     def asked(self) -> Int[np.ndarray, " asked"]:
-        """The records whose outputs the tests of use compare: query set, holdout, reference."""
-        return np.r_[self.query, self.holdout, self.reference]
+        """The records whose outputs the tests of use compare: query set, holdout, reference, members."""
+        return np.r_[self.query, self.holdout, self.reference, self.members]
 
     @property
     def reference_apart(self) -> bool:
@@ -58,34 +61,44 @@ class Pool(NamedTuple):
 
 def make_pool(
     query: Examples,
-    calibration: Examples,
+    calibration: Examples | None,
     targets: Sequence[Trainable],
     holdout: Examples | None = None,
     groups: Groups | None = None,
     reference: Examples | None = None,
+    members: Examples | None = None,
 ) -> Pool:
     """The pool; a record that several sets share is in it once, matched by its hash.
 
-    The reference is the calibration set itself, or a set of its own.
+    The reference is the calibration set itself, or a set of its own. Without a calibration set nothing can be trained.
 
     Raises:
-        InputError: a holdout record is in another set, a record of a reference of its own is in query set, calibration
-            set or holdout, a target's parts cannot be used, or groups are not those of query set and holdout.
+        InputError: a record of the holdout or of the members is in another set, a record of a reference of its own is
+            in query set, calibration set or holdout, a target's parts cannot be used, or groups are not those of query
+            set, holdout and members.
     """
-    parts = [query, calibration]
-    known = set(query.record_hashes.tolist()) | set(calibration.record_hashes.tolist())
+    parts = [query] if calibration is None else [query, calibration]
+    known = {record for part in parts for record in part.record_hashes.tolist()}
+    q, c = len(query), sum(map(len, parts))
     if holdout is not None:
-        refuse_held(query, holdout, "query set")
-        refuse_held(calibration, holdout, "calibration set")
+        for role, other in zip(("query set", "calibration set"), parts, strict=False):
+            refuse_held(other, holdout, role)
         parts.append(holdout)
-    q, c = len(query), len(query) + len(calibration)
     h = c + (0 if holdout is None else len(holdout))
     place = slice(0, 0) if reference is None else slice(q, c)
     if reference is not None and reference is not calibration:
-        refuse_in_reference(reference, query, calibration, holdout)
+        refuse_in_reference(reference, query, calibration or query, holdout)
         parts.append(reference)
         known.update(reference.record_hashes.tolist())
         place = slice(h, h + len(reference))
+    end = sum(map(len, parts))
+    if members is not None:
+        used = {"query set": query, "calibration set": calibration, "holdout": holdout, "reference": reference}
+        for role, other in used.items():
+            if other is not None:
+                refuse_held(other, members, role, of=MEMBERS)
+        parts.append(members)
+        known.update(members.record_hashes.tolist())
     for target in targets:
         for part in target.parts:
             if not 0 < part.fraction <= 1:
@@ -100,13 +113,15 @@ def make_pool(
             if fresh.any():
                 parts.append(extra.take(np.flatnonzero(fresh)))
                 known.update(parts[-1].record_hashes.tolist())
-    if groups is not None and (len(groups.query), len(groups.holdout)) != (q, h - c):
+    sizes = q, h - c, 0 if members is None else len(members)
+    if groups is not None and tuple(map(len, groups)) != sizes:
         raise InputError(
-            f"there are groups of {len(groups.query)} and {len(groups.holdout)} records, but the query set has {q} and "
-            f"the holdout {h - c}: give each record of both its group."
+            f"there are groups of {', '.join(str(len(each)) for each in groups)} records of query set, holdout and "
+            f"members, but these have {', '.join(map(str, sizes))}: give each record of all of them its group."
         )
-    whole = None if groups is None else np.concatenate(groups)
-    return Pool(concatenate(parts, "pool"), slice(0, q), slice(q, c), slice(c, h), whole, place)
+    whole, own = (None, None) if groups is None else (groups.dealt, groups.members)
+    spans = slice(0, q), slice(q, c), slice(c, h)
+    return Pool(concatenate(parts, "pool"), *spans, whole, place, slice(end, end + sizes[2]), own)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:

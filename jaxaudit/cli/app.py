@@ -69,8 +69,9 @@ def top(
     `jaxaudit attack`: how well do membership attacks work on it? `jaxaudit efficacy`: how much do its weights still
     expose of some records? `jaxaudit unlearn`: did unlearning work? Try these commands without options: they need no
     data and take about a minute. `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records
-    before they are shared, so that use of them can be tested later. `jaxaudit shadows` plans shadow models that your
-    own script trains. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.
+    before they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows`
+    plans shadow models that your own script trains. `jaxaudit cite` names the papers that a result rests on, `jaxaudit
+    doctor` what is ready here.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

@@ -77,7 +77,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool, drop_cla
 
 def group_columns(data: Held) -> tuple[str, ...]:
     """Columns with groups: they are no inputs, whichever set they are in."""
-    groups = (data.groups, data.holdout_groups)
+    groups = (data.groups, data.holdout_groups, getattr(data, "members_groups", None))
     return tuple(dict.fromkeys(each for each in groups if each is not None and groups_file(each) is None))
 
 

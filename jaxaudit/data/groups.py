@@ -5,6 +5,7 @@ No message and no result contains a group's value.
 
 import hashlib
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,19 +34,32 @@ class Groups(NamedTuple):
     Attributes:
         query: of the query set.
         holdout: of the holdout; none of these numbers is in `query`.
+        members: of the known members, if there are any; none of these numbers is in another set.
     """
 
     query: Int[np.ndarray, " n"]
     holdout: Int[np.ndarray, " m"]
+    members: Int[np.ndarray, " k"] = np.zeros(0, int)
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """The number of groups of the query set and of the holdout."""
-        return len(np.unique(self.query)), len(np.unique(self.holdout))
+    def counts(self) -> tuple[int, int, int]:
+        """The number of groups of the query set, of the holdout and of the known members."""
+        query, holdout, members = (len(np.unique(each)) for each in self)
+        return query, holdout, members
 
-    def take(self, query: Int[np.ndarray, " some"], holdout: Int[np.ndarray, " others"]) -> "Groups":
-        """The groups of only these records."""
-        return as_groups(self.query[query], self.holdout[holdout])
+    @property
+    def dealt(self) -> Int[np.ndarray, " n_plus_m"]:
+        """Of the query set, and then of the holdout."""
+        return np.concatenate([self.query, self.holdout])
+
+    def take(
+        self,
+        query: Int[np.ndarray, " some"],
+        holdout: Int[np.ndarray, " others"],
+        members: Int[np.ndarray, " few"] | None = None,
+    ) -> "Groups":
+        """The groups of only these records; all members unless told otherwise."""
+        return as_groups(self.query[query], self.holdout[holdout], self.members[... if members is None else members])
 
     @property
     def content_hash(self) -> str:
@@ -55,30 +69,34 @@ class Groups(NamedTuple):
         return f"blake2b:{digest.hexdigest()}"
 
 
-def as_groups(query: Shaped[np.ndarray, " n"], holdout: Shaped[np.ndarray, " m"]) -> Groups:
+def as_groups(
+    query: Shaped[np.ndarray, " n"], holdout: Shaped[np.ndarray, " m"], members: Shaped[np.ndarray, " k"] | None = None
+) -> Groups:
     """Groups from one value per record, numbered from 0 in the order in which they first occur.
 
     Args:
-        query, holdout: integers or text, in the order of the records.
+        query, holdout, members: integers or text, in the order of the records.
 
     Raises:
-        InputError: a value is no integer or text, or occurs in both sets: groups must be dealt whole.
+        InputError: a value is no integer or text, or occurs in two sets: groups must be dealt whole.
 
-    >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"]))
-    Groups(query=array([0, 1, 0]), holdout=array([2]))
+    >>> as_groups(np.array(["b", "a", "b"]), np.array(["c"])).dealt
+    array([0, 1, 0, 2])
     """
-    query, holdout = (checked_groups(each, of) for each, of in ((query, "query set"), (holdout, "holdout")))
-    if query.dtype.kind != holdout.dtype.kind:
-        query, holdout = query.astype(str), holdout.astype(str)
-    numbers = numbered(np.concatenate([query, holdout]))
-    found = Groups(numbers[: len(query)], numbers[len(query) :])
-    both = len(np.intersect1d(*found))
-    if both:
-        raise InputError(
-            f"{both} of {numbers.max() + 1} groups have records in the query set and in the holdout: groups must be "
-            "dealt whole. Give all records of a group to one of the two (jaxaudit deal --groups does), or leave groups "
-            "out if records were dealt one by one."
-        )
+    given = {"query set": query, "holdout": holdout} | ({} if members is None else {"members": members})
+    values = [checked_groups(each, of) for of, each in given.items()]
+    if len({each.dtype.kind for each in values}) > 1:
+        values = [each.astype(str) for each in values]
+    numbers = numbered(np.concatenate(values))
+    found = Groups(*np.split(numbers, np.cumsum([len(each) for each in values])[:-1]))
+    for (first, mine), (second, other) in combinations(zip(given, found, strict=False), 2):
+        both = len(np.intersect1d(mine, other))
+        if both:
+            raise InputError(
+                f"{both} of {numbers.max() + 1} groups have records in the {first} and in the {second}: groups must be "
+                "dealt whole. Give all records of a group to one of them (jaxaudit deal --groups does), or leave "
+                "groups out if records were dealt one by one."
+            )
     return found
 
 

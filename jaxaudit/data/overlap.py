@@ -1,5 +1,6 @@
 """Records that two sets share, and how to remove them so that the tests stay valid."""
 
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +10,11 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 
 SHOWN = 3
-HOLDOUT, REFERENCE = "holdout", "reference"
+HOLDOUT, REFERENCE, MEMBERS = "holdout", "reference", "members"
 MEANING = {
     HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
     REFERENCE: "a reference has records that the target did not use, and that are in no other set",
+    MEMBERS: "known members are records that the target did use, and that are in no other set",
 }
 
 
@@ -102,14 +104,14 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 def refuse_held(
     other: Examples, held: Examples, role: str, advice: str = "use --drop-overlap to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that no record of the holdout, or of the reference, is in another set.
+    """Checks that no record of the holdout, of the reference, or of the known members is in another set.
 
     Args:
         other: the other set.
-        held: the holdout or the reference.
+        held: the holdout, the reference or the members.
         role: the other set's role in the audit, such as "query set".
         advice: what to do.
-        of: `holdout` or `reference`.
+        of: `holdout`, `reference` or `members`.
 
     Raises:
         InputError: when records are shared, with their number and the first of them.
@@ -143,46 +145,39 @@ def refuse_in_reference(
         refuse_held(holdout, reference, HOLDOUT, leave_out, REFERENCE)
 
 
-class Kept(NamedTuple):
-    """Which records of the query set and of the holdout have no copy in either: places in each, ascending."""
+def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
+    """The places of the records of each set that remain, ascending, if query set, holdout and members share records.
 
-    query: Int[np.ndarray, " n"]
-    holdout: Int[np.ndarray, " m"]
+    If two sets share a record, every record that occurs more than once in all sets together is dropped. Dropping only
+    the holdout's copies would break the test: the query set would keep records with copies and the holdout would lose
+    them, so the two would differ whatever the target is. Dropping only shared records is not enough either: records
+    with all copies in one set would remain, and they move together. Which records occur once does not depend on how the
+    records were split. So, given the dropped records, every split of the others is equally likely, and the test is
+    exact.
 
-
-def without_copies(query: Examples, holdout: Examples) -> Kept:
-    """The records of both sets that remain for the holdout test, if they share records.
-
-    If they share a record, every record that occurs more than once in the two sets together is dropped from both.
-    Dropping only the holdout's copies would break the test: the query set would keep records with copies and the
-    holdout would lose them, so the two would differ whatever the target is. Dropping only shared records from both is
-    not enough either: records with all copies in one set would remain, and they move together. Which records occur once
-    does not depend on how the records were split. So, given the dropped records, every split of the others is equally
-    likely, and the test is exact.
-
-    If they share none, all records stay: duplicates with all copies in one set are evidence of different sampling, and
+    If no two share any, all records stay: duplicates with all copies in one set are evidence of different sampling, and
     `metrics.exchangeability` tests for it.
 
     Raises:
-        InputError: when nothing remains of either set.
+        InputError: when nothing remains of a set.
 
     >>> query = Examples(np.array([[1.0], [2.0], [2.0], [3.0]]), np.zeros(4, int), ("a",), "query")
     >>> holdout = Examples(np.array([[3.0], [4.0]]), np.zeros(2, int), ("a",), "holdout")
     >>> without_copies(query, holdout)
-    Kept(query=array([0]), holdout=array([1]))
+    (array([0]), array([1]))
     """
-    size = len(query)
-    if not find_overlap(query, holdout).count:
-        return Kept(np.arange(size), np.arange(len(holdout)))
-    hashes = np.concatenate([query.record_hashes, holdout.record_hashes]).view("S16")
+    if not any(find_overlap(first, second).count for first, second in combinations(sets, 2)):
+        return tuple(np.arange(len(each)) for each in sets)
+    hashes = np.concatenate([each.record_hashes for each in sets]).view("S16")
     _, where, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    once = counts[where] == 1
-    kept = Kept(np.flatnonzero(once[:size]), np.flatnonzero(once[size:]))
-    for examples, indices in ((query, kept.query), (holdout, kept.holdout)):
+    once = np.split(counts[where] == 1, np.cumsum([len(each) for each in sets])[:-1])
+    kept = tuple(np.flatnonzero(each) for each in once)
+    for examples, indices in zip(sets, kept, strict=True):
         if not len(indices):
             raise InputError(
-                f"all {len(examples)} records of {examples.name} have copies in it or in the other set: no "
-                f"record remains to compare {query.name} with the holdout {holdout.name}; is it the same data set?"
+                f"all {len(examples)} records of {examples.name} have copies in it or in the sets that it is compared "
+                f"with ({', '.join(each.name for each in sets if each is not examples)}): no record remains; is it the "
+                "same data set?"
             )
     return kept
 

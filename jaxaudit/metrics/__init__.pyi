@@ -52,6 +52,7 @@ from .ks import noise_floor as noise_floor
 from .ks import paper_rule as paper_rule
 from .ks import rho as rho
 from .ks import verdict as verdict
+from .members import members_test as members_test
 from .pdtp import DTP as DTP
 from .pdtp import PDTP as PDTP
 from .pdtp import SeedFloor as SeedFloor

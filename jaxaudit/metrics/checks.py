@@ -29,6 +29,8 @@ QUERY_SIZE = "query size"
 TIED_CONFIDENCES = "tied confidences"
 HOLDOUT_LIKE_QUERY = "holdout like query"
 HOLDOUT_APART = "holdout apart from query"
+MEMBERS_LIKE_QUERY = "members like query"
+MEMBERS_OUTPUTS = "outputs on members"
 HOLDOUT_MODELS = "holdout test's models"
 REFERENCE_MODELS = "reference test's models"
 SHADOW_MODELS = "shadow test's models"
@@ -216,17 +218,25 @@ def positive_control(controls: Sequence[Rho]) -> Check:
     return Check(POSITIVE_CONTROL, passed, worst, 1.0, True, message + ("" if passed else advice))
 
 
-def target_accuracy(accuracy: float, labels: Int[np.ndarray, " n"], name: str, minimum: float = MIN_REACH) -> Check:
-    """The target's outputs match the query set's labels better than by guessing: rows and columns are in order."""
+def target_accuracy(
+    accuracy: float,
+    labels: Int[np.ndarray, " n"],
+    name: str,
+    minimum: float = MIN_REACH,
+    *,
+    of: str = "query set",
+    check: str = TARGET_OUTPUTS,
+) -> Check:
+    """The target's outputs match the labels of a set better than by guessing: rows and columns are in order."""
     guess = float(np.bincount(labels).max() / len(labels))
     reach = (accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     passed = reach >= minimum
-    message = f"accuracy of {name} on the query set: {accuracy:.1%} (guessing: {guess:.1%})"
+    message = f"accuracy of {name} on the {of}: {accuracy:.1%} (guessing: {guess:.1%})"
     advice = (
-        "; its rows may not be in the order of the query set, or its columns not in the order of the classes. If the "
+        f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
         "target really cannot classify this set, pass --allow-unrelated-target"
     )
-    return Check(TARGET_OUTPUTS, passed, reach, minimum, True, message + ("" if passed else advice))
+    return Check(check, passed, reach, minimum, True, message + ("" if passed else advice))
 
 
 def reference_like_target(

@@ -1,4 +1,4 @@
-"""Deals records at random into a query set and a holdout, which is what makes the holdout test exact.
+"""Deals records at random into a query set, a holdout and known members, which is what makes tests of them exact.
 
 Deal before anything is shared. The size of the holdout decides what can be detected: at a fixed query set, a holdout
 twice as large raises the test's signal-to-noise ratio by 15%, three times by 22% (sqrt(2 / (1 + 1 / r)) at ratio r).
@@ -13,7 +13,7 @@ from scipy import sparse
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.randomness import generator_of
+from jaxaudit.randomness import generator_of, stream
 
 SHARE = 0.5
 NEAR, DEVIATIONS = 0.05, 3.0
@@ -47,17 +47,73 @@ def deal(
     """
     if not 0 < share < 1:
         raise InputError(f"the share of the holdout must be above 0 and below 1, got {share:g}; half is 0.5.")
+    own, count = _numbered(records, groups)
+    held = min(max(round(share * count), 1), count - 1)
+    _refuse_few(count, groups is not None, count - held, held)
+    return np.isin(own, generator_of(key).choice(count, held, replace=False))
+
+
+def deal_members(
+    key: Key[Array, ""],
+    held: Bool[np.ndarray, " records"],
+    share: float,
+    groups: Shaped[np.ndarray, " records"] | None = None,
+) -> Bool[np.ndarray, " records"]:
+    """Which records to share that stay in training: a random choice of those not held out, all equally likely.
+
+    `round(share * records)` records, or with groups that share of the groups, at least one. What is neither held out
+    nor a member is the query set, at least one record or group.
+
+    Args:
+        key: random key; that of `deal` may be given again, since the two draws are independent.
+        held: True for the holdout, as `deal` returns it for the same groups.
+        share: of all records to name members, the holdout's included; of the groups, if there are any.
+        groups: one value per record; records of equal value are dealt together.
+
+    Returns:
+        True for the members.
+
+    Raises:
+        InputError: the share is out of range or more than the holdout leaves, there is not one group per record, or
+            there are so few records or groups that the query set could not differ from the holdout, or from the
+            members, with a p-value of 0.05.
+
+    >>> import jax
+    >>> held = deal(jax.random.key(1), 9, 1 / 3)
+    >>> members = deal_members(jax.random.key(1), held, 1 / 3)
+    >>> int(members.sum()), bool((members & held).any())
+    (3, False)
+    """
+    own, count = _numbered(len(held), groups)
+    left = np.setdiff1d(own, own[held])
+    chosen = max(round(share * count), 1) if 0 < share < 1 else count
+    if chosen > len(left):
+        raise InputError(
+            f"the share of the members must be above 0 and, with that of the holdout, below 1, got {share:g}; lower it."
+        )
+    # Two shares of a few may each be rounded up.
+    chosen = min(chosen, len(left) - 1)
+    for side in (count - len(left), chosen):
+        _refuse_few(count, groups is not None, len(left) - chosen, side)
+    return np.isin(own, generator_of(stream(key, "members")).choice(left, chosen, replace=False))
+
+
+def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:
+    """The number of each record's group, of which each is its own without groups; and how many groups there are."""
     if groups is not None and np.shape(groups) != (records,):
         raise InputError(f"there are groups of shape {np.shape(groups)} for {records} records: give one per record.")
     own = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
-    count = int(own.max()) + 1 if len(own) else 0
-    held = min(max(round(share * count), 1), count - 1)
-    if held < 1 or ways(count, held) * ALPHA < 1:
+    return own, int(own.max()) + 1 if len(own) else 0
+
+
+def _refuse_few(count: int, grouped: bool, query: int, side: int) -> None:
+    """Refuses a query set and another side of which no test could tell that they were treated differently."""
+    if side < 1 or ways(query + side, side) * ALPHA < 1:
         raise InputError(
-            f"{count} {'records' if groups is None else 'groups'} are too few to deal: no holdout test of them could "
-            f"reach a p-value of {ALPHA:g}. Give six or more, and a share that holds out more than one of a few."
+            f"{count} {'groups' if grouped else 'records'} are too few to deal so: no test of {query} against {side} "
+            f"could reach a p-value of {ALPHA:g}. Give six or more, or nine for three sides, and shares that leave "
+            "more than one of a few on each side."
         )
-    return np.isin(own, generator_of(key).choice(count, held, replace=False))
 
 
 def ways(count: int, chosen: int) -> int:

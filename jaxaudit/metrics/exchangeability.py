@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, Shaped
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, Check
+from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, joined
 from jaxaudit.randomness import generator_of, stream
 
@@ -138,10 +138,16 @@ def _some(
 
 def _moments(generator: np.random.Generator, inputs: np.ndarray) -> np.ndarray:
     """Inputs, or random combinations of them, and their squares."""
+    flat = features(generator, inputs)
+    return np.concatenate([flat, flat**2], axis=1)
+
+
+def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n features"]:
+    """Inputs with mean 0 and variance 1, or as many random combinations of them; what is not finite counts as 0."""
     flat = _standardised(np.nan_to_num(inputs.reshape(len(inputs), -1).astype(np.float32), posinf=0, neginf=0))
     if flat.shape[1] > MOST_FEATURES:
         flat = _standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
-    return np.concatenate([flat, flat**2], axis=1)
+    return flat
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
@@ -232,6 +238,19 @@ def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
     The number is the smallest of five p-values, times five; of those that were measured, if the inputs are not at hand.
     If both were sampled alike, the check fails with probability `level` at most.
     """
+    return _sampled_alike(found, HOLDOUT_LIKE_QUERY, "query set and holdout", level)
+
+
+def members_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
+    """There is no evidence that known members were sampled otherwise than query set and holdout; as above.
+
+    Args:
+        found: of the members, as the first, against query set and holdout together.
+    """
+    return _sampled_alike(found, MEMBERS_LIKE_QUERY, "known members and the other two sets", level)
+
+
+def _sampled_alike(found: Alike, name: str, sets: str, level: float) -> Check:
     names = {"labels": "classes", "inputs": "inputs", "difficulty": "difficulty"}
     names |= {"copies": "copies", "clustered": "near-copies"}
     said = {
@@ -245,19 +264,19 @@ def holdout_like_query(found: Alike, level: float = DEALT_LEVEL) -> Check:
     smallest = min(1.0, len(measured) * min(measured.values()))
     passed = smallest > level
     if passed:
-        left = [words for name, words in names.items() if name not in measured]
+        left = [words for each, words in names.items() if each not in measured]
         message = (
-            "no evidence that query set and holdout were sampled differently "
+            f"no evidence that {sets} were sampled differently "
             f"({', '.join(names[name] for name in measured)}: p = {smallest:.2g})"
         )
         message += f"; not measured, because the records are not at hand: {', '.join(left)}" if left else ""
     else:
         wrong = [said[name] for name, value in measured.items() if len(measured) * value <= level]
         message = (
-            f"query set and holdout were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
+            f"{sets} were sampled differently (p = {smallest:.2g}): {', and '.join(wrong)}; a "
             "difference between them need not be use. Split the provider's records at random, with one copy of each"
         )
-    return Check(HOLDOUT_LIKE_QUERY, passed, smallest, level, True, message)
+    return Check(name, passed, smallest, level, True, message)
 
 
 def holdout_apart(found: Alike, level: float = DEALT_LEVEL) -> Check:

@@ -22,10 +22,11 @@ from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
+from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 MOST_TIED = 0.5
 """Largest share of a model's outputs that may be the same value."""
@@ -39,6 +40,7 @@ def holdout_test(
     membership: Bool[Array | np.ndarray, "models n_plus_m"],
     *,
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
+    predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
     permutations: int = PERMUTATIONS,
     alpha: float = ALPHA,
     level: float = LEVEL,
@@ -48,8 +50,10 @@ def holdout_test(
 ) -> Usage:
     """Did the target use the query set, how much of it, and what is the minimum detectable fraction?
 
-    - `p_never`: a permutation test of the mean membership score of query against holdout records. Exact: under "the
-      target never used the query set" it is at most u with probability u at most, whatever the target is.
+    - `p_never`: a permutation test of the mean score of query against holdout records. Exact: under "the target never
+      used the query set" it is at most u with probability u at most, whatever the target is. The score is the
+      membership score; with `predictors`, that of `residual_scores`, which finds more of the targets that are unlike
+      the shadow models.
     - `p_fully`: a target that used all of the query set is one more row of `shadows`. Its difference of mean scores
       (records in its training set minus others) is ranked among theirs. Exact if the target is trained like them, other
       data included; too small if they share calibration data and the target has its own.
@@ -71,6 +75,7 @@ def holdout_test(
             set has.
         groups: the group of each record, where the provider dealt whole groups: they are permuted, and variances are
             those of means over groups.
+        predictors: of how difficult each record is (`jaxaudit.metrics.difficulty`), blind to the two sets.
         permutations: random permutations.
         alpha: the level of both tests.
         level: confidence level of the interval.
@@ -94,6 +99,12 @@ def holdout_test(
         testing = beside.submit(permutation_test, key, mine, others, groups=own, permutations=permutations, alpha=alpha)
         among = scores_among(np.concatenate([np.asarray(shadows), target[None]]), supposed, found.weights)
         test = testing.result()
+    p_never = test.p_larger
+    if predictors is not None:
+        left = residual_scores(target, predictors)
+        p_never = permutation_test(
+            key, left[:size], left[size:], groups=own, permutations=permutations, alpha=alpha
+        ).p_larger
     full = differences(without_difficulty(among, among, supposed), supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     unseen = np.mean([mean_variance(s, own, ~m) for s, m in zip(scores[1:], membership, strict=True)])
@@ -104,12 +115,12 @@ def holdout_test(
         critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
     )
     doubts = (
-        *_swapped(test, alpha),
+        *swapped(test.p_smaller, alpha),
         *_holdout_used(found, membership, size, stated),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    how = {"alpha": alpha, "level": level, "stated": stated}
-    return conclude("holdout", test.p_larger, p_fully, effect, doubts=doubts, invalid=(), recipe=recipe, **how)
+    limits = limits_of(effect, alpha, level)
+    return conclude("holdout", p_never, p_fully, limits, doubts, alpha=alpha, stated=stated, recipe=recipe)
 
 
 def adjusted_scores(
@@ -231,12 +242,12 @@ def _sampling_variances(
     return np.array(found).reshape(-1, 2).sum(axis=1)
 
 
-def _swapped(test: Permuted, alpha: float) -> tuple[str, ...]:
+def swapped(p_smaller: float, alpha: float) -> tuple[str, ...]:
     """A doubt if the holdout scores higher than the query set."""
-    if test.p_smaller > alpha / 2:
+    if p_smaller > alpha / 2:
         return ()
     return (
-        f"the holdout looks more used than the query set (p = {test.p_smaller:.3g}): query set and holdout may be "
+        f"the holdout looks more used than the query set (p = {p_smaller:.3g}): query set and holdout may be "
         "swapped, or the holdout may have another source",
     )
 

@@ -14,7 +14,7 @@ from scipy import special
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import differences, mean_variance, without_difficulty
-from jaxaudit.metrics.profile import profile, profiles_of_others
+from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import cut, evidence_among, membership_evidence
 from jaxaudit.metrics.shadow import SHARE
 
@@ -80,8 +80,24 @@ def separation(
     stretch = 1.0 if draws is None else own_data_stretch(log_odds, membership, draws, designs)
     known = special.expit(evidence @ weights)
     if stretch > 1:
-        evidence = _evidence_of_targets(log_odds, membership, designs, stretch)
+        moved, others = as_of_own_data(log_odds, membership, designs, stretch)
+        evidence = np.stack([membership_evidence(*each) for each in zip(moved, others, strict=True)])
     scores = without_difficulty(special.expit(evidence @ weights), known, membership)
+    return separation_of(scores, membership, groups, stretch)
+
+
+def separation_of(
+    scores: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    groups: Int[np.ndarray, " n"] | None = None,
+    stretch: float = 1.0,
+) -> Separation:
+    """How far scores separate records in training from others, whatever the score is; at least two models.
+
+    >>> scores = np.array([[1.0, 3.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    >>> separation_of(scores, scores > 0)
+    Separation(difference=1.5, inside=1.0, outside=0.0, between=0.0, models=2, stretch=1.0)
+    """
     found = np.array(
         [[mean_variance(s, groups, side) for side in (m, ~m)] for s, m in zip(scores, membership, strict=True)]
     )
@@ -135,10 +151,19 @@ def own_data_stretch(
     return float(np.sqrt(1 - part + part * (1 + share) / (1 - share)))
 
 
-def _evidence_of_targets(
-    log_odds: np.ndarray, membership: np.ndarray, designs: np.ndarray, stretch: float
-) -> np.ndarray:
-    """Each model's evidence from the others, as if its outputs lay `stretch` times as far from those of its design."""
+def as_of_own_data(
+    log_odds: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    designs: Int[np.ndarray, " models"],
+    stretch: float,
+) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
+    """Each model's log-odds as if they lay `stretch` times as far from those of its design; the profile of all others.
+
+    Args:
+        log_odds: the models' outputs, cut; `membership`: which records each was trained on.
+        designs: the design of each.
+        stretch: see `own_data_stretch`; at 1 the log-odds stay as they are.
+    """
     others = list(profiles_of_others(log_odds, membership))
     away = np.stack(
         [
@@ -149,8 +174,7 @@ def _evidence_of_targets(
     alike = (designs[:, None] == designs) & ~np.eye(len(designs), dtype=bool)
     # A design does not depend on anybody's data: what its models have in common is not stretched.
     design = (alike @ away) / np.maximum(alike.sum(axis=1), 1)[:, None]
-    moved = cut(log_odds + (stretch - 1) * (away - design))
-    return np.stack([membership_evidence(model, known) for model, known in zip(moved, others, strict=True)])
+    return cut(log_odds + (stretch - 1) * (away - design)), others
 
 
 def detection_probability(
@@ -176,13 +200,26 @@ def detection_probability(
     )
     expected = fraction * measured.difference
     own = within / query + measured.outside / holdout
-    records = query + holdout
-    mixed = (query * within + holdout * measured.outside) / records + query * holdout / records**2 * expected**2
-    critical = special.ndtri(1 - alpha) * np.sqrt(mixed * (1 / query + 1 / holdout))
+    critical = special.ndtri(1 - alpha) * np.sqrt(pooled_variance(measured, query, holdout, within, expected))
     spread = np.sqrt(own + fraction**2 * measured.between)
     if spread == 0:
         return float(expected > critical)
     return float(special.ndtr(-((critical - expected) / spread)))
+
+
+def pooled_variance(measured: Separation, records: int, holdout: int, variance: float, apart: float) -> float:
+    """The variance that a permutation test sees of the difference of two means: that of all scores pooled.
+
+    Args:
+        measured: for the variance of the holdout's scores.
+        records, holdout: numbers of records; the first have this `variance`, and a mean score that is `apart` higher.
+
+    >>> round(pooled_variance(Separation(0.5, 0.04, 0.04, 0.0, 31), 100, 100, 0.04, 0.2), 6)
+    0.001
+    """
+    both = records + holdout
+    mixed = (records * variance + holdout * measured.outside) / both + records * holdout / both**2 * apart**2
+    return mixed * (1 / records + 1 / holdout)
 
 
 def min_detectable_fraction(

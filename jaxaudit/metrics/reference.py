@@ -21,7 +21,7 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
 from jaxaudit.metrics.shares import shares
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 LEAST_RECORDS = 50
 """Reference records: fewer hardly tell how far a target scatters."""
@@ -107,11 +107,10 @@ def reference_test(
         "reference",
         _rank(statistic[never], own, scatter, larger=True),
         _rank(statistic[fully], own, scatter, larger=False),
-        effect,
+        limits_of(effect, alpha, level),
         doubts=_reference_used(found.target_reference),
         recipe=recipe,
         alpha=alpha,
-        level=level,
         stated=stated,
     )
     place = np.arange(len(target)) >= queried

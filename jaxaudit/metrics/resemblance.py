@@ -1,15 +1,30 @@
-"""Which of several designs of shadow models do a target's outputs resemble? Arrays in, numbers out."""
+"""Does a target behave like shadow models, and like which of their designs? Arrays in, numbers out.
+
+Both are asked of records that it did not use. They tell whether a target is trained like the shadow models, as far as
+such records can: not how much it remembers of those that it used.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import cut
 
 LEAST = 2
 """Models of a design without which a variance means nothing."""
+
+
+APART = 0.01
+"""The level at which a target is said to behave otherwise, over all that is compared."""
+NAMES = (
+    "share of records above even odds",
+    "median log-odds",
+    "spread of the log-odds",
+    "confidence beyond that share",
+)
 
 
 class Resemblance(NamedTuple):
@@ -90,3 +105,55 @@ def _likelihoods(
         spread = variance * (1 + 1 / times)
         found[design] = float(-0.5 * ((outputs[several] - mean) ** 2 / spread + np.log(spread)).mean())
     return found
+
+
+def behaves_like(
+    target: Float[np.ndarray, " asked"],
+    shadows: Float[np.ndarray, "models n"],
+    membership: Bool[np.ndarray, "models n"],
+    unseen: Bool[np.ndarray, " asked"],
+) -> tuple[str, ...]:
+    """How a target behaves otherwise than shadow models on records that it did not use; empty where it does not.
+
+    Compared are the share of records whose log-odds are above 0, the median and the interquartile range of the
+    log-odds, and the mean confidence less that share, of the target on the records that it did not use and of each
+    shadow model on those that it did not: a t-test of one more model among theirs, each at 1% divided by their number.
+
+    Args:
+        target: its log-odds (nats); of more records than the shadow models', the further ones are left out.
+        shadows: those of the shadow models.
+        membership: which of these records each was trained on.
+        unseen: which of the target's records it is known not to have used.
+
+    >>> random = np.random.default_rng(1)
+    >>> shadows, none = random.normal(size=(20, 300)), np.zeros((20, 300), bool)
+    >>> everything = np.ones(300, bool)
+    >>> behaves_like(random.normal(size=300), shadows, none, everything)
+    ()
+    >>> len(behaves_like(3 + random.normal(size=300), shadows, none, everything)) > 0
+    True
+    """
+    count = shadows.shape[1]
+    own = behaviour(target[:count][unseen[:count]])
+    theirs = np.stack([behaviour(row[~used]) for row, used in zip(shadows, membership, strict=True) if not used.all()])
+    models = len(theirs)
+    error = theirs.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
+    p_values = 2 * special.stdtr(models - 1, -np.abs(own - theirs.mean(axis=0)) / error)
+    return tuple(
+        f"{name} {mine:.2f} (shadow models {low:.2f} to {high:.2f})"
+        for name, p_value, mine, low, high in zip(
+            NAMES, p_values, own, theirs.min(axis=0), theirs.max(axis=0), strict=True
+        )
+        if p_value * len(NAMES) <= APART
+    )
+
+
+def behaviour(log_odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, " 4"]:
+    """The share above 0, median, interquartile range, and mean confidence less that share.
+
+    The confidence is that of the own class where it is the larger of the two, and of the others together where not.
+    """
+    odds = cut(log_odds)
+    accuracy = float((odds > 0).mean())
+    low, middle, high = np.quantile(odds, (0.25, 0.5, 0.75))
+    return np.array([accuracy, middle, high - low, float(special.expit(np.abs(odds)).mean()) - accuracy])

@@ -18,7 +18,7 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.profile import Profile, profile, profiles_of_others
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shares import Spread, shares, spread
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0
@@ -102,11 +102,10 @@ def shadow_test(
         "shadow",
         _p_value(found.target_query, without, base, stretch),
         _p_value(-found.target_query, -within, spread(within, designs[fully]), stretch),
-        effect,
+        limits_of(effect, alpha, level),
         invalid=invalid,
         recipe=recipe,
         alpha=alpha,
-        level=level,
         stated=stated,
     )
 

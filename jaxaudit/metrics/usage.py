@@ -2,12 +2,16 @@
 
 One rule turns the numbers into a verdict:
 
-- `not forgotten`: the p-value of "never used" is at most alpha. If the test's assumption holds, this happens to a
-  target that never used the query set with probability alpha at most.
+- `not forgotten`: the p-value of "never used", adjusted for all targets of the audit, is at most alpha. If the test's
+  assumption holds, this happens to a target that never used the query set with probability alpha at most.
 - `forgotten`: the p-value of "never used" is above alpha, nothing is doubted, and the upper limit of the used fraction
   (one-sided, 95%) is at most a stated one. A target that used more than that is called `forgotten` with probability
   alpha at most, if the interval's assumption holds. Smaller use is not ruled out, so it is given only with its limit.
 - `inconclusive`, with reasons: everything else.
+
+Outputs on a query set and a holdout alone cannot tell "not used" from "used and not remembered". So a fraction, a limit
+and `forgotten` need to know how much the target remembers: from records that it is known to have used, or from shadow
+models of its own recipe. Where nobody knows, there is no fraction (`without_fraction`).
 """
 
 from collections.abc import Sequence
@@ -42,9 +46,12 @@ class Usage(NamedTuple):
             `not forgotten` with 95% probability. None if not even use of all would have been detected.
         reasons: what the verdict rests on, or why it is inconclusive.
         upper: the one-sided 95% upper limit of the used fraction; 1 if the data do not determine it.
-        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`); None for a single one. It
-            decides nothing: `p_never` is exact for each target.
-        design: of the shadow models: `guessed`, or `mixed` where there are several.
+        p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`); None for a single one. The verdict
+            follows it.
+        design: of the shadow models: `guessed`, or `mixed` where there are several; `none` where there are none.
+        doubts: why the fraction may not be what it seems; they rule out `forgotten`.
+        unsettled: why the limit does not allow `forgotten`.
+        invalid: why `p_never` itself may be wrong.
     """
 
     method: str
@@ -59,6 +66,31 @@ class Usage(NamedTuple):
     upper: float = 1.0
     p_never_adjusted: float | None = None
     design: str = "guessed"
+    doubts: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
+
+
+class Limits(NamedTuple):
+    """The used fraction of a target, its interval, its one-sided 95% upper limit, and the minimum detectable fraction.
+
+    Attributes are those of `Usage`.
+    """
+
+    fraction: float
+    low: float
+    high: float
+    upper: float
+    detectable: float | None
+
+
+UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
+"""Where nobody knows how much a target remembers."""
+
+
+def limits_of(effect: Effect, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
+    """The limits from what a test measured of the target and of models of full use."""
+    return Limits(*used_fraction(effect, level), upper_limit(effect, alpha), detectable_fraction(effect))
 
 
 class Share(NamedTuple):
@@ -103,22 +135,20 @@ def conclude(
     method: str,
     p_never: float,
     p_fully: float | None,
-    effect: Effect,
+    limits: Limits,
     doubts: tuple[str, ...] = (),
     invalid: tuple[str, ...] = (),
     *,
     alpha: float = ALPHA,
-    level: float = LEVEL,
     stated: float = STATED_FRACTION,
     recipe: str = "",
 ) -> Usage:
     """The verdict, by the rule in this module's docstring.
 
     Args:
-        doubts: why the models of full use may not resemble the target; rules out `forgotten`.
+        doubts: why the fraction may not be what it seems; rules out `forgotten`.
         invalid: why `p_never` itself may be wrong; the verdict is then `inconclusive`.
         alpha: the level of `p_never`; 1 - alpha is that of the upper limit.
-        level: confidence level of the interval; it changes no verdict.
         stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
         recipe: what to change if the shadow models fit badly; this advice comes before that to give more records.
 
@@ -126,28 +156,50 @@ def conclude(
         InputError: `stated` is out of range.
     """
     refuse_stated(stated)
-    fraction, low, high = used_fraction(effect, level)
-    upper, detectable = upper_limit(effect, alpha), detectable_fraction(effect)
-    against: list[str] = list(doubts)
-    if upper > stated:
-        against.append(
-            f"use of up to {at_most(upper)} is not ruled out (one-sided {1 - alpha:.0%} upper limit); `forgotten` "
-            f"requires {100 * stated:g}% or less"
+    unsettled: list[str] = []
+    if limits.upper > stated:
+        unsettled.append(
+            f"use of up to {at_most(limits.upper)} is not ruled out (one-sided {1 - alpha:.0%} upper limit); "
+            f"`forgotten` requires {100 * stated:g}% or less"
         )
-        if detectable is None:
-            against.append(f"not even use of the whole query set would be detected with {POWER:.0%} probability")
-        if recipe or detectable is None:
-            against.append(recipe or "more records are needed")
-    verdict: Verdict
-    if invalid:
-        verdict, reasons = "inconclusive", invalid
-    elif p_never <= alpha:
-        verdict, reasons = "not forgotten", ()
-    elif against:
-        verdict, reasons = "inconclusive", tuple(against)
-    else:
-        verdict, reasons = "forgotten", (f"at most {at_most(upper)} was used ({1 - alpha:.0%} upper limit)",)
-    return Usage(method, verdict, p_never, p_fully, fraction, low, high, detectable, reasons, upper)
+        if limits.detectable is None:
+            unsettled.append(f"not even use of the whole query set would be detected with {POWER:.0%} probability")
+        if recipe or limits.detectable is None:
+            unsettled.append(recipe or "more records are needed")
+    fraction, low, high, upper, detectable = limits
+    usage = Usage(method, "inconclusive", p_never, p_fully, fraction, low, high, detectable, (), upper)
+    return decided(usage._replace(doubts=doubts, unsettled=tuple(unsettled), invalid=invalid), alpha)
+
+
+def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
+    """The same numbers with the verdict and the reasons that follow from them."""
+    p_value = usage.p_never if usage.p_never_adjusted is None else usage.p_never_adjusted
+    against = (*usage.doubts, *usage.unsettled)
+    if usage.invalid:
+        return usage._replace(verdict="inconclusive", reasons=usage.invalid)
+    # Ranks times numbers of targets are rounded.
+    if p_value <= alpha + 1e-12:
+        return usage._replace(verdict="not forgotten", reasons=())
+    if usage.p_never <= alpha:
+        # Judged alone it would be `not forgotten`: other targets beside it do not make it `forgotten`.
+        against = (*against, f"p = {usage.p_never:.2g} alone, and {p_value:.2g} adjusted for all targets")
+    if against:
+        return usage._replace(verdict="inconclusive", reasons=against)
+    words = f"at most {at_most(usage.upper)} was used ({1 - alpha:.0%} upper limit)"
+    return usage._replace(verdict="forgotten", reasons=(words,))
+
+
+def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
+    """The p-value alone: no fraction, no limit and never `forgotten`, for these reasons.
+
+    >>> usage = Usage("holdout", "forgotten", 0.3, 0.01, 0.1, 0.0, 0.2, 0.2, (), 0.2)
+    >>> left = without_fraction(usage, ("how much this model remembers is not known",))
+    >>> left.verdict, left.upper, left.p_never, left.p_fully
+    ('inconclusive', 1.0, 0.3, None)
+    """
+    fraction, low, high, upper, detectable = UNKNOWN
+    left = usage._replace(fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
+    return decided(left._replace(p_fully=None, unsettled=why), alpha)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

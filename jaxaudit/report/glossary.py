@@ -43,7 +43,12 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         PROGRAM,
     ),
     "the paper's rule": ("Forgotten if rho is 1 or more, whatever its spread. Shown beside the verdict.", LIU),
-    "used fraction": ("The estimated share of the query set that was used to train the target.", PROGRAM),
+    "used fraction": (
+        "The estimated share of the query set that was used to train the target. Measured with known members, it is "
+        "how much of the memory that the target has of them it has of the query set: the share that was used, if the "
+        "query records were used like the known members, at the same time.",
+        PROGRAM,
+    ),
     "upper limit": (
         "The used fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it is small.",
         PROGRAM,
@@ -56,7 +61,21 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "The smallest used fraction of the query set that would be detected with 95% probability.",
         PROGRAM,
     ),
-    "holdout": ("Records of the query set's provider that nobody trained on.", PROGRAM),
+    "holdout": (
+        "Records of the query set's provider that nobody trained on: known non-members. They show what the target says "
+        "of records that it did not use.",
+        PROGRAM,
+    ),
+    "known members": (
+        "Records that the target is known to have used, sampled like the query set, that stay in training. They show "
+        "how much the target remembers of records that it did use.",
+        PROGRAM,
+    ),
+    "withdraw": (
+        "To request that records which were shared and used are deleted. Those withdrawn are the query set; those that "
+        "stay in training are the known members.",
+        PROGRAM,
+    ),
     "reference": ("Records that the target is known not to have used, like its other data.", PROGRAM),
     "shadow model": ("A model trained here, of known membership.", SHOKRI),
     "EMA": (

@@ -55,6 +55,7 @@ class Provenance(Part, kw_only=True):
     reference_hashes: dict[str, str] | None = None
     targets: list[dict[str, str]] | None = None
     holdout_targets: list[dict[str, str]] | None = None
+    members_targets: list[dict[str, str]] | None = None
     calibration_targets: list[dict[str, str]] | None = None
     reference_targets: list[dict[str, str]] | None = None
     before: list[dict[str, str]] | None = None

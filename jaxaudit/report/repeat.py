@@ -65,7 +65,15 @@ def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
                 rows += _facts(role, part)
     else:
         rows += _facts("table", sets)
-    files_of = ("targets", "holdout_targets", "calibration_targets", "reference_targets", "before", "holdout_before")
+    files_of = (
+        "targets",
+        "holdout_targets",
+        "members_targets",
+        "calibration_targets",
+        "reference_targets",
+        "before",
+        "holdout_before",
+    )
     for role in files_of:
         files: list[dict[str, str]] | None = getattr(provenance, role)
         for file in files or ():

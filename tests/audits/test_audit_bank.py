@@ -149,7 +149,10 @@ def counted(audit: KSAudit, verdict: str) -> int:
 def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: Bank):
     """At most 5% of 50 targets, but for once in 1,000 keys; used ones are found."""
     unused = audit_bank(KEY, remembering, targets_of(remembering, np.zeros(RECORDS, bool), 50))
-    assert counted(unused, "not forgotten") <= most(50)
+    assert sum(each.usage[0].p_never <= ALPHA for each in unused.targets) <= most(50)
+    adjusted = [each.usage[0].p_never_adjusted or 0 for each in unused.targets]
+    assert counted(unused, "not forgotten") == sum(p_value <= ALPHA for p_value in adjusted) <= 1
+    assert counted(unused, "forgotten") == 0
     assert [each.method for each in unused.targets] == ["holdout"] * 50
     used = audit_bank(KEY, remembering, targets_of(remembering, np.arange(RECORDS) < QUERY, 5))
     assert counted(used, "not forgotten") == 5

@@ -61,6 +61,7 @@ def audit() -> KSAudit:
         [USED, UNUSED, HALF],
         tests=[REFERENCE, SHADOW, FEW],
         designs=[WIDER],
+        own_recipe=True,
         execution=Execution(16),
     )
 
@@ -73,7 +74,8 @@ def test_it_finds_use_and_calls_none_that_is_not(audit: KSAudit) -> None:
     assert used.fraction_high == 1
     assert unused.fraction_low == 0
     assert half.fraction < used.fraction_high
-    assert [audit.targets[place].verdict == "not forgotten" for place in (0, 1)] == [True, False]
+    # 19 models are too few for a p-value of 0.05 that is adjusted for three targets.
+    assert "not forgotten" not in [each.verdict for each in audit.targets]
 
 
 def test_both_tests_share_their_models(audit: KSAudit) -> None:
@@ -82,7 +84,8 @@ def test_both_tests_share_their_models(audit: KSAudit) -> None:
 
 
 def test_designs_take_turns_and_the_first_keeps_its_numbers(audit: KSAudit) -> None:
-    alone = audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [UNUSED], tests=[SHADOW, FEW], execution=Execution(16))
+    alone = audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [USED], tests=[REFERENCE, FEW], execution=Execution(16))
+    assert alone.targets[0].verdict == "not forgotten"
     for role in ("never", "fully"):
         same = (alone.shadow_log_odds[role] == audit.shadow_log_odds[role]).all(axis=1)
         assert (same == (np.arange(19) % 2 == 0)).all()

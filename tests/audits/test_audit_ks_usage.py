@@ -22,7 +22,7 @@ from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.metrics.effect import Effect
 from jaxaudit.metrics.ema import Signals
-from jaxaudit.metrics.usage import conclude
+from jaxaudit.metrics.usage import conclude, limits_of
 
 KEY = jax.random.key(5)
 
@@ -63,6 +63,7 @@ def audit():
         [file, BOTH, NEVER, after],
         holdout=HOLDOUT,
         tests=[HELD_TEST, shadow, EMATest(), RhoTest(replicates=2)],
+        own_recipe=True,
         execution=Execution(16),
     )
 
@@ -135,7 +136,7 @@ def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
         assert all(option in said for option in ("--epochs", "--learning-rate", "--model"))
         assert "more records" not in said
     # With models that fit, records are what is missing.
-    few = conclude("holdout", 0.6, 0.5, Effect(0.0, 1.0, np.ones(4), 0.0, 1.6))
+    few = conclude("holdout", 0.6, 0.5, limits_of(Effect(0.0, 1.0, np.ones(4), 0.0, 1.6)))
     assert "more records are needed" in few.reasons
 
 

@@ -183,7 +183,7 @@ def test_a_cpu_has_a_budget_unless_told_otherwise():
     assert parse_budget("none") is None
 
 
-def sets(holdout: bool = True, reference: bool = False) -> Given:
+def sets(holdout: bool = True, reference: bool = False, members: bool = False) -> Given:
     def examples(start: int, records: int, name: str) -> Examples:
         inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
         return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
@@ -195,24 +195,28 @@ def sets(holdout: bool = True, reference: bool = False) -> Given:
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
     other = examples(300, 60, "r") if reference else None
     target = SimulatedTarget("both", (Part(other or calibration, 0.5), Part(query, 1.0)))
+    known = examples(400, 75, "m") if members else None
     file = FileTarget(outputs(query), outputs(held) if holdout else None, on_reference=outputs(other or calibration))
-    return Given(query, calibration, held if holdout else None, (file,), (target,), reference=other)
+    file = file._replace(on_members=known and outputs(known))
+    return Given(query, calibration, held if holdout else None, (file,), (target,), reference=other, members=known)
 
 
 @pytest.mark.parametrize("reference", [False, True])
 def test_outputs_are_taken_with_their_records(reference):
-    taken = take_records(sets(reference=reference), 40, jax.random.key(1))
-    held, referred = taken.holdout, taken.reference if reference else taken.calibration
-    assert held is not None
-    assert referred is not None
-    assert [len(taken.query), len(taken.calibration), len(held), len(referred)] == [40] * 4
+    taken = take_records(sets(reference=reference, members=True), 40, jax.random.key(1))
+    held, calibration, members = taken.holdout, taken.calibration, taken.members
+    referred = taken.reference if reference else calibration
+    assert calibration is not None
     (file,) = taken.files
-    for examples, outputs in ((taken.query, file.outputs), (held, file.on_holdout), (referred, file.on_reference)):
+    of_sets = (taken.query, file.outputs), (held, file.on_holdout), (referred, file.on_reference)
+    for examples, outputs in (*of_sets, (members, file.on_members)):
+        assert examples is not None
         assert outputs is not None
+        assert len(examples) == len(calibration) == 40
         np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
     # A simulated target is trained on what the sets have left.
     assert [part.examples for part in taken.simulated[0].parts] == [referred, taken.query]
-    # And a reference changes nothing that is taken of the others.
+    # And a reference or members change nothing that is taken of the others.
     assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
 

@@ -31,7 +31,7 @@ WORLD = provider(np.random.default_rng(1), RECORDS, 4.0)
 
 
 def evidence() -> Evidence:
-    """A bank: what models of known membership say of query set, holdout and calibration set."""
+    """A bank of the targets' recipe: what models of known membership say of query set, holdout and calibration set."""
     random = np.random.default_rng(2)
     roles = {role: rows for test in TESTS for role, rows in test.draw(KEY, POOL).items()}
 
@@ -42,7 +42,7 @@ def evidence() -> Evidence:
         none = np.zeros((len(rows), 0))
         return Trained(special.expit(odds[:, : len(QUERY)]), odds, right, right, Signals(none, none, none))
 
-    return Evidence({role: said(rows) for role, rows in roles.items()}, roles, POOL, QUERY, 0.9)
+    return Evidence({role: said(rows) for role, rows in roles.items()}, roles, POOL, QUERY, 0.9, own_recipe=True)
 
 
 BANK = evidence()
@@ -77,9 +77,9 @@ def verdicts(judged: TargetResult) -> dict[str, str]:
     return {each.test: each.finding.verdict for each in judged.judgements}
 
 
-def test_use_is_told_from_no_use_without_a_model_of_rho(audit: KSAudit):
-    """Of ten unused targets, each wrong with probability 5%, more than three are with probability 0.1%."""
-    used, *unused = audit.targets
+def test_use_is_told_from_no_use_without_a_model_of_rho():
+    """Of ten unused targets, each judged alone and wrong with probability 5%, more than three are with 0.1%."""
+    used, *unused = (judge_targets(KEY, BANK, (each,), TESTS).targets[0] for each in (USED, *UNUSED))
     assert verdicts(used) == dict.fromkeys(("holdout", "reference", "shadow"), "not forgotten")
     for test in verdicts(used):
         found = [verdicts(each)[test] for each in unused]

@@ -7,12 +7,13 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, check, ema, judged, rho_
 from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.several import adjusted
-from jaxaudit.audits.ks.tests.test import BEYOND
+from jaxaudit.audits.ks.tests import HoldoutTest, Judgement, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import test as of_tests
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho
-from jaxaudit.metrics.usage import Usage, holm
+from jaxaudit.metrics.usage import Limits, Usage, conclude, holm
 
 APART, NEAR, BOTH = rho_between(1.1, 1.3), rho_between(0.2, 0.4), rho_between(0.9, 1.1)
 NONE = rho_between(np.nan, np.nan, 0.5)
@@ -75,8 +76,8 @@ def test_more_than_full_use_is_said_before_anything_is_read_from_it():
     beyond = judged(usage=(USED._replace(fraction=1.0, fraction_low=1.0, fraction_high=1.0),)).finding
     usual = judged(usage=(USED,)).finding
     assert beyond.verdict == "not forgotten"
-    assert set(beyond.caveats) - set(usual.caveats) == {BEYOND}
-    assert beyond.caveats[0] == BEYOND
+    assert set(beyond.caveats) - set(usual.caveats) == {of_tests.USED.beyond}
+    assert beyond.caveats[0] == of_tests.USED.beyond
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,11 @@ def test_rho_decides_by_its_interval(rho: Rho, verdict: str, words: str):
     assert finding.verdict == verdict
     assert words in finding.sentence
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
+
+
+@pytest.mark.parametrize(("rho", "verdict"), [(APART, "inconclusive"), (NEAR, "not forgotten"), (BOTH, "inconclusive")])
+def test_rho_never_says_forgotten_where_nobody_knows_how_much_is_remembered(rho: Rho, verdict: str):
+    assert RhoTest().decide(rho, (), (), (), known=False).finding.verdict == verdict
 
 
 @pytest.mark.parametrize("p_value", [0.0, 0.01, 0.049, 0.0501, 0.5, 1.0])
@@ -125,20 +131,38 @@ def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage, p_before:
 # Several targets.
 
 
-NAMES = ("a.csv", "b.csv", "c.csv")
+WIDE = Limits(0.92, 0.7, 1.0, 0.98, 0.1)
 
 
-def test_p_values_of_several_targets_are_adjusted_and_verdicts_stay():
-    each = [judged(usage=(USED._replace(p_never=p), UNSURE)).judgements for p in (0.03, 0.0005, 0.04)]
-    found = adjusted(NAMES, each)
+def decided_again(test: HoldoutTest | ShadowTest, p_never: float, limits: Limits) -> Judgement:
+    """What a test says of these numbers, and of others of the same target."""
+
+    def said(usage: Usage) -> Judgement:
+        return test.decide(usage, ())._replace(again=said)
+
+    return said(conclude(test.name, p_never, 0.4, limits))
+
+
+def test_verdicts_of_several_targets_follow_the_adjusted_p_values():
+    rho = judged().judgements
+    each = [
+        (decided_again(HoldoutTest(), p, WIDE), decided_again(ShadowTest(), 0.3, WIDE), *rho)
+        for p in (0.03, 0.0005, 0.04)
+    ]
+    assert [target[0].finding.verdict for target in each] == ["not forgotten"] * 3
+    found = adjusted(each)
     assert [target[0].usage and target[0].usage.p_never_adjusted for target in found] == [0.06, 0.0015, 0.06]
     assert tuple(target[1].usage and target[1].usage.p_never_adjusted for target in found) == holm([0.3] * 3)
-    for name, before, after, limited in zip(NAMES, each, found, (True, False, True), strict=True):
-        assert [test.finding.verdict for test in after] == [test.finding.verdict for test in before]
-        assert ("3 targets" in after[0].finding.caveats[0]) == (name in after[0].finding.caveats[0]) == limited
-        assert set(before[0].finding.caveats) <= set(after[0].finding.caveats)
-        assert after[2] == before[2]
-    assert adjusted(NAMES[:1], each[:1]) == each[:1]
+    for before, after, verdict in zip(each, found, ("inconclusive", "not forgotten", "inconclusive"), strict=True):
+        first, usage = after[0].finding, after[0].usage
+        assert usage is not None
+        assert usage.verdict == first.verdict == verdict
+        assert before[0].usage == usage._replace(verdict="not forgotten", reasons=(), p_never_adjusted=None)
+        assert after[1].finding.verdict == before[1].finding.verdict
+        assert after[2:] == before[2:]
+        if verdict == "not forgotten":
+            assert "adjusted for all targets" in first.sentence
+    assert adjusted(each[:1]) == each[:1]
 
 
 # What a failed check does.

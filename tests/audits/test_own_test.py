@@ -178,7 +178,7 @@ def test_python_and_the_command_line_decide_by_the_same_test(holdout: Examples |
     if holdout is not None:
         options = replace(options, data=replace(options.data, holdout="holdout.npz"))
     ours = [test.name for test in default_tests(holdout)]
-    assert ours[0] == made_by_command(options)[0].name == ("shadow" if holdout is None else "holdout")
+    assert ours[0] == made_by_command(options, 1)[0].name == ("shadow" if holdout is None else "holdout")
 
 
 def test_without_tests_the_holdout_test_decides_where_there_is_a_holdout():

@@ -1,15 +1,19 @@
-"""`jaxaudit deal`: both sides, whole groups, the record of the deal, and the test that it makes possible."""
+"""`jaxaudit deal`: its sides, whole groups, what is told, the record of the deal, and the test it makes possible."""
 
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from scipy import stats
 from support.cli_runs import SETS, content, jaxaudit, process, records
 
 from jaxaudit.data import load
+from jaxaudit.metrics.deal import deal
+from jaxaudit.randomness import stream
 
 COUNT, SIZE = 600, 5
 
@@ -29,15 +33,25 @@ def arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def dealt(*words: str, data: str = "all.npz", out: str = "deal") -> tuple[dict[str, Any], dict, dict, str]:
-    done = jaxaudit("deal", data, *words, "--out", out)
+    """The record, two sides (the holdout, or what stays where records are withdrawn), and the output."""
+    done = jaxaudit("deal", data, *(() if "--seed" in words else ("--seed", "7")), *words, "--out", out)
     assert done.code == 0, done.err
-    sides = arrays(f"{out}/query.npz"), arrays(f"{out}/holdout.npz")
+    names = sorted(path.name for path in Path(out).iterdir())
+    members, holdout = "--members-share" in words or "--withdraw" in words, "--withdraw" not in words
+    assert names == ["deal.json", *["holdout.npz"] * holdout, *["members.npz"] * members, "query.npz"]
+    other = "holdout" if holdout else "members"
+    sides = arrays(f"{out}/query.npz"), arrays(f"{out}/{other}.npz")
     return json.loads(Path(out, "deal.json").read_text()), *sides, done.out
+
+
+def written(folder: str) -> bytes:
+    """All bytes of a deal; those of text in arrays as one byte per character."""
+    return b"".join(path.read_bytes() for path in Path(folder).iterdir()).replace(b"\0\0\0", b"")
 
 
 def test_records_are_split_with_all_their_arrays(provider: Path) -> None:
     record, query, holdout, out = dealt("--holdout-share", "0.25", "--seed", "3")
-    assert (record["query"]["records"], record["holdout"]["records"]) == (450, 150)
+    assert (record["query"]["records"], record["members"], record["holdout"]["records"]) == (450, None, 150)
     whole = arrays("all.npz")
     assert list(query) == list(holdout) == list(whole)
     places = np.concatenate([query["place"], holdout["place"]])
@@ -46,22 +60,99 @@ def test_records_are_split_with_all_their_arrays(provider: Path) -> None:
         np.testing.assert_array_equal(np.concatenate([query[name], holdout[name]]), whole[name][places])
     assert query["scale"] == holdout["scale"] == 2.0
     assert "450 records" in out
-    assert "--groups" not in out
+    assert "patient, place, scale" in out
+    assert not any(flag in out for flag in ("--groups", "members", "--members"))
+    assert "--calibration CALIBRATION" in out
 
 
 def test_the_record_of_a_deal_can_be_checked_by_others(provider: Path) -> None:
-    record, *_ = dealt("--groups", "patient")
+    record, *_ = dealt("--groups", "patient", "--members-share", "0.2")
     assert record["schema"] == "jaxaudit.deal/1"
-    assert (record["seed"], record["holdout_share"], record["by_groups"]) == (7, 0.5, True)
+    assert (record["seed"], record["by_groups"]) == (7, True)
+    assert (record["holdout_share"], record["members_share"], record["withdraw"]) == (0.5, 0.2, None)
     assert record["source"]["sha256"] == hashlib.sha256(Path("all.npz").read_bytes()).hexdigest()
     assert record["source"]["content_hash"] == load("all.npz").content_hash
-    for name in ("query", "holdout"):
+    for name in ("query", "members", "holdout"):
         path = Path("deal", record[name]["file"])
         assert record[name]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
         hashes = load(str(path)).record_hashes
         assert record[name]["membership"] == hashlib.sha256(hashes.tobytes()).hexdigest()
-    assert "patient 0" not in Path("deal/deal.json").read_text()
     assert {path.stat().st_mode & 0o777 for path in Path("deal").iterdir()} == {0o600}
+
+
+def test_members_are_dealt_from_what_the_holdout_leaves(provider: Path) -> None:
+    words = ("--holdout-share", "0.3", "--groups", "patient")
+    _, _, alone, _ = dealt(*words, out="alone")
+    record, query, holdout, out = dealt(*words, "--members-share", "0.4")
+    members = arrays("deal/members.npz")
+    np.testing.assert_array_equal(holdout["place"], alone["place"])
+    sides = {"query": query, "members": members, "holdout": holdout}
+    assert [record[name]["groups"] for name in sides] == [36, 48, 36]
+    assert sorted(np.concatenate([side["place"] for side in sides.values()])) == list(range(COUNT))
+    assert sum(len(np.unique(side["group"])) for side in sides.values()) == COUNT // SIZE
+    assert "--members deal/members.npz" in out
+    assert "--members-target MEMBERS_OUTPUTS --groups group --holdout-groups group --members-groups group" in out
+    assert "--calibration" not in out
+
+
+def test_what_was_shared_before_is_split_into_what_is_withdrawn_and_what_stays(provider: Path) -> None:
+    _, shared, kept, _ = dealt("--groups", "patient", out="first")
+    record, query, members, out = dealt("--withdraw", "0.25", "--groups", "group", data="first/query.npz")
+    assert (record["withdraw"], record["holdout_share"], record["members_share"]) == (0.25, None, None)
+    assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (15, 45, None)
+    assert sorted(np.concatenate([query["place"], members["place"]])) == sorted(shared["place"])
+    assert "--holdout HOLDOUT --members deal/members.npz" in out
+    assert "the same provider" in out
+    # Groups that are still distinct, of the earlier holdout, have other numbers although the seed is the same.
+    for one, other in ((query, members), (query, kept), (members, kept)):
+        assert not np.intersect1d(one["group"], other["group"]).size
+
+
+@pytest.mark.parametrize("words", [(), ("--members-share", "0.2"), ("--withdraw", "0.4")])
+def test_nobody_can_repeat_a_deal_without_its_seed(provider: Path, words: tuple[str, ...]) -> None:
+    for out in ("first", "second"):
+        assert jaxaudit("deal", "all.npz", *words, "--out", out).code == 0
+    seeds = [json.loads(Path(out, "deal.json").read_text())["seed"] for out in ("first", "second")]
+    assert arrays("first/query.npz")["place"].tolist() != arrays("second/query.npz")["place"].tolist()
+    assert jaxaudit("deal", "all.npz", *words, "--seed", str(seeds[0]), "--out", "again").code == 0
+    assert content(Path("again")) == content(Path("first"))
+
+
+def test_every_bit_of_a_seed_counts(provider: Path) -> None:
+    """`jax.random.key` drops all but 32; below that, deals are those of this key."""
+    queries = [dealt("--seed", str(1 + (1 << bit)), out=f"of {bit}")[1]["place"] for bit in (1, 31, 32, 33, 62)]
+    assert len({tuple(each) for each in queries}) == 5
+    held = deal(stream(jax.random.key(3), "deal"), COUNT)
+    np.testing.assert_array_equal(queries[0], np.flatnonzero(~held))
+
+
+@pytest.mark.parametrize("key", ["patient_id", "Patient-ID"])
+def test_no_value_of_a_group_is_written(provider: Path, key: str) -> None:
+    # The reader of groups takes a name in capitals or small letters, with hyphens or without.
+    named: dict[str, Any] = {key if name == "patient" else name: each for name, each in arrays("all.npz").items()}
+    np.savez("all.npz", **named)
+    Path("folder").mkdir()
+    Path("all.npz").rename("folder/records.npz")
+    words = ("--groups", "PATIENT_id", "--members-share", "0.2", "--withdraw", "0.3")
+    for out, chosen in (("deal", words[:4]), ("withdrawn", (*words[:2], *words[4:]))):
+        record, query, other, said = dealt(*chosen, data="folder/records.npz", out=out)
+        assert list(query) == list(other) == ["images", "labels", "place", "scale", "group"]
+        assert record["source"]["name"] == "records.npz"
+        assert b"patient" not in written(out).lower()
+        assert "patient" not in said.lower()
+        assert "folder" not in said
+
+
+def test_the_number_of_a_group_is_random(provider: Path) -> None:
+    """Rank correlation with the order of the file, over 30 deals of 120 groups: 30 p-values, none below 1e-4 / 30."""
+    found = []
+    for seed in range(30):
+        _, *sides, _ = dealt("--groups", "patient", "--seed", str(seed), out=f"deal{seed}")
+        places, numbers = (np.concatenate([side[name] for side in sides]) for name in ("place", "group"))
+        assert numbers.max() < 2**53
+        order = numbers[np.argsort(places)][::SIZE]
+        found.append(stats.kendalltau(np.arange(len(order)), order)[1])
+    assert min(found) > 1e-4 / 30
 
 
 def test_groups_of_a_key_or_a_file_are_dealt_whole(provider: Path) -> None:
@@ -71,12 +162,12 @@ def test_groups_of_a_key_or_a_file_are_dealt_whole(provider: Path) -> None:
     np.testing.assert_array_equal(query["place"], other["place"])
     np.testing.assert_array_equal(query["group"], other["group"])
     assert (record["query"]["groups"], record["holdout"]["groups"]) == (60, 60)
-    for name in ("patient", "group"):
-        assert not np.intersect1d(query[name], holdout[name]).size
-        assert set(np.unique(query[name], return_counts=True)[1]) == {SIZE}
+    for name in (query["place"] // SIZE, query["group"]):
+        assert set(np.unique(name, return_counts=True)[1]) == {SIZE}
+    assert not np.intersect1d(query["group"], holdout["group"]).size
+    assert not np.intersect1d(query["place"] // SIZE, holdout["place"] // SIZE).size
     assert "60 groups" in out
     assert "--groups group --holdout-groups group" in out
-    assert "patient 0" not in out
 
 
 def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path) -> None:
@@ -93,8 +184,9 @@ def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path) -> Non
     np.testing.assert_array_equal(same["x"], query["images"])
     np.testing.assert_array_equal(same["group"], query["group"])
     assert record["source"]["sha256"] == hashlib.sha256(Path("all.csv").read_bytes()).hexdigest()
-    assert "patient 0" not in out + Path("deal/deal.json").read_text()
+    assert b"patient" not in out.encode() + written("deal")
     part, *sides, _ = dealt("--groups", "patient", data="all.csv@train[:300]", out="part")
+    assert part["source"]["name"] == "all.csv@train[:300]"
     assert part["source"]["groups"] == 300 // SIZE
     assert sum(len(side["x"]) for side in sides) == 300
 
@@ -103,12 +195,13 @@ def test_splits_have_the_groups_of_their_own_records(provider: Path) -> None:
     whole = arrays("all.npz")
     parts = {"train": slice(0, 400), "test": slice(400, COUNT)}
     names = ("images", "labels", "patient")
-    written: dict[str, Any] = {f"{name}_{each}": whole[name][rows] for name in names for each, rows in parts.items()}
-    np.savez("parts.npz", **written)
+    named: dict[str, Any] = {f"{name}_{each}": whole[name][rows] for name in names for each, rows in parts.items()}
+    np.savez("parts.npz", **named)
     for data, count in (("parts.npz@test", 200), ("parts.npz@all", COUNT), ("parts.npz@train[:100]", 100)):
         record, query, held, _ = dealt("--groups", "patient", data=data, out=data.replace("@", "-"))
         assert (record["source"]["records"], record["source"]["groups"]) == (count, count // SIZE)
         assert not np.intersect1d(query["group"], held["group"]).size
+        assert b"patient" not in written(data.replace("@", "-"))
 
 
 def test_sets_are_found_in_the_data_folder(provider: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,13 +222,13 @@ def test_copies_are_dealt_together(provider: Path) -> None:
     whole = arrays("all.npz")
     # Patients 0 and 1, and 1 and 2, have a record in common.
     whole["images"][5], whole["images"][11] = whole["images"][0], whole["images"][6]
-    np.savez("copied.npz", x=whole["images"], y=whole["labels"], patient=whole["patient"])
+    np.savez("copied.npz", x=whole["images"], y=whole["labels"], patient=whole["patient"], place=whole["place"])
     for seed in range(4):
         words = ("--groups", "patient", "--seed", str(seed))
         record, query, holdout, out = dealt(*words, data="copied.npz", out=f"deal{seed}")
         assert record["copies"] == 2
         assert record["source"]["groups"] == 118
-        sides = [np.isin(["patient 000", "patient 001", "patient 002"], side["patient"]) for side in (query, holdout)]
+        sides = [np.isin(np.arange(3 * SIZE), side["place"]) for side in (query, holdout)]
         assert sides[0].all() != sides[1].all()
         assert "2 records are copies" in out
     # Without groups, the copies of a record are one.
@@ -145,11 +238,11 @@ def test_copies_are_dealt_together(provider: Path) -> None:
 
 
 def test_the_same_command_gives_the_same_bytes(provider: Path) -> None:
-    words = ("deal", "all.npz", "--groups", "patient", "--seed", "5", "--out")
+    words = ("deal", "all.npz", "--groups", "patient", "--members-share", "0.2", "--seed", "5", "--out")
     for out in ("first", "second"):
         assert process(*words, out, cwd=provider).code == 0
     assert content(Path("first")) == content(Path("second"))
-    assert jaxaudit("deal", "all.npz", "--groups", "patient", "--seed", "6", "--out", "third").code == 0
+    assert jaxaudit(*words[:-2], "6", "--out", "third").code == 0
     assert content(Path("first")) != content(Path("third"))
 
 
@@ -164,7 +257,7 @@ def test_other_forms_are_written_as_inputs_and_labels(provider: Path) -> None:
 
 def test_what_is_dealt_can_be_audited(provider: Path) -> None:
     """An outsider's target is no evidence of use, and one that was trained on the query set is found."""
-    assert jaxaudit("deal", "all.npz", "--groups", "patient", "--out", "deal").code == 0
+    dealt("--groups", "patient")
     recipe = ("--hidden", "32", "--epochs", "25", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
     words = (*SETS[2:], *recipe, "--models-per-batch", "16", "--budget", "none", "--holdout-shadow-models", "19")
     groups = ("--holdout", "deal/holdout.npz", "--groups", "group", "--holdout-groups", "group")
@@ -184,6 +277,15 @@ def test_nothing_is_overwritten_or_left_half_written(provider: Path, monkeypatch
         ("all.npz", "--out", "taken"),
         ("all.npz", "--out", "all.npz"),
         ("all.npz", "--holdout-share", "1", "--out", "new"),
+        ("all.npz", "--members-share", "0", "--out", "new"),
+        ("all.npz", "--members-share", "nan", "--out", "new"),
+        ("all.npz", "--members-share", "0.5", "--out", "new"),
+        ("all.npz", "--members-share", "0.4", "--holdout-share", "0.6", "--out", "new"),
+        ("all.npz", "--withdraw", "1", "--out", "new"),
+        ("all.npz", "--withdraw", "0.5", "--holdout-share", "0.5", "--out", "new"),
+        ("all.npz", "--withdraw", "0.5", "--members-share", "0.1", "--out", "new"),
+        ("all.npz", "--seed", str(2**63), "--out", "new"),
+        ("all.npz", "--groups", "labels", "--out", "new"),
         ("all.npz", "--groups", "nobody", "--out", "new"),
         ("all.npz", "--groups", "nobody.npy", "--out", "new"),
         ("all.npz", "--data-dir", "all.npz", "--out", "new"),
@@ -207,7 +309,8 @@ def test_nothing_is_overwritten_or_left_half_written(provider: Path, monkeypatch
 def test_an_array_called_group_is_not_replaced(provider: Path) -> None:
     whole = arrays("all.npz")
     np.savez("named.npz", x=whole["images"], y=whole["labels"], group=whole["place"] // SIZE, other=whole["place"] // 2)
-    assert jaxaudit("deal", "named.npz", "--groups", "other", "--out", "deal").code == 2
+    for words in ((), ("--groups", "other")):
+        assert jaxaudit("deal", "named.npz", *words, "--out", "deal").code == 2
     record, query, holdout, _ = dealt("--groups", "group", data="named.npz")
     assert not np.intersect1d(query["group"], holdout["group"]).size
     assert record["query"]["groups"] == 60

@@ -56,6 +56,7 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     assert json.loads(jaxaudit(*words, *budget).out) == plan
     assert plan["models"] == 10
     assert [text.split()[1] for text in plan["reduced"]] == ["records", "records"]
+    assert plan["unlike"] == plan["reduced"]
     none = jaxaudit(*words, "--sample", "3000", *budget)
     assert none.code == 2
     assert "--budget none" in none.err
@@ -85,7 +86,9 @@ def test_more_tests_models_and_no_budget_change_no_number(sets: Path, monkeypatc
     inputs, labels = records(9, 0.0)
     np.savez("held.npz", x=inputs, y=labels)
     alone = jaxaudit("ks", *words, *held).result
-    more = jaxaudit("ks", *words, *held, "--tests", "all", "--replicates", "4", "--budget", "none").result
+    more = jaxaudit(
+        "ks", *words, *held, "--tests", "all", "--shadow-models", "19", "--replicates", "4", "--budget", "none"
+    ).result
 
     def by_holdout(result: dict[str, Any]) -> list[Any]:
         return [usage for target in result["targets"] for usage in target["usage"] if usage["method"] == "holdout"]

@@ -67,7 +67,7 @@ def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[
     words = [word.replace(".npz", ".csv") for word in HELD]
     done = jaxaudit("ks", *words, "--groups", "patient", "--holdout-groups", "patient")
     assert done.err.endswith("Error: enough\n")
-    assert asked["groups"].counts == (MANY, MANY)
+    assert asked["groups"].counts == (MANY, MANY, 0)
     sets = [asked[name].inputs for name in ("query", "holdout", "calibration")]
     np.testing.assert_array_equal(sets[0], records(2, 0.0)[0])
     assert {each.shape[1] for each in sets} == {12}
@@ -78,8 +78,8 @@ def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None
     assert done.err.endswith("Error: enough\n")
     groups = asked["groups"]
     # 57 records are 11 groups of five.
-    assert groups.counts == (11, 11)
-    assert [len(each) for each in groups] == [55, 55]
+    assert groups.counts == (11, 11, 0)
+    assert [len(each) for each in groups] == [55, 55, 0]
     assert (len(asked["query"]), len(asked["holdout"]), len(asked["calibration"])) == (55, 55, 57)
     inputs = records(2, 0.0)[0]
     for index, group in enumerate(groups.query.tolist()):

@@ -55,6 +55,19 @@ def test_a_module_of_ones_own(own: Path):
     assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
 
 
+@pytest.mark.parametrize(
+    ("words", "own_recipe"),
+    [((), False), (("--same-recipe",), True), (("--model", "mine.py:Net"), True), (("--model", "mlp"), False)],
+)
+def test_the_recipe_is_the_targets_own_by_word_or_by_code(
+    own: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], own_recipe: bool
+):
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    Path("mine.py").write_text(NET)
+    assert jaxaudit("ks", *QUICK, *words).err.endswith("Error: enough\n")
+    assert asked["own_recipe"] is own_recipe
+
+
 def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pytest.MonkeyPatch):
     home = own / "home"
     (home / "nets").mkdir(parents=True)

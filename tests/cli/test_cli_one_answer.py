@@ -11,7 +11,7 @@ from support.cli_runs import Done, jaxaudit
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--hidden", "16", "--epochs", "2")
 COMMANDS = {
     "ks": (*SETS, "--tests", "rho", "--replicates", "2", "--budget", "none"),
-    "power": (*SETS, "--holdout-size", "50", "--holdout-shadow-models", "19"),
+    "power": ("--budget", "none", *SETS, "--holdout-size", "50", "--holdout-shadow-models", "19"),
     "pdtp": (
         "--model",
         "nb",

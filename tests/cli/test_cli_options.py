@@ -188,6 +188,9 @@ def test_a_place_is_no_part_of_a_run():
         "calibration_target",
         "reference",
         "reference_target",
+        "members",
+        "members_groups",
+        "members_target",
         "before",
         "holdout_before",
         "target_data",
@@ -255,7 +258,7 @@ def test_old_names_are_replaced_where_they_are_names():
 
 
 def test_an_argument_is_a_word_without_a_flag():
-    options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, out=Path("deal"))
+    options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
     words = command_line("deal", options)
     assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--seed", "7"]
     assert plain(options)["data"] == "a.npz@train"

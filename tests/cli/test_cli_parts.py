@@ -229,7 +229,7 @@ def some(name: str, seed: int, count: int = 6) -> Examples:
 def test_simulated_targets_are_named_after_their_parts():
     parts = [Part(some("a", 1), 1.0), Part(some("b", 2), 0.125), Part(some("c", 3), 0.0001)]
     assert simulate(parts).name == "a + 12.5% of b + 0.01% of c"
-    assert [target.name for target in default_targets(some("q", 1), some("c", 2))] == [
+    assert [target.name for target in default_targets(some("q", 1), [some("c", 2)])] == [
         "67% of c + q",
         "67% of c",
         "67% of c + 50% of q",

@@ -16,7 +16,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
 RECIPE = ("--hidden", "32", "--learning-rate", "0.01", "--batch-size", "50", "--epochs", "40")
-WORDS = (*SETS, *RECIPE, "--models-per-batch", "9")
+WORDS = (*SETS, *RECIPE, "--models-per-batch", "9", "--budget", "none")
 
 
 def test_json_follows_the_schema(sets: Path):
@@ -40,6 +40,13 @@ def test_json_follows_the_schema(sets: Path):
     assert [size["holdout"] for size in done.result["holdouts"]] == [RECORDS, 2 * RECORDS, 3 * RECORDS, 4 * RECORDS]
     assert done.result["separation"]["stretch"] >= 1
     assert "--holdout-size" in done.result["provenance"]["command"]
+    concluded = [each for each in done.result["conclusions"] if (each["query"], each["holdout"]) == (RECORDS, 100)]
+    assert [each["by"] for each in concluded[::3]] == ["members and shadow models", "members", "holdout"]
+    assert {each["members"] for each in concluded} == {RECORDS, 0}
+    # Clouds learned by heart are remembered well, and a holdout alone never says that they are not.
+    assert concluded[0]["memory"] > 3
+    assert 0.2 < concluded[0]["forgotten"] < 0.95
+    assert [each["forgotten"] for each in concluded[6:]] == [None] * 3
 
 
 def test_table(sets: Path):
@@ -60,6 +67,66 @@ def test_a_verdict_a_run_directory_and_a_page(sets: Path):
     assert jaxaudit("power", *few, "--fraction", "0.01", "--fail-on", "insufficient").code == 3
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json").result
     assert again["sizes"] == done.result["sizes"]
+
+
+def test_members_have_a_number(sets: Path):
+    few = (*WORDS, "--holdout-shadow-models", "19", "--epochs", "2", "--models-per-batch", "19")
+    found = [jaxaudit("power", *few, flag, "60", "--json").result for flag in ("--members", "--members-size")]
+    assert found[0]["conclusions"] == found[1]["conclusions"]
+    assert {each["members"] for each in found[0]["conclusions"]} == {0, 15, 30, 60, 120, 240}
+    assert [each["forgotten"] is None for each in found[0]["conclusions"][:6]] == [True] * 6
+    refused = jaxaudit("power", *few, "--members", "49")
+    assert (refused.code, "--members" in refused.err) == (2, True)
+    with pytest.raises(InputError, match="at least 50 known members"):
+        audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, members_size=49)
+
+
+def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
+    np.save("groups.npy", np.arange(RECORDS) // 6)
+    few = (*WORDS, "--holdout-shadow-models", "19", "--epochs", "2", "--models-per-batch", "19")
+    done = jaxaudit("power", *few, "--sample", "100", "--groups", "groups.npy", "--json").result
+    assert done["provenance"]["data"]["query"]["records"] == 96
+    assert done["provenance"]["data"]["calibration"]["records"] == 100
+    (given,) = [size for size in done["sizes"] if size["given"]]
+    assert (given["query"], given["holdout"]) == (RECORDS, RECORDS)
+    assert "query records 300 to 96; calibration records 300 to 100" in done["finding"]["caveats"][0]
+    again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
+    assert again["conclusions"] == done["conclusions"]
+
+
+def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
+    """A part of the time that everything would take, however quick or busy the machine is."""
+    network = ("--hidden", "512,512", "--epochs", "4000", "--models-per-batch", "1")
+    words = ("power", *SETS, *network, "--dry-run", "--json")
+    whole = jaxaudit(*words, "--budget", "100000h")
+    assert whole.code == 0, whole.err
+    plan = json.loads(whole.out)
+    assert (plan["models"], plan["reduced"]) == (40, [])
+    # No time limit is a plan, too.
+    assert json.loads(jaxaudit(*words, "--budget", "none").out) == {**plan, "budget_seconds": None}
+    part = ("--budget", f"{round(plan['full_seconds'] * 0.8)}s")
+    planned = jaxaudit(*words, *part)
+    assert "measuring" not in planned.err
+    fewer = json.loads(planned.out)
+    assert 19 <= fewer["models"] < 40
+    assert [text.split()[0] for text in fewer["reduced"]] == ["models"]
+    assert fewer["seconds"] <= plan["full_seconds"]
+    assert json.loads(jaxaudit(*words, *part).out) == fewer
+    refused = jaxaudit(*words, "--holdout-shadow-models", "40", "--sample", "300", *part)
+    assert refused.code == 2
+    assert "--budget none" in refused.err
+    assert "--sample" in refused.err
+
+
+def test_within_a_budget_the_numbers_are_those_without_one(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
+    words = ("power", *SETS, *RECIPE, "--epochs", "2", "--json")
+    within = jaxaudit(*words, "--budget", "10h")
+    assert any(line.startswith("Plan: 40 models, 300 query records") for line in within.err.splitlines())
+    plan = within.result["provenance"]["plan"]
+    assert (plan["reduced"], plan["models"]) == ([], 40)
+    assert jaxaudit(*words, "--budget", "none").result["conclusions"] == within.result["conclusions"]
+    assert "none" in within.result["provenance"]["command"]
 
 
 @pytest.mark.parametrize("fraction", ["0", "1.5", "nan"])

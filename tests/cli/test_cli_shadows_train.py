@@ -22,8 +22,9 @@ TRAINED = (*RECIPE, "--models-per-batch", "10", "--designs", "guess", "--seed", 
 TWO = ("--designs", "guess,momentum")
 TARGET = ("--target", "on_q.npy", "--holdout-target", "on_h.npy")
 REFERRED = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
-IN_KS = ("--replicates", "0", "--budget", "none", "--image-size", "none", "--min-accuracy", "0.5", "--json")
-BY_BANK = ("--min-accuracy", "0.5", "--seed", "5", "--json")
+AS_SAID = ("--same-recipe", "--min-accuracy", "0.5", "--json")
+IN_KS = ("--replicates", "0", "--budget", "none", "--image-size", "none", *AS_SAID)
+BY_BANK = ("--seed", "5", *AS_SAID)
 
 
 @pytest.fixture
@@ -55,10 +56,17 @@ def good(*words: str) -> dict[str, Any]:
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Two results of one target say the same; shares to 1e-5, as logits that were rounded to float32 determine them."""
+    """Two results of one target say the same; shares to 1e-5, as logits that were rounded to float32 determine them.
+
+    But for the holdout test's p(unused): a bank has no inputs, and so no neighbours of its records.
+    """
     for mine, theirs in zip(one["usage"], other["usage"], strict=True):
         shares = {name for name, value in mine.items() if isinstance(value, float)}
-        assert {name: mine[name] for name in mine.keys() - shares} == {n: theirs[n] for n in theirs.keys() - shares}
+        if mine["method"] == "holdout":
+            shares.remove("p_never")
+            assert abs(mine["p_never"] - theirs["p_never"]) < 0.05
+        named = mine.keys() - shares - {"p_never"}
+        assert {name: mine[name] for name in named} == {name: theirs[name] for name in named}
         assert [mine[name] for name in shares] == pytest.approx([theirs[name] for name in shares], abs=1e-5)
     assert one["finding"]["verdict"] == other["finding"]["verdict"]
     assert one["checks"] == other["checks"]

@@ -66,7 +66,7 @@ def test_what_may_stand_beside_is_read(tmp_path: Path):
     bank = load_bank(folder)
     assert bank.designs.tolist() == [0, 1] * 3
     assert bank.groups is not None
-    assert bank.groups.counts == (10, 10)
+    assert bank.groups.counts == (10, 10, 0)
     assert bank.seeds is not None
     assert bank.seeds.tolist() == [model * 700_000_000 for model in range(MODELS)]
 

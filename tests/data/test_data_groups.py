@@ -102,8 +102,8 @@ def test_one_value_per_record(folder: Path) -> None:
 
 def test_equal_values_are_equal_numbers_whatever_they_are_called() -> None:
     groups = as_groups(np.array([30, 10, 30]), np.array(["20", "5", "20"]))
-    assert [each.tolist() for each in groups] == [[0, 1, 0], [2, 3, 2]]
-    assert groups.counts == (2, 2)
+    assert [each.tolist() for each in groups] == [[0, 1, 0], [2, 3, 2], []]
+    assert groups.counts == (2, 2, 0)
     renamed = as_groups(np.array(["b", "a", "b"]), np.array(["z", "y", "z"]))
     assert renamed.content_hash == groups.content_hash
     others = as_groups(np.array([1, 1, 2]), np.array([3, 4, 3]))
@@ -112,7 +112,23 @@ def test_equal_values_are_equal_numbers_whatever_they_are_called() -> None:
     moved = Groups(np.array([0, 1]), np.array([2, 3, 2]))
     assert moved.content_hash != Groups(np.array([0, 1, 2]), np.array([3, 2])).content_hash
     taken = groups.take(np.array([0, 2]), np.array([1]))
-    assert [each.tolist() for each in taken] == [[0, 0], [1]]
+    assert [each.tolist() for each in taken] == [[0, 0], [1], []]
+
+
+def test_known_members_have_groups_of_their_own() -> None:
+    groups = as_groups(np.array([7, 7]), np.array([8]), np.array(["9", "11", "9"]))
+    assert [each.tolist() for each in groups] == [[0, 0], [1], [2, 3, 2]]
+    assert groups.counts == (1, 1, 2)
+    assert groups.dealt.tolist() == [0, 0, 1]
+    without = as_groups(np.array([7, 7]), np.array([8]))
+    assert groups.content_hash != without.content_hash
+    taken = groups.take(np.array([0]), np.array([0]), np.array([1]))
+    assert [each.tolist() for each in taken] == [[0], [1], [2]]
+    assert [each.tolist() for each in groups.take(np.array([1]), np.array([0]))] == [[0], [1], [2, 3, 2]]
+    for query, holdout in ((9, 8), (7, 11)):
+        with pytest.raises(InputError) as error:
+            as_groups(np.array([query]), np.array([holdout]), np.array([9, 11]))
+        assert not {"9", "11"} & set(str(error.value).split())
 
 
 def test_a_group_on_both_sides_is_refused_by_number() -> None:

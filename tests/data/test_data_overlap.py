@@ -81,12 +81,27 @@ def test_what_is_kept_occurs_once_and_nothing_leaves_where_nothing_is_shared(min
     shared = set(mine) & set(others)
     once = {value for value in (*mine, *others) if (mine + others).count(value) == 1}
     if shared and not (once & set(mine) and once & set(others)):
-        with pytest.raises(InputError, match="remains to compare query"):
+        with pytest.raises(InputError, match="no record remains"):
             without_copies(query, holdout)
         return
-    kept = without_copies(query, holdout)
-    assert query.inputs[kept.query, 0].tolist() == [value for value in mine if not shared or value in once]
-    assert holdout.inputs[kept.holdout, 0].tolist() == [value for value in others if not shared or value in once]
+    of_query, of_holdout = without_copies(query, holdout)
+    assert query.inputs[of_query, 0].tolist() == [value for value in mine if not shared or value in once]
+    assert holdout.inputs[of_holdout, 0].tolist() == [value for value in others if not shared or value in once]
+
+
+@given(st.tuples(values, values, values))
+def test_of_three_sets_too_what_is_kept_occurs_once(three):
+    sets = [make(each, name) for each, name in zip(three, ("query", "holdout", "members"), strict=True)]
+    every = [value for each in three for value in each]
+    once = {value for value in every if every.count(value) == 1}
+    shared = any(set(first) & set(second) for first, second in combinations(three, 2))
+    wanted = [[value for value in each if not shared or value in once] for each in three]
+    if not all(wanted):
+        with pytest.raises(InputError):
+            without_copies(*sets)
+        return
+    kept = without_copies(*sets)
+    assert [each.inputs[own, 0].tolist() for each, own in zip(sets, kept, strict=True)] == wanted
 
 
 def test_what_is_kept_was_dealt_from_one_pile():
@@ -103,11 +118,11 @@ def test_what_is_kept_was_dealt_from_one_pile():
         if not set(mine) & set(others):
             continue
         try:
-            kept = without_copies(make(mine, "query"), make(others, "holdout"))
+            of_query, of_holdout = without_copies(make(mine, "query"), make(others, "holdout"))
         except InputError:
             continue
-        query = [mine[place] for place in kept.query]
-        left = frozenset(query) | {others[place] for place in kept.holdout}
+        query = [mine[place] for place in of_query]
+        left = frozenset(query) | {others[place] for place in of_holdout}
         seen.setdefault((left, len(query)), Counter()).update(query)
     assert seen
     for (left, _), counts in seen.items():

@@ -11,7 +11,7 @@ from scipy import stats
 
 import jaxaudit as ja
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import joined
+from jaxaudit.metrics.deal import deal_members, joined
 
 SURE = 1e-4
 
@@ -39,6 +39,47 @@ def test_all_deals_are_equally_likely() -> None:
     assert stats.chisquare(counts).pvalue > SURE
 
 
+def test_all_deals_with_members_are_equally_likely() -> None:
+    """All 1,680 ways to deal nine records to three sides, with one key for both draws: one false alarm in 10,000."""
+    counts = np.zeros((512, 512), int)
+    for seed in range(5 * 1680):
+        key = jax.random.key(seed)
+        held = ja.deal(key, 9, 1 / 3)
+        members = deal_members(key, held, 1 / 3)
+        assert not (held & members).any()
+        counts[tuple(2 ** np.arange(9) @ np.array([held, members]).T)] += 1
+    found = [
+        counts[sum(1 << each for each in held), sum(1 << each for each in members)]
+        for held in combinations(range(9), 3)
+        for members in combinations(sorted(set(range(9)) - set(held)), 3)
+    ]
+    assert sum(found) == counts.sum()
+    assert stats.chisquare(found).pvalue > SURE
+
+
+@given(
+    st.lists(st.integers(0, 99), min_size=20, max_size=120),
+    st.floats(0.01, 0.9),
+    st.floats(0.01, 0.9),
+    st.integers(0, 5),
+)
+def test_members_are_whole_groups_that_are_not_held_out(
+    values: list[int], share: float, of_members: float, seed: int
+) -> None:
+    groups, key = np.array(values), jax.random.key(seed)
+    count = len(np.unique(groups))
+    try:
+        held = ja.deal(key, len(groups), share, groups)
+        members = deal_members(key, held, of_members, groups)
+    except InputError:
+        assert count < 30 or share + of_members > 0.8 or min(share, of_members) < 0.1
+        return
+    sides = [set(groups[rows]) for rows in (held, members, ~(held | members))]
+    assert all(sides)
+    assert sum(map(len, sides)) == count
+    assert abs(len(sides[1]) - of_members * count) <= 1.5
+
+
 def test_the_same_key_deals_alike() -> None:
     first, again, other = (ja.deal(jax.random.key(seed), 100, 0.3) for seed in (1, 1, 2))
     assert (first == again).all()
@@ -53,6 +94,25 @@ def test_the_same_key_deals_alike() -> None:
 def test_what_cannot_be_dealt_is_refused(records: int, share: float, groups: np.ndarray | None) -> None:
     with pytest.raises(InputError):
         ja.deal(jax.random.key(1), records, share, groups)
+
+
+@pytest.mark.parametrize(
+    ("records", "share", "groups"),
+    [
+        (100, 0.0, None),
+        (100, 1.0, None),
+        (100, float("nan"), None),
+        (100, 0.6, None),
+        # Two records to withdraw: neither can be told from the four that were kept, or from one member.
+        (8, 0.25, None),
+        (30, 0.02, None),
+        (18, 0.1, np.arange(18) // 2),
+    ],
+)
+def test_members_that_cannot_be_dealt_are_refused(records: int, share: float, groups: np.ndarray | None) -> None:
+    held = ja.deal(jax.random.key(1), records)
+    with pytest.raises(InputError):
+        deal_members(jax.random.key(2), held, share, groups)
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 12)), min_size=1, max_size=30))

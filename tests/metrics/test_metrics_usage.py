@@ -8,7 +8,16 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import Effect, detectable_fraction, upper_limit, used_fraction
-from jaxaudit.metrics.usage import Usage, at_most, conclude, holm, used_share
+from jaxaudit.metrics.usage import (
+    Usage,
+    at_most,
+    conclude,
+    decided,
+    holm,
+    limits_of,
+    used_share,
+    without_fraction,
+)
 
 TRIALS = 600
 SURE = 1e-4
@@ -124,21 +133,51 @@ BLUNT = SHARP._replace(variance=0.04, critical=0.33)
     ],
 )
 def test_the_rule_of_the_verdict(p_never, p_fully, effect, doubts, invalid, verdict, reason) -> None:
-    usage = conclude("holdout", p_never, p_fully, effect, doubts, invalid)
+    usage = conclude("holdout", p_never, p_fully, limits_of(effect), doubts, invalid)
     assert usage.verdict == verdict
     assert (usage.reasons == ()) if reason is None else any(reason in words for words in usage.reasons)
 
 
 def test_forgotten_is_said_with_its_upper_limit_and_up_to_the_stated_fraction() -> None:
-    usage = conclude("holdout", 0.5, 0.01, SHARP, level=0.5)
+    limits = limits_of(SHARP, level=0.5)
+    usage = conclude("holdout", 0.5, 0.01, limits)
     assert usage.verdict == "forgotten"
     assert usage.upper == upper_limit(SHARP) == used_fraction(SHARP, 0.9)[2]
     assert at_most(usage.upper) in usage.reasons[0]
-    assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.upper).verdict == "forgotten"
-    assert conclude("holdout", 0.5, 0.01, SHARP, stated=usage.upper - 1e-6).verdict == "inconclusive"
+    assert conclude("holdout", 0.5, 0.01, limits, stated=usage.upper).verdict == "forgotten"
+    assert conclude("holdout", 0.5, 0.01, limits, stated=usage.upper - 1e-6).verdict == "inconclusive"
     for stated in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(InputError, match="above 0 and below 1"):
-            conclude("holdout", 0.5, 0.01, SHARP, stated=stated)
+            conclude("holdout", 0.5, 0.01, limits, stated=stated)
+
+
+@pytest.mark.parametrize(
+    ("p_never", "p_adjusted", "upper", "invalid", "verdict"),
+    [
+        (0.01, 0.03, 0.9, (), "not forgotten"),
+        (0.03, 0.06, 0.9, (), "inconclusive"),
+        (0.03, 0.06, 0.2, (), "inconclusive"),
+        (0.06, 0.12, 0.2, (), "forgotten"),
+        (0.01, 0.02, 0.2, ("unlike",), "inconclusive"),
+    ],
+)
+def test_the_verdict_follows_the_adjusted_p_value(p_never, p_adjusted, upper, invalid, verdict) -> None:
+    limits = limits_of(SHARP)._replace(upper=upper)
+    usage = conclude("holdout", p_never, 0.5, limits, invalid=invalid)._replace(p_never_adjusted=p_adjusted)
+    assert decided(usage).verdict == verdict
+    assert decided(usage)._replace(verdict=usage.verdict, reasons=usage.reasons) == usage
+
+
+def test_without_a_fraction_the_p_value_alone_decides() -> None:
+    for p_never, verdict in ((0.05, "not forgotten"), (0.051, "inconclusive")):
+        usage = conclude("holdout", p_never, 0.01, limits_of(SHARP))
+        left = without_fraction(usage, ("nobody knows",))
+        assert (left.verdict, left.p_never, left.p_fully) == (verdict, p_never, None)
+        assert (left.fraction_low, left.fraction_high, left.upper, left.detectable) == (0.0, 1.0, 1.0, None)
+        assert np.isnan(left.fraction)
+        assert left.reasons == (() if verdict == "not forgotten" else ("nobody knows",))
+        # What is doubted or invalid stays so.
+        assert without_fraction(usage._replace(invalid=("unlike",)), ("nobody knows",)).reasons == ("unlike",)
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5])
@@ -153,8 +192,8 @@ def test_more_than_the_stated_fraction_is_called_forgotten_no_more_often_than_st
     generator = np.random.default_rng(9)
 
     def forgotten(fraction: float) -> int:
-        verdicts = [conclude("holdout", 0.5, None, simulated(generator, fraction)).verdict for _ in range(TRIALS)]
-        return verdicts.count("forgotten")
+        found = [limits_of(simulated(generator, fraction)) for _ in range(TRIALS)]
+        return [conclude("holdout", 0.5, None, each).verdict for each in found].count("forgotten")
 
     assert forgotten(0.26) <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
     assert forgotten(0.5) <= 2

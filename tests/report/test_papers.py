@@ -171,6 +171,6 @@ def test_a_partial_names_the_papers_of_its_settings():
 
 def test_what_adjusts_for_several_targets_is_cited():
     judgement = Judgement("holdout", "holdout test", FINDING, frozenset(), usage=USED, source="Fieller 1954")
-    (first,), _ = adjusted(["a", "b"], [(judgement,), (judgement,)])
+    (first,), _ = adjusted([(judgement,), (judgement,)])
     assert [paper.source for paper in cited([first.source])] == ["Fieller 1954", "Holm 1979"]
-    assert adjusted(["a"], [(judgement,)]) == [(judgement,)]
+    assert adjusted([(judgement,)]) == [(judgement,)]

@@ -121,7 +121,7 @@ def test_a_fraction_that_is_unknown_is_no_number_anywhere(usage: Usage):
     )
     (row,) = (line for line in shown(made).splitlines() if line.startswith("a.csv") and "unknown" in line)
     assert "%" not in row.replace("3.1%", "").replace("10%", "")
-    assert "unknown: the interval" in text
+    assert "unknown: how much the target remembers" in text
     assert "estimated used fraction unknown" in seen
     assert "a.csv: unknown, minimum detectable" in seen
     for shown_text in (text, seen, json.dumps(only["finding"])):

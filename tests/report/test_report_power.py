@@ -84,6 +84,8 @@ def test_what_does_not_fit_is_refused():
     wrong(without_fractions, "different fractions, or none")
     wrong(lambda v: v.update(fraction=0.0), "not above 0")
     wrong(lambda v: v["sizes"][0]["chances"][0].update(chance_noticed=1.5), "not between 0 and 1")
+    wrong(lambda v: v["conclusions"][0].update(forgotten=1.5), "not between 0 and 1")
+    wrong(lambda v: v["conclusions"].pop(), "not those of its sizes")
 
 
 def test_the_numbers_of_json():
@@ -116,11 +118,37 @@ def test_terminal_and_page_say_what_was_decided(audit: Power):
         assert said in page
     assert max(map(len, printed.splitlines())) <= 80
     assert "…" not in printed
-    row, *larger = [line.split() for line in printed.splitlines() if line.strip().startswith("*") and ":" not in line]
+    starred = [line.split() for line in printed.splitlines() if line.strip().startswith("*") and ":" not in line]
+    scaled, row, *larger = starred
     size = audit.sizes[audit.given]
+    wanted = [each.forgotten for each in audit.concluded if each.by != "holdout"]
+    assert scaled[3:] == [f"{100 * (each or 0):.0f}%" for each in wanted]
     assert row[:2] == [f"*{size.query:,}", f"{size.holdout:,}"]
     assert row[2:8] == [f"{100 * each:.0f}%" for each in size.probabilities]
     assert larger in ([], [row])
+
+
+def test_what_could_be_concluded_stands_in_words():
+    printed, page = shown(power_run()), Parsed(report_html([power_run()])).text
+    rows = [line.split("  ") for line in printed.splitlines() if line.startswith("holdout only")]
+    assert len(rows) == 3
+    assert all("cannot be" in " ".join(row) for row in rows)
+    for text in (" ".join(printed.split()), page):
+        assert "needs known members (50 or more), or shadow models of the target's own recipe" in text
+        assert "nobody knows" in text
+        assert "with 95% probability, given 500 known members and shadow models" in text
+    few = " ".join(shown(power_run(audit=power_audit(1.0, 20, 20))).split())
+    assert "takes known members (50 or more)" in few
+
+
+def test_a_run_that_did_not_plan_with_members_is_read_and_shown():
+    value = as_json(power_run().result)
+    del value["memory"], value["conclusions"]
+    result = from_json(PowerRecord, value)
+    POWER.check(result, {})
+    run = replace(power_run(), result=result)
+    assert "What could be concluded" not in shown(run)
+    assert "What could be concluded" not in Parsed(report_html([run])).text
 
 
 def test_its_figure_has_a_line_for_each_size_and_the_same_bytes():

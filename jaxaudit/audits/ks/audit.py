@@ -9,13 +9,14 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.models import OF_RHO, Design, Roles, train_roles
 from jaxaudit.audits.ks.result import KSAudit, Shadows
 from jaxaudit.audits.ks.target import FileTarget, Target
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests.ema import refuse_without_records
 from jaxaudit.audits.ks.tests.holdout import ROLE
-from jaxaudit.audits.ks.tests.shadow import ROLES
+from jaxaudit.audits.ks.tests.shadow import ROLES, least_models
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import as_groups
@@ -36,15 +37,18 @@ KINDS = (ROLE, *ROLES)
 def audit_ks(
     key: Key[Array, ""],
     query: Examples,
-    calibration: Examples,
-    learner: Learner,
+    calibration: Examples | None,
+    learner: Learner | None,
     targets: Sequence[Target],
     *,
     tests: Sequence[KSTest] | None = None,
     holdout: Examples | None = None,
+    members: Examples | None = None,
     reference: Examples | None = None,
-    groups: tuple[np.ndarray, np.ndarray] | None = None,
+    groups: tuple[np.ndarray, ...] | None = None,
     designs: Sequence[Design] = (),
+    own_recipe: bool = False,
+    reduced: Sequence[str] = (),
     level: float = 0.95,
     min_accuracy: float = preflight.MIN_ACCURACY,
     execution: Execution = DEFAULT_EXECUTION,
@@ -59,22 +63,29 @@ def audit_ks(
         key: random key; everything follows from it, by role: a further test, target or replicate changes no number of
             what was there. Targets share the draws of a test.
         query: the data in question, preprocessed as the learner wants them.
-        calibration: data of the same domain with no record of `query` among them, same classes in the same order.
+        calibration: data of the same domain with no record of `query` among them, same classes in the same order. None
+            where there are known members: then no model is trained, and the members test alone is made.
         learner: the shadow models' design and recipe: the target's own, as far as it is known. Models of rho and
-            simulated targets have it, too.
+            simulated targets have it, too. None without a calibration set.
         targets: what is judged: `FileTarget`, `SimulatedTarget`, or anybody's `Target`.
         tests: the tests to make, the deciding one first: those of `jaxaudit.audits.ks.tests`, or anybody's `KSTest`.
-            By default the holdout test where there is a holdout, then the reference test where there is a reference or
-            every target from a file has outputs on the calibration set; with neither, the shadow test; and rho at the
-            end.
+            By default the members test where there are known members, the holdout test where there is a holdout, then
+            the reference test where there is a reference or every target from a file has outputs on the calibration
+            set; with none of these, the shadow test; and rho at the end.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was,
             same classes in the same order.
+        members: records that the targets are known to have used, sampled as the query set was, none of them in another
+            set, same classes in the same order. What a target remembers of them tells how much of the query set it
+            used, whatever its network and recipe.
         reference: records that the targets from files did not use, like their other data, none of them in another set,
             same classes in the same order. By default the calibration set, where a target has outputs on it.
-        groups: one value (integer or text) per query record and per holdout record, where the provider dealt whole
-            groups, such as patients, into the two. The holdout test then deals and permutes whole groups.
+        groups: one value (integer or text) per query record, per holdout record and per member, where the provider
+            dealt whole groups, such as patients, into these. Tests then deal and permute whole groups.
         designs: further designs. The models of every test are dealt to `learner` and these in turn, so that their
             spread includes what a design does to a model's outputs, which nobody knows exactly of a target.
+        own_recipe: whether `learner` is the targets' own network and recipe. Without that word and without members,
+            nobody knows how much a target from a file remembers: no fraction is given, and none is called `forgotten`.
+        reduced: how the learner differs from what was asked for, in words: findings say it, and rest on no such word.
         level: confidence level of the intervals.
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
         execution: models per batch, progress, and where finished models are kept.
@@ -86,14 +97,16 @@ def audit_ks(
         InputError: where the sets overlap, a group lies in both query set and holdout, there is no target or no test,
             outputs do not fit the sets, a test is named twice or cannot be made, or an option is out of range.
     """
-    tests = default_tests(holdout, targets, reference) if tests is None else tests
+    tests = default_tests(holdout, targets, reference, members, trains=learner is not None) if tests is None else tests
+    if calibration is None or learner is None:
+        return _without_models(key, query, targets, tests, holdout, members, groups, level)
     if reference is None and any(isinstance(test, ReferenceTest) for test in tests):
         reference = calibration
-    _refuse(targets, tests, query, reference, holdout, level)
+    _refuse(targets, tests, query, reference, holdout, members, level)
     refuse_overlap(query, calibration)
     dealt = None if groups is None else as_groups(*groups)
     trainable = tuple(target for target in targets if target.parts)
-    pool = make_pool(query, calibration, trainable, holdout, dealt, reference)
+    pool = make_pool(query, calibration, trainable, holdout, dealt, reference, members)
     drawing = stream(key, "draw")
     names = _roles_of(targets)
     of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
@@ -116,28 +129,71 @@ def audit_ks(
         stream(key, "train"), roles, pool, learners, in_turn, with_signals=watching, execution=execution
     )
     evidence = Evidence(
-        trained, roles, pool, query, min_accuracy, in_turn, design_names=(GUESS, *(design.name for design in designs))
+        *(trained, roles, pool, query, min_accuracy, in_turn),
+        design_names=(GUESS, *(design.name for design in designs)),
+        own_recipe=own_recipe,
+        reduced=tuple(reduced),
     )
+    evidence = without_unlearned(evidence, list(of_tests))
     heard = [
         target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
     ]
-    odds = {role: trained[role].log_odds[:, evidence.dealt] for role in of_tests}
+    odds = {role: evidence.trained[role].log_odds[:, evidence.dealt] for role in of_tests}
     judged = judge_targets(key, evidence, heard, tests, level=level)
     shadows = shadows_of(evidence, [role for role in of_tests if role in KINDS])
     return replace(judged, models_per_batch=models_per_batch, shadow_log_odds=odds, shadows=shadows)
 
 
 def default_tests(
-    holdout: Examples | None, targets: Sequence[Target] = (), reference: Examples | None = None
+    holdout: Examples | None,
+    targets: Sequence[Target] = (),
+    reference: Examples | None = None,
+    members: Examples | None = None,
+    *,
+    trains: bool = True,
 ) -> tuple[KSTest, ...]:
-    """The default tests: by a holdout, then by outputs on a reference; with neither, by shadow models alone; then rho.
+    """The default tests: by known members, by a holdout, then by outputs on a reference; else by shadow models alone.
 
-    Outputs of every target from a file are on the calibration set where no other reference is given.
+    rho comes last. Where no model is trained, the members test is the only one. Outputs of every target from a file are
+    on the calibration set where no other reference is given. The shadow test has as many models as its p-value needs
+    to reach 5% adjusted for all targets.
     """
+    known = () if members is None else (MembersTest(),)
+    if not trains:
+        return known
     files = [target for target in targets if isinstance(target, FileTarget)]
     referred = reference is not None or (files and all(target.on_reference is not None for target in files))
-    given = (*((HoldoutTest(),) if holdout is not None else ()), *((ReferenceTest(),) if referred else ()))
-    return (*(given or (ShadowTest(),)), RhoTest())
+    alone = max(ShadowTest().without_query, least_models(len(targets)))
+    of_shadows = {"without_query": alone, "targets": max(1, len(targets))}
+    by_reference = (ReferenceTest(**of_shadows),) if referred else ()
+    given = (*known, *((HoldoutTest(),) if holdout is not None else ()), *by_reference)
+    return (*(given or (ShadowTest(**of_shadows),)), RhoTest())
+
+
+def _without_models(
+    key: Key[Array, ""],
+    query: Examples,
+    targets: Sequence[Target],
+    tests: Sequence[KSTest],
+    holdout: Examples | None,
+    members: Examples | None,
+    groups: tuple[np.ndarray, ...] | None,
+    level: float,
+) -> KSAudit:
+    """The audit by known members alone: it trains nothing."""
+    other = next((test for test in tests if not isinstance(test, MembersTest)), None)
+    if members is None or other is not None or any(target.parts for target in targets):
+        raise InputError(
+            "without a calibration set and a learner no model is trained: only the members test can then be made, of "
+            "targets from files (`members`, FileTarget(on_members=)). Give a calibration set and a learner for others."
+        )
+    _refuse(targets, tests, query, None, holdout, members, level)
+    dealt = None if groups is None else as_groups(*groups)
+    pool = make_pool(query, None, (), holdout, dealt, None, members)
+    drawn = [test.draw(stream(key, "draw"), pool) for test in tests]
+    evidence = Evidence({}, _together(drawn), pool, query, preflight.MIN_ACCURACY)
+    heard = [target.says(evidence, holdout, "", with_signals=False) for target in targets]
+    return judge_targets(key, evidence, heard, tests, level=level)
 
 
 def shadows_of(evidence: Evidence, roles: Sequence[str]) -> Shadows | None:
@@ -167,6 +223,7 @@ def _refuse(
     query: Examples,
     reference: Examples | None,
     holdout: Examples | None,
+    members: Examples | None,
     level: float,
 ) -> None:
     if not targets:
@@ -184,6 +241,7 @@ def _refuse(
         target.refuse(query, holdout)
         if isinstance(target, FileTarget):
             target.refuse_reference(reference)
+            target.refuse_members(members)
     paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
     if paired and not any(isinstance(test, HoldoutTest) for test in tests):
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")

@@ -83,6 +83,7 @@ class Said(NamedTuple):
         checks: checks of the outputs themselves.
         unseen: which of these records it is known not to have used; None without outputs on a reference.
         before: outputs of the same target before a deletion, if they are known.
+        trained_here: whether it was trained like the shadow models, by this audit.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Said(NamedTuple):
     checks: tuple[Check, ...] = ()
     unseen: Bool[np.ndarray, " asked"] | None = None
     before: Before | None = None
+    trained_here: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +116,9 @@ class Evidence:
             coarser than a target's.
         design_names: of the designs; none where there is one.
         advice: what to do about a verdict.
+        own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
+        reduced: how the shadow models differ from those that were asked for, in words.
+        left_out: what is not among them, in sentences.
     """
 
     trained: Mapping[str, Trained]
@@ -126,6 +131,9 @@ class Evidence:
     stored: tuple[Outputs, ...] = ()
     design_names: tuple[str, ...] = ()
     advice: Advice = TRAINED
+    own_recipe: bool = False
+    reduced: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -143,6 +151,16 @@ class Evidence:
         """The places of query set and holdout among the records whose outputs are compared."""
         pool = self.pool
         return slice(0, self.queries + pool.holdout.stop - pool.holdout.start)
+
+    @property
+    def referred(self) -> slice:
+        """The places of the reference among these records."""
+        return slice(self.dealt.stop, self.dealt.stop + self.pool.reference.stop - self.pool.reference.start)
+
+    @property
+    def known(self) -> slice:
+        """The places of the known members among these records."""
+        return slice(self.referred.stop, len(self.pool.asked))
 
     @property
     def design(self) -> str:

@@ -48,7 +48,6 @@ def judge_targets(
     """
     common = _common_checks(evidence)
     judged = adjusted(
-        [said.name for said in heard],
         [
             tuple(
                 test.judge(key, said, evidence, (*common, *said.checks), level)._replace(
@@ -59,6 +58,10 @@ def judge_targets(
             for said in heard
         ],
     )
+    limitations = evidence.left_out
+    if evidence.reduced:
+        why = "; ".join(evidence.reduced)
+        limitations = (f"The shadow models are not those that were asked for, to fit the time: {why}.", *limitations)
     alike = [resembling(evidence, said) for said in heard]
     query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)
     return KSAudit(
@@ -70,6 +73,7 @@ def judge_targets(
                     said.compared.confidences,
                     judgements,
                     (*common, *_not_measured(judgements, common), *said.checks),
+                    limitations,
                 ),
                 resembles=design,
             )
@@ -92,15 +96,16 @@ def resembling(evidence: Evidence, said: Said) -> Resembles | None:
         places[evidence.queries : evidence.dealt.stop] = True
     elif said.unseen is not None:
         places = said.unseen
+    places = places[: evidence.trained[roles[0]].log_odds.shape[1]] if roles[0] in evidence.trained else places
     if not places.any() or len(evidence.design_names) < 2 or not all(role in evidence.trained for role in roles):
         return None
     designs = evidence.design_of(*roles)
-    if len(places) != evidence.trained[roles[0]].log_odds.shape[1] or np.bincount(designs).min() < LEAST:
+    if len(places) < evidence.trained[roles[0]].log_odds.shape[1] or np.bincount(designs).min() < LEAST:
         return None
     found = resemblance(
-        said.log_odds[places],
+        said.log_odds[: len(places)][places],
         said.at_resolution(evidence.log_odds(*roles))[:, places],
-        evidence.members(*roles)[:, places],
+        evidence.members(*roles)[:, : len(places)][:, places],
         designs,
     )
     return Resembles(evidence.design_names[found.design], found.recognised)

@@ -8,8 +8,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.pool import Pool, shadow_row
+from jaxaudit.data.groups import numbered
 from jaxaudit.ensemble import Execution, fit_many, kept_models_per_batch, log_probs_many, measure_models_per_batch
 from jaxaudit.learners import Learner
+from jaxaudit.membership import only
 from jaxaudit.metrics.ema import Signals, signals
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
@@ -77,16 +79,25 @@ def shadow_rows(
     groups: Int[np.ndarray, " records"] | None = None,
     *,
     with_reference: bool = False,
+    with_members: bool = False,
 ) -> list[Row]:
     """Membership rows: a share of the calibration set and `count` of these records, drawn again for each row.
 
     With the group of each record, numbered from 0: all records of `count` groups. With the reference: and as large a
-    share of it, where it is a set of its own.
+    share of it, where it is a set of its own. With the known members: and as large a share of them as of these records.
     """
-    return [
-        shadow_row(own, pool, draw_records(own, records, count, groups), SHARE, with_reference=with_reference)
-        for own in generators(key, role, models)
-    ]
+    known = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
+    units = groups.max() + 1 if groups is not None else len(records)
+    found = []
+    for own in generators(key, role, models):
+        drawn = draw_records(own, records, count, groups)
+        row = shadow_row(own, pool, drawn, SHARE, with_reference=with_reference)
+        if len(known):
+            of_members = None if pool.member_groups is None else numbered(pool.member_groups)
+            size = len(known) if of_members is None else int(of_members.max()) + 1
+            row |= only(draw_records(own, known, round(size * count / units), of_members), row.shape[1])
+        found.append(row)
+    return found
 
 
 def draw_records(

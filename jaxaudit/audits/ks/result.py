@@ -113,6 +113,7 @@ def conclude(
     confidences: Float[np.ndarray, "1 n"],
     judgements: tuple[Judgement, ...],
     common: tuple[Check, ...],
+    limitations: tuple[str, ...] = (),
 ) -> TargetResult:
     """The answer for one target: the first test's finding, with what was checked.
 
@@ -124,12 +125,22 @@ def conclude(
         confidences: its probabilities of each query record's ground-truth class.
         judgements: what the numbers of each test say, the deciding one first.
         common: checks that no test made.
+        limitations: what else is to be said of the shadow models, in sentences.
     """
     rho_first = sorted(judgements, key=lambda each: each.rho is None)
     every = (*common, *(check for each in rho_first for check in each.checks))
-    decided = tuple(each._replace(finding=_with_checks(each, judgements, every)) for each in judgements)
+    decided = tuple(
+        each._replace(
+            finding=_with_checks(each, judgements, every),
+            p_confidence=_trusted(each.p_confidence, every, each.p_rests_on),
+            fraction_confidence=_trusted(each.fraction_confidence, every, each.rests_on),
+        )
+        for each in judgements
+    )
     first, *others = decided
-    decided = (first._replace(finding=_beside(first, tuple(others))), *others)
+    finding = _beside(first, tuple(others))
+    finding = msgspec.structs.replace(finding, caveats=(*limitations, *finding.caveats))
+    decided = (first._replace(finding=finding), *others)
     return TargetResult(
         name=name,
         truth=truth,
@@ -156,6 +167,16 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
     decisive = next((each for each in failed if each.decisive and each.name not in judgement.weakened_by), None)
     finding = judgement.finding if decisive is None else _taken_away(judgement.finding, decisive)
     return msgspec.structs.replace(_weakened(finding, failed), checks=in_order(shown))
+
+
+def _trusted(confidence: Confidence | None, every: tuple[Check, ...], names: frozenset[str]) -> Confidence | None:
+    """Confidence in a number, after the checks that it rests on."""
+    failed = [check for check in every if not check.passed and check.name in names]
+    if confidence is None or confidence.word == "none" or not failed:
+        return confidence
+    decisive = any(check.decisive for check in failed)
+    why = f"Not every check that it rests on passed: {', '.join(check.name for check in failed)}."
+    return Confidence("none" if decisive else "weak", why)
 
 
 def _taken_away(finding: Finding, check: Check) -> Finding:

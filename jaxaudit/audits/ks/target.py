@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.audits.ks.evidence import Before, Compared, Evidence, Said, Truth, as_logits, of_file, of_rho
 from jaxaudit.audits.ks.models import Roles, generators
@@ -11,7 +11,7 @@ from jaxaudit.audits.pool import Part, Pool, target_row
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import target_accuracy
+from jaxaudit.metrics.checks import MEMBERS_OUTPUTS, TARGET_OUTPUTS, target_accuracy
 from jaxaudit.metrics.ema import Signals, signals
 
 
@@ -61,6 +61,7 @@ class FileTarget(NamedTuple):
             calibration set, unless the audit is given another; None without them.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
         before, before_on_holdout: the same of the model before a deletion, for the holdout test; both or none.
+        on_members: on the known members, in their order: records that the target did use; None without members.
     """
 
     outputs: Outputs
@@ -69,6 +70,7 @@ class FileTarget(NamedTuple):
     on_reference: Outputs | None = None
     before: Outputs | None = None
     before_on_holdout: Outputs | None = None
+    on_members: Outputs | None = None
 
     @property
     def name(self) -> str:
@@ -119,13 +121,28 @@ class FileTarget(NamedTuple):
             )
         refuse_shape(self.on_reference, len(reference), len(reference.class_names), "reference")
 
+    def refuse_members(self, members: Examples | None) -> None:
+        """Checks that there are outputs on the known members, where there are any.
+
+        Raises:
+            InputError: there are none, or they do not fit.
+        """
+        if (self.on_members is None) != (members is None):
+            raise InputError(
+                f"{self.name}: known members and the target's outputs on them need each other (--members, "
+                "--members-target); give both or none."
+            )
+        if self.on_members is not None and members is not None:
+            refuse_shape(self.on_members, len(members), len(members.class_names), "members")
+
     def taken(
         self,
         query: Int[np.ndarray, " query"],
         holdout: Int[np.ndarray, " holdout"] | None,
         reference: Int[np.ndarray, " reference"],
+        members: Int[np.ndarray, " members"] | None = None,
     ) -> "FileTarget":
-        """The outputs on only these records of each set."""
+        """The outputs on only these records of each set; on all members unless told otherwise."""
 
         def of_holdout(held: Outputs | None) -> Outputs | None:
             return None if held is None or holdout is None else held.take(holdout)
@@ -136,6 +153,7 @@ class FileTarget(NamedTuple):
             on_reference=self.on_reference and self.on_reference.take(reference),
             before=self.before and self.before.take(query),
             before_on_holdout=of_holdout(self.before_on_holdout),
+            on_members=self.on_members if members is None else self.on_members and self.on_members.take(members),
         )
 
     def says(self, evidence: Evidence, holdout: Examples | None, role: str, *, with_signals: bool) -> Said:
@@ -146,11 +164,18 @@ class FileTarget(NamedTuple):
         referred = pool.reference.stop > pool.reference.start
         if referred and self.on_reference is not None:
             given.append((self.on_reference, pool.examples.labels[pool.reference]))
+        asked = [(file, query.labels, "query set", TARGET_OUTPUTS)]
+        if self.on_members is not None and pool.members.stop > pool.members.start:
+            given.append((self.on_members, pool.examples.labels[pool.members]))
+            asked.append((*given[-1], "known members", MEMBERS_OUTPUTS))
         files, labels = zip(*given, strict=True)
-        unseen = np.arange(len(pool.asked)) >= evidence.dealt.stop if referred else None
+        unseen = _within(evidence.referred, len(pool.asked)) if referred else None
         log_odds, at_resolution, compared = of_file(files, labels, evidence.trained, evidence.stored)
-        accuracy = float(np.mean(file.probabilities.argmax(axis=1) == query.labels))
-        checks = () if self.allow_unrelated else (target_accuracy(accuracy, query.labels, file.name),)
+        checks = tuple(
+            target_accuracy(float(np.mean(each.probabilities.argmax(axis=1) == own)), own, each.name, of=of, check=name)
+            for each, own, of, name in asked
+            if not self.allow_unrelated
+        )
         seen = signals(file.probabilities, query.labels) if with_signals else None
         before = None
         if self.before is not None and self.before_on_holdout is not None:
@@ -193,8 +218,15 @@ class SimulatedTarget(NamedTuple):
         )
         seen = Signals(*(each[0, :n] for each in own.signals)) if with_signals else None
         asked = evidence.pool.asked
-        unseen = ~row[asked] & (np.arange(len(asked)) >= evidence.dealt.stop)
-        return Said(self.name, truth, own.log_odds[0], lambda odds: odds, False, compared, seen, unseen=unseen)
+        unseen = ~row[asked] & _within(evidence.referred, len(asked))
+        odds = own.log_odds[0]
+        return Said(self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True)
+
+
+def _within(places: slice, records: int) -> Bool[np.ndarray, " records"]:
+    found = np.zeros(records, bool)
+    found[places] = True
+    return found
 
 
 def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:

@@ -1,6 +1,7 @@
 """The `power` audit: the minimum detectable fraction of the holdout test, before there is a target."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Array, Int, Key, Shaped
@@ -10,6 +11,7 @@ from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.models import Design, Row, draw_records, generators, train_roles
 from jaxaudit.audits.ks.tests.holdout import ROLE
 from jaxaudit.audits.pool import Pool, calibration_row, make_pool
+from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.result import FRACTIONS, Power, Size
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.examples import Examples
@@ -19,6 +21,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.membership import only
+from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     Separation,
     detection_probability,
@@ -26,6 +29,7 @@ from jaxaudit.metrics.power import (
     records_needed,
     separation,
 )
+from jaxaudit.metrics.power_members import Memory, memory_of_models
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 
@@ -46,18 +50,21 @@ def audit_power(
     *,
     designs: Sequence[Design] = (),
     groups: Shaped[np.ndarray, " n"] | None = None,
+    query_size: int | None = None,
     holdout_size: int | None = None,
+    members_size: int | None = None,
     fraction: float = 0.1,
     models: int = 40,
+    reduced: Sequence[str] = (),
     execution: Execution = DEFAULT_EXECUTION,
 ) -> Power:
-    """How small a used fraction of a query set would the holdout test detect?
+    """How small a used fraction of a query set would the holdout test detect, and what could be concluded?
 
     Trains `models` models, each on a random half of the query set and a share of the calibration set, two and two on
     the same share. Each is then judged by the others as a target would be: one half of the query set acts as query set
     and the other as holdout. How much two models of the same share have in common tells how much further a target with
     data of its own would lie from them (`own_data_stretch`), and they are judged as if they lay there. The rest is a
-    normal approximation (`jaxaudit.metrics.power`).
+    normal approximation (`jaxaudit.metrics.power`, and `jaxaudit.metrics.power_members` for `forgotten`).
 
     Args:
         key: random key; everything follows from it.
@@ -67,15 +74,21 @@ def audit_power(
         designs: further designs, as for `audit_ks`: a target has one of them, and nobody knows which.
         groups: one value (integer or text) per query record, if whole groups, such as patients, were or will be dealt
             into query set and holdout.
-        holdout_size: number of holdout records; by default as many as the query set has.
+        query_size: number of query records that the answer is about; by default as many as `query` has, which may be
+            a random part of them, to save time.
+        holdout_size: number of holdout records; by default `query_size`.
+        members_size: number of known members, records that a target is known to have used; by default `query_size`.
         fraction: the used fraction to detect.
         models: shadow models of the measurement, and of the audit.
+        reduced: what was measured with less than was asked for, in words: the finding says it.
         execution: as for `audit_ks`.
 
     Raises:
         InputError: the sets overlap, there are too few groups, or an option is out of range.
     """
-    holdout = len(query) if holdout_size is None else holdout_size
+    size = len(query) if query_size is None else query_size
+    holdout = size if holdout_size is None else holdout_size
+    _check_members(members_size)
     if holdout < 2 or len(query) < 4 or not 0 < fraction <= 1 or models < LEAST_MODELS:
         raise InputError(
             f"power needs at least 4 query records (got {len(query)}), 2 in the holdout (got {holdout}), "
@@ -91,11 +104,19 @@ def audit_power(
         stream(key, "train"), roles, pool, learners, {HALF: in_turn}, with_signals=False, execution=execution
     )
     membership = np.concatenate(roles[HALF])[:, pool.query]
-    measured = separation(trained[HALF].log_odds, membership, draws, in_turn, dealt)
-    return _power(measured, len(query), holdout, fraction, models_per_batch)
+    odds = trained[HALF].log_odds
+    measured = separation(odds, membership, draws, in_turn, dealt)
+    memory = memory_of_models(
+        *(stream(key, "difficulty"), odds, membership, query.labels, query.inputs, in_turn, dealt),
+        stretch=measured.stretch,
+    )
+    sizes = size, holdout, size if members_size is None else members_size
+    return replace(_power(measured, memory, sizes, fraction, models_per_batch), reduced=tuple(reduced))
 
 
-def power_by_bank(bank: Bank, *, holdout_size: int | None = None, fraction: float = 0.1) -> Power:
+def power_by_bank(
+    bank: Bank, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
+) -> Power:
     """The same, measured on the models of a bank that were dealt query and holdout records at random; none is trained.
 
     How much further a target with data of its own lies is not measured: a bank's models each have their own draw of the
@@ -104,6 +125,8 @@ def power_by_bank(bank: Bank, *, holdout_size: int | None = None, fraction: floa
     Args:
         bank: the shadow models; those without outputs are left out.
         holdout_size: number of holdout records; by default as many as the bank has.
+        members_size: number of known members; by default as many as the bank has query records. The bank's models say
+            nothing of them.
         fraction: the used fraction to detect.
 
     Raises:
@@ -111,10 +134,12 @@ def power_by_bank(bank: Bank, *, holdout_size: int | None = None, fraction: floa
             `Bank.outputs`.
     """
     evidence = bank_evidence(bank, bank.finished().tolist())
-    return power_of_evidence(evidence, holdout_size=holdout_size, fraction=fraction)
+    return power_of_evidence(evidence, holdout_size=holdout_size, members_size=members_size, fraction=fraction)
 
 
-def power_of_evidence(evidence: Evidence, *, holdout_size: int | None, fraction: float) -> Power:
+def power_of_evidence(
+    evidence: Evidence, *, holdout_size: int | None, members_size: int | None, fraction: float
+) -> Power:
     """The same of the models of a bank that was read before; see `power_by_bank`."""
     query, holdout = evidence.queries, evidence.dealt.stop - evidence.queries
     wanted = holdout if holdout_size is None else holdout_size
@@ -129,15 +154,21 @@ def power_of_evidence(evidence: Evidence, *, holdout_size: int | None, fraction:
             f"power needs at least 2 holdout records (got {wanted}), and a fraction above 0 and at most 1 (got "
             f"{fraction:g})."
         )
-    membership = evidence.members(ROLE)[:, evidence.dealt]
-    measured = separation(
-        evidence.trained[ROLE].log_odds, membership, designs=evidence.design_of(ROLE), groups=evidence.pool.groups
-    )
-    return _power(measured, query, wanted, fraction, None)
+    _check_members(members_size)
+    membership, pool = evidence.members(ROLE)[:, evidence.dealt], evidence.pool
+    odds, designs = evidence.trained[ROLE].log_odds, evidence.design_of(ROLE)
+    measured = separation(odds, membership, designs=designs, groups=pool.groups)
+    labels = pool.examples.labels[pool.asked[evidence.dealt]]
+    memory = memory_of_models(None, odds, membership, labels, None, designs, pool.groups, helped=False)
+    return _power(measured, memory, (query, wanted, query if members_size is None else members_size), fraction, None)
 
 
-def _power(measured: Separation, query: int, holdout: int, fraction: float, models_per_batch: int | None) -> Power:
-    """What follows from how far membership scores separate records in training from others."""
+def _power(
+    measured: Separation, memory: Memory, given: tuple[int, int, int], fraction: float, models_per_batch: int | None
+) -> Power:
+    """What follows from how far scores separate records in training from others, for given sizes of the three sets."""
+    query, holdout, members = given
+    scaled = [(_scaled(scale, query), _scaled(scale, holdout), _scaled(scale, members)) for scale in SCALES]
 
     def size_of(n: int, m: int) -> Size:
         chances = tuple(detection_probability(measured, n, m, each) for each in FRACTIONS)
@@ -145,14 +176,30 @@ def _power(measured: Separation, query: int, holdout: int, fraction: float, mode
 
     return Power(
         measured,
-        tuple(size_of(*(max(2, round(scale * each)) for each in (query, holdout))) for scale in SCALES),
+        tuple(size_of(n, m) for n, m, _ in scaled),
         SCALES.index(1.0),
         tuple(size_of(query, times * query) for times in HOLDOUTS),
         tuple((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS),
         fraction,
         records_needed(measured, fraction),
         models_per_batch,
+        memory,
+        conclusions(measured, memory, scaled),
     )
+
+
+def _scaled(scale: float, records: int) -> int:
+    """So many times as many records, at least two."""
+    return max(2, round(scale * records))
+
+
+def _check_members(members: int | None) -> None:
+    """Refuses fewer known members than the members test takes."""
+    if members is not None and members < LEAST_MEMBERS:
+        raise InputError(
+            f"the members test of ks needs at least {LEAST_MEMBERS} known members; plan with as many, or leave their "
+            f"number out (got {members})."
+        )
 
 
 def _dealt(groups: Shaped[np.ndarray, " n"], records: int) -> Int[np.ndarray, " n"]:

@@ -6,7 +6,9 @@ import numpy as np
 from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
+from jaxaudit.audits.power.conclusions import Conclusion
 from jaxaudit.metrics.effect import ALPHA, POWER
+from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.metrics.power import MOST_RECORDS, Separation, records_needed
 
 if TYPE_CHECKING:
@@ -23,6 +25,13 @@ CAVEATS = (
     f"The probabilities are those of the holdout test at the {ALPHA:.0%} level, by a normal approximation. The minimum "
     "detectable fraction is by another, that of the ks audit: the two differ by some percent.",
 )
+MEMORY = (
+    "Nobody knows how much a target remembers before it has answered on records that it did use. Its own memory "
+    "decides, which is the difference between known members and holdout in standard errors, as `ks --members` measures "
+    "it: the less it remembers, the less probable is `forgotten`. All other checks of `ks` are taken to pass."
+)
+NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the target's own recipe"
+"""What `forgotten` takes."""
 
 
 def find(power: "Power") -> Finding:
@@ -37,6 +46,7 @@ def find(power: "Power") -> Finding:
         shown = percent(least) if sufficient else _other_than(asked, least)
         sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
         sentence += "" if sufficient else f" Use of {asked} would not."
+    sentence += forgotten_in_words(power.concluded)
     reasons = (
         f"mean membership score of records in training less that of others: {measured.difference:.3g}, over {models} "
         "shadow models",
@@ -45,6 +55,9 @@ def find(power: "Power") -> Finding:
     )[: 2 if banked else 3]
     few = models < ENOUGH_MODELS
     caveats = (BANKED, *CAVEATS) if banked else CAVEATS
+    caveats += (MEMORY,) if power.concluded else ()
+    if power.reduced:
+        caveats = (_less(power.reduced), *caveats)
     why = f"A normal approximation, measured on {models} shadow models{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
@@ -58,6 +71,20 @@ def find(power: "Power") -> Finding:
     )
 
 
+def forgotten_in_words(concluded: tuple[Conclusion, ...]) -> str:
+    """Whether a target that used nothing would be called `forgotten`, as a further sentence; empty if nobody asked."""
+    known = next((each for each in concluded if each.by == "members and shadow models" and each.remembers == 1), None)
+    if known is None:
+        return ""
+    if known.forgotten is None:
+        return f" To call a target `forgotten` takes {NEEDED}."
+    return (
+        f" A target that never used it would be called `forgotten` with {100 * known.forgotten:.0f}% probability, "
+        f"given {known.members:,} known members and shadow models, if it remembers what it used as these do. Without "
+        "known members, or shadow models of the target's own recipe, no target is."
+    )
+
+
 def percent(fraction: float, digits: int = 3) -> str:
     """A fraction of the query set, with `digits` significant digits.
 
@@ -65,6 +92,13 @@ def percent(fraction: float, digits: int = 3) -> str:
     ('6.84%', '1%', '100%')
     """
     return f"{100 * fraction:.{digits}g}%"
+
+
+def _less(reduced: tuple[str, ...]) -> str:
+    return (
+        f"Measured with less than there is: {'; '.join(reduced)}. Models of fewer records remember each of them more "
+        "or, trained for fewer steps, less: --budget none, without --sample, measures it in full."
+    )
 
 
 def _checks(measured: Separation) -> tuple[Checked, ...]:

@@ -5,8 +5,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.power.conclusions import Conclusion
 from jaxaudit.audits.power.finding import find
 from jaxaudit.metrics.power import Separation
+from jaxaudit.metrics.power_members import Memory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +35,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Power:
-    """What the holdout test would detect, and the records it needs.
+    """What the holdout test would detect, the records it needs, and what could be concluded of a target.
 
     Attributes:
         separation: how far membership scores separate query records in training from others.
@@ -46,6 +48,9 @@ class Power:
             probability; None if no number does.
         models_per_batch: how many models were trained at the same time; None if none was trained here, but those of a
             bank were measured: then `separation.stretch` is not known.
+        memory: how far the score of the members test separates query records in training from others.
+        conclusions: what would be concluded with known members and without, at each of `sizes`.
+        reduced: what was measured with less than was asked for, in words.
     """
 
     separation: Separation
@@ -56,11 +61,20 @@ class Power:
     fraction: float
     records_needed: int | None
     models_per_batch: int | None = None
+    memory: Memory | None = None
+    conclusions: tuple[Conclusion, ...] = ()
+    reduced: tuple[str, ...] = ()
 
     @cached_property
     def finding(self) -> Finding:
         """Whether the sizes given suffice for the fraction."""
         return find(self)
+
+    @property
+    def concluded(self) -> tuple[Conclusion, ...]:
+        """What would be concluded at the sizes given."""
+        size = self.sizes[self.given]
+        return tuple(each for each in self.conclusions if (each.query, each.holdout) == (size.query, size.holdout))
 
     def plot(self) -> "Figure":
         """Detection probability by used fraction, a line for each size, as a Matplotlib figure."""

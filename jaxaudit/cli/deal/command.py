@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxaudit.cli import preflight
-from jaxaudit.cli.groups import DATA, OUTPUT, DataFolder, Seeded, dealt_groups
+from jaxaudit.cli.groups import DATA, OUTPUT, DataFolder, dealt_groups
 from jaxaudit.cli.options import as_parameters, group, option
 from jaxaudit.cli.words import share_check
+from jaxaudit.errors import InputError
+
+SEED_BITS = 63
 
 
 @dataclass(frozen=True)
@@ -21,12 +24,52 @@ class DealData(DataFolder):
 
 
 @dataclass(frozen=True)
-class Deal(Seeded):
+class Deal:
     """How records are dealt."""
 
-    holdout_share: float = option(
-        0.5, "Share of the records, or groups, to hold out.", check=share_check("holdout_share")
+    holdout_share: float | None = option(
+        None,
+        "Share of the records, or groups, to keep at home as the holdout. [default: 0.5]",
+        check=share_check("holdout_share"),
     )
+    members_share: float | None = option(
+        None, "Share of the records, or groups, to share that stay in training. [default: none]"
+    )
+    withdraw: float | None = option(
+        None,
+        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
+    )
+    seed: int | None = option(
+        None,
+        "Random seed, to repeat a deal. [default: a new one that nobody can guess]",
+        minimum=0,
+        maximum=2**SEED_BITS - 1,
+    )
+
+    @property
+    def held(self) -> float:
+        """The share of the holdout; there is none where records are withdrawn."""
+        return 0.5 if self.holdout_share is None else self.holdout_share
+
+    def check(self) -> None:
+        """Refuses shares that are out of range or do not go together.
+
+        Raises:
+            InputError: which, and what to do.
+        """
+        for flag, share in (("--members-share", self.members_share), ("--withdraw", self.withdraw)):
+            if share is not None and not 0 < share < 1:
+                raise InputError(f"{flag} must be above 0 and below 1, such as 0.3, got {share:g}.")
+        if self.withdraw is not None and (self.holdout_share, self.members_share) != (None, None):
+            raise InputError(
+                "--withdraw is of records that were shared before, whose holdout was kept then, and what is not "
+                "withdrawn stays in training; leave out --holdout-share and --members-share, or --withdraw."
+            )
+        if self.members_share is not None and self.held + self.members_share >= 1:
+            raise InputError(
+                f"--members-share {self.members_share:g} and --holdout-share {self.held:g} (0.5 if not given) leave no "
+                "records to withdraw; their sum must be below 1."
+            )
 
 
 @dataclass(frozen=True)
@@ -34,7 +77,10 @@ class DealOutput:
     """What is written."""
 
     out: Path = option(
-        ..., "Write query.npz, holdout.npz and deal.json into this new directory.", metavar="DIR", decides=False
+        ...,
+        "Write query.npz, holdout.npz, members.npz (if members are dealt) and deal.json into this new directory.",
+        metavar="DIR",
+        decides=False,
     )
 
 
@@ -64,14 +110,18 @@ deal = as_parameters(
     run,
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
-    The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. Copies of a record are dealt
-    together, and so are the records of a group. deal.json has hashes of both sides and no record.
+    The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
+    shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
+    are dealt together, and so are the records of a group; the array or column of `--groups` is not written, but random
+    numbers in its place. deal.json has the seed and hashes, and no record: keep it until the proof is needed.
 
     Examples:
 
     `jaxaudit deal records.npz --out deal`
 
-    `jaxaudit deal records.npz --holdout-share 0.3 --groups patient --seed 11 --out deal`
+    `jaxaudit deal records.npz --members-share 0.4 --holdout-share 0.3 --groups patient --out deal`
+
+    `jaxaudit deal shared.npz --withdraw 0.3 --out deal`
     """,
-    ("out", "groups", "holdout_share"),
+    ("out", "groups", "holdout_share", "members_share", "withdraw"),
 )

@@ -1,35 +1,39 @@
-"""Runs `jaxaudit deal`: reads records, deals them, and writes both sides with the record of the deal."""
+"""Runs `jaxaudit deal`: reads records, deals them, and writes every side with the record of the deal."""
 
 import hashlib
 import json
 import platform
-import shlex
+import secrets
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int, Key
 
-from jaxaudit.cli.deal.command import DealOptions
+from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
+from jaxaudit.cli.deal.show import RECORD, Side, summary
 from jaxaudit.cli.show import show_text
 from jaxaudit.data import Examples, load
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs
+from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
 from jaxaudit.data.paths import open_data
 from jaxaudit.data.tfds.tfds import file_and_split
-from jaxaudit.errors import InputError, visible
-from jaxaudit.metrics.deal import deal, joined
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import deal, deal_members, joined
 from jaxaudit.places import without_folders
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.version import __version__
 
 SCHEMA = "jaxaudit.deal/1"
-RECORD, QUERY, HOLDOUT = "deal.json", "query.npz", "holdout.npz"
+NUMBERS = 2**53
+"""Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
 
 
 class Source(NamedTuple):
@@ -37,55 +41,52 @@ class Source(NamedTuple):
 
     Attributes:
         examples: as every command reads them.
-        arrays: as they are written; of a `.npz` its own.
+        arrays: as they are written; of a `.npz` its own, without the groups.
         split: names of the arrays with one row per record.
         path: the file, if it is one.
+        name: what the source is called, without folders.
     """
 
     examples: Examples
     arrays: Mapping[str, np.ndarray]
     split: frozenset[str]
     path: Path | None
-
-
-class Side(NamedTuple):
-    """One side of a deal."""
-
-    file: str
-    rows: np.ndarray
-    groups: int
+    name: str
 
 
 def run(options: DealOptions) -> None:
-    """Deals the records and writes both sides.
+    """Deals the records and writes every side.
 
     Raises:
         InputError: the data or groups cannot be used, or the directory contains something or cannot be written.
     """
     data, groups, data_dir = options.data.data, options.data.groups, options.data.data_dir
-    share, seed, out = options.deal.holdout_share, options.deal.seed, options.output.out
+    how, out = options.deal, options.output.out
     claim(out)
-    # A column with groups is no input.
-    source = _read(data, data_dir, [] if groups is None or groups_file(groups) else [groups])
+    # A column with groups is no input, and its values are not written: the files are shared.
+    source = _read(data, data_dir, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
     copies = source.examples.record_hashes.view("S16")
     given = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
-    dealt = numbered(joined(given, copies))
+    together = numbered(joined(given, copies))
     copied = count - len(np.unique(copies))
     # Records that belong to nobody need no groups, and the test of records finds more.
     whole = groups is not None or copied > 0
-    held = deal(stream(jax.random.key(seed), "deal"), count, share, dealt if whole else None)
+    seed = secrets.randbits(SEED_BITS) if how.seed is None else how.seed
+    key = _key(seed) if how.withdraw is None else stream(_key(seed), "withdraw")
+    rows = _dealt(key, how, count, together if whole else None)
     arrays, split = dict(source.arrays), set(source.split)
+    if COLUMN in arrays:
+        raise InputError(
+            f"{data} has an array {COLUMN!r}, the name of the groups of a deal: deal by it (--groups {COLUMN}), or "
+            "rename it."
+        )
     if whole:
-        if COLUMN in arrays and groups != COLUMN:
-            raise InputError(
-                f"{data} has an array {COLUMN!r}, under which the dealt groups are written: rename it, or deal by it "
-                f"(--groups {COLUMN})."
-            )
-        arrays[COLUMN], split = dealt, {*split, COLUMN}
+        # A number tells nothing, neither of the group's value nor of its place in the file.
+        drawn = generator_of(stream(key, "numbers")).choice(NUMBERS, together.max() + 1, replace=False)
+        arrays[COLUMN], split = drawn[together], {*split, COLUMN}
     sides = {
-        name: Side(file, np.flatnonzero(rows), len(np.unique(dealt[rows])))
-        for name, file, rows in (("query", QUERY, ~held), ("holdout", HOLDOUT, held))
+        name: Side(f"{name}.npz", np.flatnonzero(each), len(np.unique(together[each]))) for name, each in rows.items()
     }
 
     def rows_of(side: Side) -> dict[str, np.ndarray]:
@@ -95,16 +96,19 @@ def run(options: DealOptions) -> None:
         facts = {
             "schema": SCHEMA,
             "seed": seed,
-            "holdout_share": share,
+            "holdout_share": how.held if how.withdraw is None else None,
+            "members_share": how.members_share,
+            "withdraw": how.withdraw,
             "by_groups": whole,
             "copies": copied,
             "source": {
-                "name": without_folders(data),
+                "name": source.name,
                 "records": count,
-                "groups": len(np.unique(dealt)),
+                "groups": len(np.unique(together)),
                 "content_hash": source.examples.content_hash,
                 "sha256": None if source.path is None else _sha256(source.path),
             },
+            **dict.fromkeys(("query", "members", "holdout")),
             **{name: _recorded(side, out, source.examples) for name, side in sides.items()},
             "versions": {"jaxaudit": __version__, "python": platform.python_version()}
             | {name: version(name) for name in ("jax", "numpy")},
@@ -114,22 +118,49 @@ def run(options: DealOptions) -> None:
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
     # The record is written last: it has the hashes of the others.
     write_files(out, {**files, RECORD: record})
-    show_text(_summary(data, out, sides, whole, copied))
+    others = [name for name in arrays if role_of(name) is None and name not in (*CLASS_NAMES, COLUMN)]
+    show_text(summary(source.name, out, sides, whole, copied, others))
 
 
-def _read(data: str, data_dir: Path | None, drop: Sequence[str]) -> Source:
+def _key(seed: int) -> Key[Array, ""]:
+    """`jax.random.key`, which keeps only 32 bits of a seed: few enough to try them all."""
+    return jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
+
+
+def _dealt(
+    key: Key[Array, ""], how: Deal, count: int, groups: Int[np.ndarray, " n"] | None
+) -> dict[str, Bool[np.ndarray, " n"]]:
+    """True for the records of each side, by its name."""
+    drawn = deal(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
+    if how.withdraw is not None:
+        return {"query": drawn, "members": ~drawn}
+    if how.members_share is None:
+        return {"query": ~drawn, "holdout": drawn}
+    members = deal_members(stream(key, "deal"), drawn, how.members_share, groups)
+    return {"query": ~(drawn | members), "members": members, "holdout": drawn}
+
+
+def _read(data: str, data_dir: Path | None, groups: str | None) -> Source:
     """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels."""
-    examples = load(data, data_dir=data_dir, drop=drop)
+    if groups is not None and role_of(groups) is not None:
+        raise InputError(
+            f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "
+            "an array or column of another name, or to a file."
+        )
+    examples = load(data, data_dir=data_dir, drop=[] if groups is None else [groups])
     path, split = file_and_split(data, data_dir)
+    name = without_folders(data) if path is None else path.name + ("" if split is None else f"@{split}")
     file = path if path is not None and split is None and path.is_file() else None
     if file is not None and file.suffix.lower() == ".npz":
         archive = NpzArrays(file)
         if list(find_pairs(archive.names, file.name)) == [None]:
-            arrays = {name: archive.read(name) for name in archive.names}
-            rows = {name for name, each in arrays.items() if each.shape[:1] == (len(examples),)}
-            return Source(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file)
+            # The reader of groups also takes names that differ in case or hyphens.
+            kept = [each for each in archive.names if groups is None or named_in([each], groups, None) is None]
+            arrays = {each: archive.read(each) for each in kept if each != groups}
+            rows = {each for each, array in arrays.items() if array.shape[:1] == (len(examples),)}
+            return Source(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
     arrays = {"x": examples.inputs, "y": examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
-    return Source(examples, arrays, frozenset({"x", "y"}), file)
+    return Source(examples, arrays, frozenset({"x", "y"}), file, name)
 
 
 def _recorded(side: Side, out: Path, examples: Examples) -> dict[str, Any]:
@@ -162,31 +193,3 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
     return save
-
-
-def _summary(data: str, out: Path, sides: Mapping[str, Side], whole: bool, copied: int) -> str:
-    def counted(side: Side) -> str:
-        return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if whole else "")
-
-    query, holdout = sides["query"], sides["holdout"]
-    command = ["jaxaudit", "ks", "--query", str(out / QUERY), "--calibration", "CALIBRATION", "--target", "OUTPUTS"]
-    command += ["--holdout", str(out / HOLDOUT), "--holdout-target", "HOLDOUT_OUTPUTS"]
-    command += ["--groups", COLUMN, "--holdout-groups", COLUMN] if whole else []
-    lines = [
-        f"Dealt the records of {without_folders(data)} at random.",
-        f"  query set: {counted(query)} ({out / QUERY})",
-        f"  holdout: {counted(holdout)} ({out / HOLDOUT})",
-    ]
-    if copied:
-        lines.append(f"  copies: {copied:,} records are copies of others; copies were dealt together, as one group")
-    lines += [
-        "",
-        f"Share {QUERY} only. Keep {HOLDOUT} private and never train on it: the test needs records that nobody trained",
-        f"on. {RECORD} has hashes and no records: published now, it proves later that the records were dealt so.",
-        *((f"{QUERY} tells which records belong together ({COLUMN}): remove that if it is private.",) if whole else ()),
-        "",
-        "To test a model later, request its outputs on both files, and give a calibration set:",
-        "",
-        f"  {shlex.join(command)}",
-    ]
-    return "\n".join(map(visible, lines)) + "\n"

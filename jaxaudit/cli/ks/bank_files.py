@@ -76,7 +76,7 @@ def files_of_bank(
     if dropped.any():
         arrays[DROPPED] = dropped
     if sets.read_groups is not None:
-        arrays[GROUPS] = np.concatenate(sets.read_groups).astype(np.int64)
+        arrays[GROUPS] = sets.read_groups.dealt.astype(np.int64)
     if description.designs:
         arrays[DESIGNS] = shadows.designs.astype(np.int64)
     return bank_files(description, arrays)

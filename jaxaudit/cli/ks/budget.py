@@ -171,15 +171,20 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
         generator = generator_of(stream(key, "records", role))
         if groups is None or sets.groups is None:
             return np.sort(generator.permutation(len(examples))[:records])
-        count = groups_in_sample(records, np.concatenate(sets.groups))
+        count = groups_in_sample(records, sets.groups.dealt)
         return np.flatnonzero(np.isin(groups, generator.permutation(np.unique(groups))[:count]))
 
     groups = sets.groups
     query = drawn(sets.query, "query", groups and groups.query)
-    calibration = drawn(sets.calibration, "calibration")
+    calibration = np.zeros(0, int) if sets.calibration is None else drawn(sets.calibration, "calibration")
     held = None if sets.holdout is None else drawn(sets.holdout, "holdout", groups and groups.holdout)
     reference = None if sets.reference is None else drawn(sets.reference, "reference")
-    known = {id(sets.query): sets.query.take(query), id(sets.calibration): sets.calibration.take(calibration)}
+    known_members = None if sets.members is None else drawn(sets.members, "members", groups and groups.members)
+    known = {id(sets.query): sets.query.take(query)}
+    if sets.calibration is not None:
+        known[id(sets.calibration)] = sets.calibration.take(calibration)
+    if sets.members is not None and known_members is not None:
+        known[id(sets.members)] = sets.members.take(known_members)
     if sets.reference is not None and reference is not None:
         known[id(sets.reference)] = sets.reference.take(reference)
 
@@ -190,12 +195,16 @@ def take_records(sets: Given, records: int | None, key: Any) -> Given:
 
     return sets._replace(
         query=known[id(sets.query)],
-        calibration=known[id(sets.calibration)],
+        calibration=None if sets.calibration is None else known[id(sets.calibration)],
         holdout=None if sets.holdout is None or held is None else sets.holdout.take(held),
         reference=None if sets.reference is None else known[id(sets.reference)],
-        files=tuple(file.taken(query, held, calibration if reference is None else reference) for file in sets.files),
+        members=None if sets.members is None or known_members is None else known[id(sets.members)],
+        files=tuple(
+            file.taken(query, held, calibration if reference is None else reference, known_members)
+            for file in sets.files
+        ),
         simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated),
-        groups=None if groups is None or held is None else groups.take(query, held),
+        groups=None if groups is None or held is None else groups.take(query, held, known_members),
     )
 
 
@@ -204,7 +213,7 @@ def _work(options: KSOptions, sets: Given, tests: tuple[KSTest, ...]) -> Work:
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     return Work(
         query=query,
-        calibration=len(sets.calibration),
+        calibration=len(sets.calibration or ()),
         holdout=0 if sets.holdout is None else len(sets.holdout),
         targets=targets,
         whole=query,
@@ -239,6 +248,8 @@ def _told(
     reduced = list(_reduced(full, work, designs[0], designs[plan.design]))
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
+    # What makes the shadow models others than those that were asked for: fewer of them does not.
+    unlike = [each for each in reduced if not each.startswith("models of ")]
     each = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
@@ -260,6 +271,7 @@ def _told(
         "models": models,
         "memory_bytes": memory,
         "reduced": reduced,
+        "unlike": unlike,
         "smallest_share_factor": round(cost, 3),
         "seconds_a_model_step": plan.speed.step,
     }

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
 from jaxaudit.audits.ks.bank.evidence import content_hash, models_of, target_outputs
@@ -11,6 +12,7 @@ from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.audits.ks.tests import KSTest, MembersTest
 from jaxaudit.cli.harness import Job, Outcome
 from jaxaudit.cli.ks.command import OF_BANK
 from jaxaudit.cli.ks.inputs import as_outputs, name_apart
@@ -22,7 +24,10 @@ from jaxaudit.cli.sets import ALL
 from jaxaudit.cli.shadows.provenance import described_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import Sizes
+from jaxaudit.data.classes import align_target_data
+from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.arrays import npy_shape
+from jaxaudit.data.groups import load_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
@@ -41,8 +46,16 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     path = options.audit.shadows or Path()
     bank = load_bank(path)
     names = _refuse_other_sets(options, bank)
-    targets = _read_targets(options, bank)
-    evidence = evidence_for(bank, targets, min_accuracy=options.audit.min_accuracy)
+    known = _read_members(options, bank)
+    targets = _read_targets(options, bank, known)
+    evidence = evidence_for(
+        bank,
+        targets,
+        min_accuracy=options.audit.min_accuracy,
+        members=known,
+        member_groups=_members_groups(options, bank, known),
+        own_recipe=options.audit.same_recipe or _own_script(bank),
+    )
     missing = bank.missing()
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
@@ -56,7 +69,9 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         if not options.audit.leave_one_out:
             return found
         say("judging each shadow model by the others")
-        return replace(found, rates=leave_one_out(key, evidence, tests, level=level, progress=execution.progress))
+        # A shadow model has no known members.
+        of_models = [test for test in tests if test.name != MembersTest.name]
+        return replace(found, rates=leave_one_out(key, evidence, of_models, level=level, progress=execution.progress))
 
     def outcome(found: KSAudit, provenance: Provenance) -> Outcome:
         kept = arrays_of(found)
@@ -74,18 +89,23 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
             "targets": described_files([target.outputs for target in targets]),
             "holdout_targets": described_files([target.on_holdout for target in targets]),
             "calibration_targets": described_files([target.on_reference for target in targets]),
+            "members_targets": described_files([target.on_members for target in targets]),
             "before": described_files([target.before for target in targets]),
             "holdout_before": described_files([target.before_on_holdout for target in targets]),
         },
     )
 
 
-def _tests_of(options: KSOptions, bank: Bank, evidence: Evidence, targets: tuple[FileTarget, ...]) -> tuple:
+def _tests_of(
+    options: KSOptions, bank: Bank, evidence: Evidence, targets: tuple[FileTarget, ...]
+) -> tuple[KSTest, ...]:
     """The tests that the options name, with the numbers of models that there are."""
-    stated, known = options.audit.stated_share, bank_tests(evidence, options.audit.stated_share)
-    names = () if options.audit.tests is None else parse_tests(options.audit.tests)
+    audit = options.audit
+    known = bank_tests(evidence, audit.stated_share)
+    known[MembersTest.name] = MembersTest(stated=audit.stated_share, question=audit.question)
+    names = () if audit.tests is None else parse_tests(audit.tests)
     if not names or ALL in names:
-        return default_bank_tests(bank, evidence, targets, stated)
+        names = tuple(test.name for test in default_bank_tests(bank, evidence, targets, audit.stated_share))
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(
@@ -101,6 +121,7 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
     needed = {
         "--holdout-target": (target.holdout_target, "holdout"),
         "--before": (target.before, "holdout"),
+        "--members-target": (target.members_target, "members"),
         "--calibration-target": (target.calibration_target, "reference"),
     }
     for flag, (files, test) in needed.items():
@@ -109,7 +130,7 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
                 f"{flag} is for the {test} test, and the tests are {', '.join(tests)}: leave it out, or name a bank "
                 f"with models for that test (`jaxaudit shadows show {options.audit.shadows}`)."
             )
-    if "holdout" in tests[1:]:
+    if "holdout" in tests[1:] and tests[0] != "members":
         raise InputError("--tests: with outputs on the holdout the holdout test decides; name it first.")
 
 
@@ -138,8 +159,53 @@ def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
     return found
 
 
-def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
+def _own_script(bank: Bank) -> bool:
+    """Whether the bank's models are not jaxaudit's: then their recipe is the user's own."""
+    said = bank.description
+    return not said.device and said.command[1:2] != ("ks",)
+
+
+def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
+    """The known members, with the bank's classes.
+
+    Raises:
+        InputError: they have a class that the bank does not name.
+    """
+    name, said = options.data.members, bank.description
+    if name is None:
+        return None
+    read = reader(replace(options.data, image_size=said.image_size, gray=said.gray), said.group_columns)
+    members, names = read(name), said.class_names or tuple(map(str, range(said.classes)))
+    first = members.take(slice(1))
+    return align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
+
+
+def _members_groups(options: KSOptions, bank: Bank, members: Examples | None) -> np.ndarray | None:
+    """The group of each member, where the bank dealt whole groups.
+
+    Raises:
+        InputError: there are none though the bank has groups, or the reverse.
+    """
+    given, data = options.data.members_groups, options.data
+    if members is None:
+        return None
+    if (given is None) != (bank.groups is None):
+        raise InputError(
+            "--members-groups goes with a bank that dealt whole groups, and is needed there: the group of each member."
+        )
+    return None if given is None else load_groups(given, data.members or "", len(members), "members", data.data_dir)
+
+
+def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
     target, said = options.target, bank.description
+    known = (
+        [None] * len(target.target)
+        if members is None
+        else [
+            load_outputs(path, members.class_names, len(members), as_outputs(target.target_kind), of="members")
+            for path in target.members_target
+        ]
+    )
     classes = said.class_names or said.classes
     if target.target_kind == "log-odds" and said.outputs != "log_odds":
         raise InputError(f"--target-kind log-odds: this is a bank of {said.outputs}; give the target's {said.outputs}.")
@@ -163,13 +229,14 @@ def _read_targets(options: KSOptions, bank: Bank) -> tuple[FileTarget, ...]:
         return [*name_apart(files, list(paths))]
 
     return tuple(
-        FileTarget(now, held, target.allow_unrelated_target, said, *before)
-        for now, held, said, *before in zip(
+        FileTarget(now, held, target.allow_unrelated_target, said, *further)
+        for now, held, said, *further in zip(
             on(target.target, bank.query, "query set"),
             on(target.holdout_target, bank.holdout, "holdout"),
             on(target.calibration_target, bank.calibration, "calibration set"),
             on(target.before, bank.query, "query set"),
             on(target.holdout_before, bank.holdout, "holdout"),
+            known,
             strict=True,
         )
         if now is not None

@@ -14,10 +14,25 @@ OF_BANK = frozenset(
     {
         *("shadows", "query", "holdout", "calibration", "data_dir", "field_strength", "target", "holdout_target"),
         *("calibration_target", "before", "holdout_before", "target_kind", "allow_unrelated_target", "tests"),
+        *("members", "members_target", "members_groups", "question", "same_recipe"),
         *("leave_one_out", "stated_share", "min_accuracy", "level", "seed", "as_json", "out", "report", "fail_on"),
     }
 )
 """The options that mean something where a bank is given."""
+OF_MEMBERS = frozenset(
+    {
+        *("query", "holdout", "members", "groups", "holdout_groups", "members_groups", "data_dir", "field_strength"),
+        *("image_size", "gray", "drop_overlap", "drop_unshared", "target", "holdout_target", "members_target"),
+        *("target_kind", "allow_unrelated_target", "tests", "question", "stated_share", "level", "seed", "as_json"),
+        *("out", "report", "fail_on"),
+    }
+)
+"""The options that mean something where known members are given and no calibration set: nothing is trained."""
+
+
+def trains_nothing(options: KSOptions) -> bool:
+    """Whether these options leave nothing to train, though they name no bank."""
+    return options.data.members is not None and options.data.calibration is None and options.audit.shadows is None
 
 
 def _check_targets(options: KSOptions) -> None:
@@ -31,6 +46,35 @@ def _check_targets(options: KSOptions) -> None:
             f"--target was given {files} times and --holdout-target {on_holdout} times: give each target's outputs on "
             "the query set and on the holdout, in the same order."
         )
+
+
+def _check_members(options: KSOptions) -> None:
+    """Refuses known members without a holdout, and outputs on them that are not in step with the others."""
+    data, target = options.data, options.target
+    if data.members is None and (target.members_target or data.members_groups):
+        raise InputError("--members-target and --members-groups need --members: the records that they are of.")
+    if data.members is None:
+        return
+    banked = options.audit.shadows is not None
+    if not banked and (data.query is None or data.holdout is None):
+        raise InputError(
+            "--members needs --query and --holdout: members show what the target remembers of records that it used, "
+            "and a holdout what it says of others."
+        )
+    if len(target.target) != len(target.members_target):
+        raise InputError(
+            f"--target was given {len(target.target)} times and --members-target {len(target.members_target)} times: "
+            "give each target's outputs on the query set and on the members, in the same order."
+        )
+    if (data.groups is None) != (data.members_groups is None) and not banked:
+        raise InputError("--groups and --members-groups need each other where there are --members.")
+    if trains_nothing(options):
+        if not target.target:
+            raise InputError(
+                "--members without --calibration trains nothing, so there is no target to simulate: give --target, "
+                "--holdout-target and --members-target, or --calibration."
+            )
+        refuse_without_effect(options, OF_MEMBERS, "--members without --calibration, which trains nothing")
 
 
 def _check_reference(options: KSOptions) -> None:
@@ -86,11 +130,18 @@ def _check_tests(options: KSOptions) -> None:
         raise InputError(f"--tests {','.join(names)} does not use {flag}; leave one out, or use --tests all.")
     if "holdout" in names and not held:
         raise InputError("--tests holdout needs --holdout: records of the query set's provider not trained on.")
-    if held and "holdout" not in names:
+    if held and "holdout" not in names and not trains_nothing(options):
         raise InputError(f"--tests {','.join(names)} does not use --holdout; leave one out, or use --tests all.")
-    if held and names[0] in known_tests() and names[0] != "holdout":
-        others = ",".join(name for name in names if name != "holdout")
-        raise InputError(f"--tests {','.join(names)}: with --holdout the holdout test decides; give holdout,{others}.")
+    known = options.data.members is not None
+    if ("members" in names) != known:
+        raise InputError(
+            f"--tests {','.join(names)} {'does not use --members' if known else 'needs --members'}; leave one out, or "
+            "use --tests all."
+        )
+    first = "members" if known else "holdout"
+    if held and names[0] in known_tests() and names[0] != first:
+        others = ",".join(name for name in names if name != first)
+        raise InputError(f"--tests {','.join(names)}: with --{first} the {first} test decides; give {first},{others}.")
     needing = [name for name in names if name in OF_RHO]
     if options.audit.replicates == 0 and needing:
         raise InputError(
@@ -112,6 +163,7 @@ def _check_bank(options: KSOptions) -> None:
     files, target = len(options.target.target), options.target
     others = {
         "--holdout-target": target.holdout_target,
+        "--members-target": target.members_target,
         "--calibration-target": target.calibration_target,
         "--before": target.before,
         "--holdout-before": target.holdout_before,
@@ -134,6 +186,10 @@ def _check_rates(options: KSOptions) -> None:
         )
 
 
+def _check_pair(options: KSOptions) -> None:
+    check_pair(options.data.query, options.data.calibration)
+
+
 def _of_sets(check: Callable[[KSOptions], None]) -> Callable[[KSOptions], None]:
     """A check of options that name sets to train on; a bank has its own."""
     return lambda options: check(options) if options.audit.shadows is None else None
@@ -144,6 +200,10 @@ def _prepare(options: KSOptions) -> Job[Any] | Planned:
         from jaxaudit.cli.ks.by_bank import prepare_by_bank
 
         return prepare_by_bank(options)
+    if trains_nothing(options):
+        from jaxaudit.cli.ks.by_members import prepare_by_members
+
+        return prepare_by_members(options)
     if options.data.query is not None and not options.target.target and not options.target.target_data:
         say("No --target was given: three targets of known truth are simulated instead.")
     from jaxaudit.cli.ks.run import prepare
@@ -157,11 +217,16 @@ KS = Command(
     _prepare,
     """Has a model forgotten a data set, or never used it?
 
-    Trains shadow models with and without the query set and compares the target's outputs with theirs. Tests "none of
-    the query set was used" and "all of it was used", and estimates the used fraction. `forgotten`: no use is
-    detected, and the upper limit of the used fraction is at most --stated-share. Also gives rho (Liu & Tsaftaris 2020).
+    Compares the target's outputs on the query set with those on records of the same provider that nobody trained on
+    (--holdout) and on records that it did use (--members), and with outputs of shadow models trained with and without
+    the query set. Tests "none of the query set was used", and estimates the used fraction. `forgotten`: no use is
+    detected, and the upper limit of the used fraction is at most --stated-share. That needs --members, or shadow models
+    of the target's own recipe: else nobody knows how much it remembers. Also gives rho (Liu & Tsaftaris 2020).
 
     Examples:
+
+    `jaxaudit ks --query q.npz --holdout h.npz --members m.npz --target out.csv --holdout-target out_h.csv
+    --members-target out_m.csv` (after `jaxaudit deal`; trains nothing)
 
     `jaxaudit ks` (embedded data, targets of known truth, about a minute)
 
@@ -180,8 +245,9 @@ KS = Command(
     `jaxaudit ks --shadows bank --target out.csv --holdout-target out_h.csv` (trains nothing)
     """,
     (
-        _of_sets(lambda options: check_pair(options.data.query, options.data.calibration)),
+        lambda options: None if trains_nothing(options) else _of_sets(_check_pair)(options),
         _of_sets(lambda options: check_groups(options.data)),
+        _check_members,
         *map(_of_sets, (_check_targets, _check_reference, _check_before, _check_tests)),
         _of_sets(_check_rates),
         lambda options: None if options.audit.shadows is None else _check_bank(options),

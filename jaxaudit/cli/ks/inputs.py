@@ -1,6 +1,6 @@
 """From the options of `ks` to its sets and targets, matched record by record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,8 @@ from jaxaudit.data import (
 from jaxaudit.data.groups import Groups, as_groups, load_groups
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.overlap import (
-    find_overlap,
+    HOLDOUT,
+    MEMBERS,
     refuse_held,
     refuse_in_reference,
     without_copies,
@@ -66,18 +67,20 @@ class Given(NamedTuple):
 
     Attributes:
         query: the query set.
-        calibration: with the query set's classes in its order, and no record of query set or holdout.
+        calibration: with the query set's classes in its order, and no record of query set or holdout; None where known
+            members are enough.
         holdout: records of the same provider that the target was not trained on, if any.
         files: targets given as files of outputs.
         simulated: targets of known truth, to be trained.
         groups: of query set and holdout, if groups were dealt whole.
         reference: a reference that is a set of its own, with no record of the others; None: the calibration set.
+        members: records that the targets are known to have used, with no record of the others.
         read: each set by role as it was read.
         read_groups: of query set and holdout as they were read.
     """
 
     query: Examples
-    calibration: Examples
+    calibration: Examples | None
     holdout: Examples | None
     files: tuple[FileTarget, ...] = ()
     simulated: tuple[SimulatedTarget, ...] = ()
@@ -85,6 +88,7 @@ class Given(NamedTuple):
     reference: Examples | None = None
     read: Mapping[str, Read] = MappingProxyType({})
     read_groups: Groups | None = None
+    members: Examples | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -94,9 +98,9 @@ class Given(NamedTuple):
     @property
     def named(self) -> dict[str, Examples]:
         """The sets by role."""
-        further = {"holdout": self.holdout, "reference": self.reference}
-        given = {role: examples for role, examples in further.items() if examples is not None}
-        return {"query": self.query, "calibration": self.calibration, **given}
+        further = {"calibration": self.calibration, "holdout": self.holdout}
+        further |= {"members": self.members, "reference": self.reference}
+        return {"query": self.query} | {role: each for role, each in further.items() if each is not None}
 
     @property
     def records(self) -> int:
@@ -115,12 +119,20 @@ def read_given(options: KSOptions) -> Given:
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
     read = reader(data, group_columns(data))
-    query, calibration, whole = read_sets(data, read)
+    query, calibration, whole = (
+        (read(data.query or ""), None, None) if data.calibration is None else read_sets(data, read)
+    )
     held = None if data.holdout is None else read(data.holdout)
     holdout = None if held is None else align_target_data(query, held)
-    if holdout is not None and not data.drop_overlap:
-        refuse_held(query, holdout, "query set")
-        refuse_held(calibration, holdout, "calibration set")
+    members = None if data.members is None else align_target_data(query, read(data.members))
+    if not data.drop_overlap:
+        for of, each in ((HOLDOUT, holdout), (MEMBERS, members)):
+            others = {"query set": query, "calibration set": calibration} | (
+                {} if of == HOLDOUT else {HOLDOUT: holdout}
+            )
+            for role, other in others.items():
+                if each is not None and other is not None:
+                    refuse_held(other, each, role, of=of)
     asked, reference = whole, None
     if data.reference is not None:
         asked = align_target_data(query, read(data.reference))
@@ -136,55 +148,72 @@ def read_given(options: KSOptions) -> Given:
         return [*name_apart(files, list(paths))]
 
     files = tuple(
-        FileTarget(now, held, target.allow_unrelated_target, said and said.take(_read(asked).kept(kept)), *before)
-        for now, held, said, *before in zip(
+        FileTarget(now, held, target.allow_unrelated_target, _kept(said, asked, kept), *further)
+        for now, held, said, *further in zip(
             on(query, target.target, "query set"),
             on(holdout, target.holdout_target, "holdout"),
             on(asked, target.reference_target or target.calibration_target, of),
             on(query, target.before, "query set"),
             on(holdout, target.holdout_before, "holdout"),
+            on(members, target.members_target, "members"),
             strict=True,
         )
         if now is not None
     )
-    groups = _read_groups(data, query, holdout)
+    groups = _read_groups(data, query, holdout, members)
     sets = {"query": query, "holdout": held, "calibration": whole}
     as_read = {role: _read(each) for role, each in sets.items() if each is not None}
     given = Given(
-        query, calibration, holdout, files, groups=groups, reference=reference, read=as_read, read_groups=groups
+        *(query, calibration, holdout, files),
+        groups=groups,
+        reference=reference,
+        read=as_read,
+        read_groups=groups,
+        members=members,
     )
     if holdout is not None and data.drop_overlap:
         given = _apart(given, holdout)
     return given._replace(simulated=_simulated(options, given, read))
 
 
+def _kept(said: Outputs | None, asked: Examples | None, kept: Examples | None) -> Outputs | None:
+    """The outputs on the records that were kept of those asked about."""
+    return said if said is None or asked is None else said.take(_read(asked).kept(kept))
+
+
 def _match_reference(
-    reference: Examples, query: Examples, calibration: Examples, holdout: Examples | None, *, drop_shared: bool
+    reference: Examples, query: Examples, calibration: Examples | None, holdout: Examples | None, *, drop_shared: bool
 ) -> Examples:
     """The reference with no record of another set."""
     if not drop_shared:
-        refuse_in_reference(reference, query, calibration, holdout)
+        refuse_in_reference(reference, query, calibration or query, holdout)
         return reference
     for other, role in ((query, "query set"), (calibration, "calibration set"), (holdout, "holdout")):
         reference = reference if other is None else drop_from(reference, other, role, "reference")
     return reference
 
 
-def _read_groups(data: KSData, query: Examples, holdout: Examples | None) -> Groups | None:
+def _read_groups(data: KSData, query: Examples, holdout: Examples | None, members: Examples | None) -> Groups | None:
     if data.groups is None or data.holdout_groups is None or holdout is None:
         return None
+    known = None
+    if data.members_groups is not None and members is not None:
+        known = load_groups(data.members_groups, data.members or "", len(members), "members", data.data_dir)
     return as_groups(
         load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir),
         load_groups(data.holdout_groups, data.holdout or "", len(holdout), "holdout", data.data_dir),
+        known,
     )
 
 
 def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]) -> tuple[SimulatedTarget, ...]:
     asked = [parse_target_data(text) for text in options.target.target_data]
     if not asked:
-        return () if given.files else tuple(default_targets(given.query, given.calibration, given.reference))
+        rest = (given.calibration, given.reference)
+        return () if given.files else tuple(default_targets(given.query, rest, given.members))
     own = {options.data.query: given.query, options.data.calibration: given.calibration}
     own |= {} if given.reference is None else {options.data.reference: given.reference}
+    own |= {} if given.members is None else {options.data.members: given.members}
     parts = [Part(own[name] if name in own else read(name), fraction) for name, fraction in asked]
     for part in parts:
         # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
@@ -194,23 +223,30 @@ def _simulated(options: KSOptions, given: Given, read: Callable[[str], Examples]
 
 
 def _apart(given: Given, holdout: Examples) -> Given:
-    """The same without records that query set, calibration set and holdout share."""
-    calibration = drop_from(given.calibration, holdout, "holdout")
-    kept = without_copies(given.query, holdout)
-    left, theirs = len(given.query) - len(kept.query), len(holdout) - len(kept.holdout)
-    if left:
+    """The same without records that query set, calibration set, holdout and members share."""
+    calibration = given.calibration
+    compared = {"query set": given.query, "holdout": holdout}
+    compared |= {} if given.members is None else {"members": given.members}
+    for role, other in list(compared.items())[1:]:
+        calibration = None if calibration is None else drop_from(calibration, other, role)
+    kept = without_copies(*compared.values())
+    lost = {role: len(each) - len(left) for (role, each), left in zip(compared.items(), kept, strict=True)}
+    if any(lost.values()):
         say(
-            f"{find_overlap(given.query, holdout).count} holdout records are also in the query set; dropped every "
-            f"record with a copy, {left} of the query set and {theirs} of the holdout, and their rows of outputs"
+            f"{' and '.join(compared)} share records; dropped every record with a copy, "
+            f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
         )
+    query_kept, holdout_kept, *rest = kept
+    members_kept = rest[0] if rest else None
     rows = np.arange(len(given.reference or ()))
-    if given.reference is None:
+    if given.reference is None and given.calibration is not None:
         rows = _read(given.calibration).kept(calibration)
     return given._replace(
-        query=given.query.take(kept.query),
+        query=given.query.take(query_kept),
         calibration=calibration,
-        holdout=holdout.take(kept.holdout),
-        files=tuple(file.taken(*kept, rows) for file in given.files),
+        holdout=holdout.take(holdout_kept),
+        members=None if given.members is None or members_kept is None else given.members.take(members_kept),
+        files=tuple(file.taken(query_kept, holdout_kept, rows, members_kept) for file in given.files),
         groups=given.groups and given.groups.take(*kept),
     )
 
@@ -219,12 +255,16 @@ def _read(examples: Examples) -> Read:
     return Read(examples.content_hash, examples.record_hashes)
 
 
-def default_targets(query: Examples, calibration: Examples, reference: Examples | None = None) -> list[SimulatedTarget]:
+def default_targets(
+    query: Examples, others: Sequence[Examples | None], members: Examples | None = None
+) -> list[SimulatedTarget]:
     """Three targets of known truth: trained on all, none and half of the query set.
 
-    Each is also trained on two thirds of the calibration set, and of a reference of its own, like the shadow models.
+    Each is also trained on all known members, and on two thirds of the other sets (the calibration set, a reference of
+    its own), like the shadow models.
     """
-    rest = [Part(each, 0.67) for each in (calibration, reference) if each is not None]
+    rest = [Part(each, 0.67) for each in others if each is not None]
+    rest += [] if members is None else [Part(members, 1.0)]
     return [simulate([*rest, Part(query, 1.0)]), simulate(rest), simulate([*rest, Part(query, 0.5)])]
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, failing
+from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, TRAINING, Level, Output, dealt_groups, failing
 from jaxaudit.cli.options import group, option
 from jaxaudit.cli.sets import (
     ALL,
@@ -46,7 +46,21 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class KSData(Held, Sampled, Sets):
+class Known:
+    """Records that the target is known to have used."""
+
+    members: str | None = option(
+        None,
+        "Records that the target is known to have used, sampled like the query set, such as those that the provider "
+        "shared and does not withdraw. They show how much the target remembers, whatever its network: the way to "
+        "`forgotten`. Needs --holdout; without --calibration nothing is trained.",
+        names="data",
+    )
+    members_groups: str | None = dealt_groups("The group of each record of --members, with --groups.")
+
+
+@dataclass(frozen=True)
+class KSData(Known, Held, Sampled, Sets):
     """The data."""
 
 
@@ -61,6 +75,9 @@ class Targets:
         (),
         "The same target's outputs on the holdout, in its order. Repeatable: one per --target, in the same order.",
         names="file",
+    )
+    members_target: tuple[Path, ...] = option(
+        (), "The same target's outputs on --members, in its order. Repeatable, as above.", names="file"
     )
     calibration_target: tuple[Path, ...] = option(
         (),
@@ -111,9 +128,9 @@ class KSAudit(Level):
     )
     tests: str | None = option(
         None,
-        "Tests: holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the verdict. "
-        "[default: holdout with --holdout and reference with --calibration-target or --reference; with neither, "
-        "shadow]",
+        "Tests: members, holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the "
+        "verdict. [default: members with --members, holdout with --holdout and reference with --calibration-target or "
+        "--reference; with none of these, shadow]",
         formerly=("--method",),
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
@@ -130,6 +147,18 @@ class KSAudit(Level):
     )
     designs: str = designs_of_shadows(
         f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained.",
+    )
+    question: Literal["used", "left"] = option(
+        "used",
+        "With --members: how much of the query set was used, as the members were, or how much memory of it is left in "
+        "a model that was trained on after the use to unlearn it. The numbers are the same.",
+        choices=("used", "left"),
+    )
+    same_recipe: bool = option(
+        False,
+        "The shadow models have the target's own network and recipe (give --designs guess, too). Without this word, "
+        "--model of your own code or "
+        "--members, nobody knows how much a target remembers, and none is called `forgotten`.",
     )
     stated_share: float = option(
         0.25,
@@ -201,12 +230,13 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     """
     holdout, reference = options.data.holdout is not None, reference_flag(options)
     if options.audit.tests is None:
-        given = (*(("holdout",) if holdout else ()), *(("reference",) if reference else ()))
-        return given or ("shadow",)
+        named = {"members": options.data.members is not None, "holdout": holdout, "reference": bool(reference)}
+        return tuple(name for name, there in named.items() if there) or ("shadow",)
     names = parse_tests(options.audit.tests)
     # A target that is simulated here says what it answers on anything.
     simulated = not options.target.target
     missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
+    missing |= set(() if options.data.members is not None else ("members",))
     missing |= set(OF_RHO if options.audit.replicates == 0 else ())
     return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
 

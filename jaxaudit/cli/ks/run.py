@@ -10,7 +10,8 @@ import jax
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests import TESTS, HoldoutTest, KSTest, MembersTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.tests.shadow import least_models
 from jaxaudit.cli.groups import Network
 from jaxaudit.cli.harness import Job, Outcome, Planned
 from jaxaudit.cli.ks.bank_files import files_of_bank
@@ -19,6 +20,7 @@ from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.ks.inputs import Given, read_given
 from jaxaudit.cli.ks.options import HOLDOUT_MODELS, SHADOW_MODELS, KSOptions, tests_named
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
+from jaxaudit.cli.own_model import parse_model
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
@@ -41,8 +43,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     given = options
     options = _filled(options)
     seconds = parse_budget(options.audit.budget)
-    tests = tests_of(options)
     whole = read_given(options)
+    options = _for_targets(options, given, len(whole.targets))
+    tests = tests_of(options, len(whole.targets))
     design = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(design, (examples.inputs for examples in whole.named.values()))
     options = replace(options, model=replace(options.model, model=design))
@@ -59,11 +62,11 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             return plan
         for line in plan.lines:
             say(line)
-        sets, tests = take_records(whole, options.data.sample, key), tests_of(options)
+        sets, tests = take_records(whole, options.data.sample, key), tests_of(options, len(whole.targets))
     # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
     options = replace(options, audit=replace(options.audit, budget="none"))
     learner = learner_of(sets, options.model.model or design, options.model.hidden or "")
-    sizes = len(sets.query), len(sets.calibration), len(sets.reference or ())
+    sizes = len(sets.query), len(sets.calibration or ()), len(sets.reference or ())
     models = len(sets.simulated) + sum(count for _, each in sizes_of(tests, *sizes) for count, _ in each)
 
     def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
@@ -80,9 +83,12 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             sets.targets,
             tests=tests,
             holdout=sets.holdout,
+            members=sets.members,
             reference=sets.reference,
             groups=sets.groups,
             designs=designs,
+            own_recipe=options.audit.same_recipe or parse_model(options.model.model or "") is not None,
+            reduced=() if plan is None else tuple(plan.numbers["unlike"]),
             level=options.audit.level,
             min_accuracy=options.audit.min_accuracy,
             execution=execution,
@@ -98,8 +104,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
     on_reference = described_files([target.on_reference for target in sets.files])
     return Job(
         options=options,
-        data=_described(sets),
-        hashes=_hashes(sets),
+        data=described_sets(sets),
+        hashes=hashes_of(sets),
         audit=audit,
         outcome=outcome,
         models=lambda _: models,
@@ -110,6 +116,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
         extra={
             "targets": described_files([target.outputs for target in sets.files]),
             "holdout_targets": described_files([target.on_holdout for target in sets.files]),
+            "members_targets": described_files([target.on_members for target in sets.files]),
             "calibration_targets": on_reference if sets.reference is None else [],
             "reference_targets": [] if sets.reference is None else on_reference,
             "before": described_files([target.before for target in sets.files]),
@@ -126,7 +133,7 @@ def _of_bank(options: KSOptions) -> str:
     )
 
 
-def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
+def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
     """The tests that the options name; the first gives the verdict.
 
     Raises:
@@ -138,9 +145,10 @@ def tests_of(options: KSOptions) -> tuple[KSTest, ...]:
     some, stated = max(LEAST, without // 2), {"stated": audit.stated_share}
     known: dict[str, KSTest] = {
         **{test.name: test() for test in TESTS},
+        "members": MembersTest(question=audit.question, **stated),
         "holdout": HoldoutTest(query_and_holdout=audit.holdout_shadow_models or HOLDOUT_MODELS, **stated),
-        "shadow": ShadowTest(without_query=without, half_query=some, with_query=some, **stated),
-        "reference": ReferenceTest(without_query=without, half_query=some, with_query=some, **stated),
+        "shadow": ShadowTest(without_query=without, half_query=some, with_query=some, targets=targets, **stated),
+        "reference": ReferenceTest(without_query=without, half_query=some, with_query=some, targets=targets, **stated),
         "rho": RhoTest(replicates=replicates, controls=audit.controls, subsample=audit.subsample),
     }
     names = tests_named(options)
@@ -167,6 +175,14 @@ def _filled(options: KSOptions) -> KSOptions:
     return replace(options, data=data, model=model, recipe=recipe, audit=audit)
 
 
+def _for_targets(options: KSOptions, given: KSOptions, targets: int) -> KSOptions:
+    """As many shadow models as a p-value that is adjusted for all targets needs, unless their number was given."""
+    if given.audit.shadow_models is not None:
+        return options
+    models = max(SHADOW_MODELS, least_models(targets))
+    return replace(options, audit=replace(options.audit, shadow_models=models))
+
+
 def arrays_of(audit: KSAudit) -> dict:
     """Arrays saved with the result: every model's confidences on the query set; without rho, only the targets'."""
     targets = {f"target_{index}": target.confidences[0] for index, target in enumerate(audit.targets)}
@@ -178,7 +194,7 @@ def arrays_of(audit: KSAudit) -> dict:
     return {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
 
 
-def _hashes(sets: Given) -> dict[str, str]:
+def hashes_of(sets: Given) -> dict[str, str]:
     """Hashes of contents that affect a number; for a simulated target also the fractions."""
     found = {name: examples.content_hash for name, examples in sets.named.items()}
     for index, target in enumerate(sets.simulated):
@@ -189,6 +205,7 @@ def _hashes(sets: Given) -> dict[str, str]:
         others = {
             "holdout target": target.on_holdout,
             "reference target": target.on_reference,
+            "members target": target.on_members,
             "before": target.before,
             "holdout before": target.before_on_holdout,
         }
@@ -196,7 +213,7 @@ def _hashes(sets: Given) -> dict[str, str]:
     return found if sets.groups is None else {**found, "groups": sets.groups.content_hash}
 
 
-def _described(sets: Given) -> dict:
+def described_sets(sets: Given) -> dict:
     others = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
     own = tuple(sets.named.values())
     groups = {} if sets.groups is None else {"groups": _counted(sets.groups)}
@@ -208,8 +225,9 @@ def _described(sets: Given) -> dict:
 
 
 def _counted(groups: Groups) -> dict[str, Any]:
-    query, holdout = groups.counts
-    return {"query": query, "holdout": holdout, "content_hash": groups.content_hash}
+    query, holdout, members = groups.counts
+    known = {"members": members} if members else {}
+    return {"query": query, "holdout": holdout, **known, "content_hash": groups.content_hash}
 
 
 def described_files(files: list[Outputs | None]) -> list[dict[str, str]]:

@@ -25,7 +25,10 @@ def prepare_by_bank(options: PowerOptions) -> Job[Power]:
     evidence = bank_evidence(bank, bank.finished().tolist())
 
     def audit(execution: Execution) -> Power:
-        return power_of_evidence(evidence, holdout_size=options.data.holdout_size, fraction=options.audit.fraction)
+        data, asked = options.data, options.audit
+        return power_of_evidence(
+            evidence, holdout_size=data.holdout_size, members_size=data.members_size, fraction=asked.fraction
+        )
 
     def outcome(found: Power, provenance: Provenance) -> Outcome:
         return Outcome(power_record(found, provenance), {}, {})

@@ -17,11 +17,13 @@ from jaxaudit.cli.sets import (
     refuse_without_effect,
     shadow_count,
 )
-from jaxaudit.cli.words import check_pair, share_check
+from jaxaudit.cli.words import check_pair, parse_time, share_check
 from jaxaudit.errors import InputError
 
 SHADOW_MODELS = 40
-OF_BANK = frozenset({"shadows", "holdout_size", "fraction", "seed", "as_json", "out", "report", "fail_on"})
+OF_BANK = frozenset(
+    {"shadows", "holdout_size", "members_size", "fraction", "seed", "as_json", "out", "report", "fail_on"}
+)
 """The options that mean something where a bank is given."""
 
 
@@ -33,6 +35,22 @@ class PowerData(Sets):
         None,
         "Number of holdout records. [default: as many as the query set has]",
         minimum=2,
+        maximum=MOST * 1000,
+    )
+    members_size: int | None = option(
+        None,
+        "Number of known members: records that a target is known to have used, which `ks --members` takes; without "
+        "them no target is called `forgotten`. [default: as many as the query set has]",
+        "--members-size",
+        "--members",
+        minimum=50,
+        maximum=MOST * 1000,
+    )
+    sample: int | None = option(
+        None,
+        "Train on at most this many records of each set, drawn at random (with --groups, whole groups of about as "
+        "many); the answer is about the whole query set. [default: all, if the budget allows]",
+        minimum=20,
         maximum=MOST * 1000,
     )
     groups: str | None = dealt_groups(
@@ -53,6 +71,13 @@ class PowerAudit(Seeded):
         SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
     )
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
+    budget: str | None = option(
+        None,
+        "Time limit, such as 10m or 2h. The number of models, then records, then epochs are reduced to fit, unless "
+        "given; none: no limit. [default: 10m on a CPU, else none]",
+        metavar="TIME",
+        check=parse_time,
+    )
 
 
 @dataclass(frozen=True)
@@ -99,17 +124,18 @@ POWER = Command(
     "power",
     PowerOptions,
     _prepare,
-    """How small a used fraction of a data set could `jaxaudit ks --holdout` detect?
+    """How small a used fraction of a data set could `jaxaudit ks --holdout` detect, and what could it conclude?
 
     Trains shadow models of several designs, each on half of the query set and a share of the calibration set, and
     measures how far their outputs separate the halves, for a target with data of its own. Gives the probability of
-    detecting use of 1% to 100% with the records given, with fewer and with more, and with larger holdouts.
+    detecting use of 1% to 100% with the records given, with fewer and with more, and with larger holdouts; and that of
+    each verdict, `forgotten` included, with known members (`ks --members`) and without.
 
     Examples:
 
     `jaxaudit power` (embedded data, about a minute)
 
-    `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --fraction 0.05`
+    `jaxaudit power --query q.npz --calibration c.npz --holdout-size 500 --members 500 --fraction 0.05`
 
     `jaxaudit power --shadows bank` (trains nothing)
     """,

@@ -1,74 +1,158 @@
 """Runs `jaxaudit power`: from its options to its result."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
+import numpy as np
+from jaxtyping import Array, Key, Shaped
 
+from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.power.audit import audit_power
+from jaxaudit.audits.power.plan import reduced
 from jaxaudit.audits.power.result import Power
 from jaxaudit.cli.groups import Network
-from jaxaudit.cli.harness import Job, Outcome
+from jaxaudit.cli.harness import Job, Outcome, Planned
+from jaxaudit.cli.ks.budget import parse_budget
 from jaxaudit.cli.ks.designs import make_designs
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
+from jaxaudit.cli.power.budget import plan_within, work_of
 from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_sets, reader, tell_of_large_numbers
 from jaxaudit.cli.sets import ShadowRecipe
-from jaxaudit.data import is_image
+from jaxaudit.data import Examples, is_image
 from jaxaudit.data.groups import as_groups, groups_file, load_groups
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
+from jaxaudit.metrics.deal import groups_in_sample
+from jaxaudit.randomness import generator_of, stream
 from jaxaudit.report.power.record import power_record
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_examples
 
 
-def prepare(options: PowerOptions) -> Job[Power]:
-    """The work that these options mean."""
+class Given(NamedTuple):
+    """Query and calibration set, and the group of each query record, if groups are dealt whole."""
+
+    query: Examples
+    calibration: Examples
+    groups: Shaped[np.ndarray, " n"] | None
+
+
+def prepare(options: PowerOptions) -> Job[Power] | Planned:
+    """The work that these options mean; for a dry run without workers, the plan alone."""
+    given, seconds = options, parse_budget(options.audit.budget)
+    options, whole = _read(options)
+    key = jax.random.key(options.audit.seed)
+    sets, plan = take_records(whole, options.data.sample, key), None
+    asked = work_of(options, whole.query, whole.calibration)
+    if seconds is not None or options.recipe.dry_run:
+        learners = 1 + len(_designs(options, sets))
+        options, plan = plan_within(
+            seconds, given, options, (sets.query, sets.calibration), _learner(options, sets), learners
+        )
+        if options.recipe.dry_run and not options.recipe.spread:
+            return plan
+        for line in plan.lines:
+            say(line)
+        sets = take_records(whole, options.data.sample, key)
+    # What was planned is spelled out from here on, so that the command that repeats the run plans nothing.
+    options = replace(options, audit=replace(options.audit, budget="none"))
+    work = work_of(options, sets.query, sets.calibration)
+
+    def audit(execution: Execution) -> Power:
+        return audit_power(
+            key,
+            sets.query,
+            sets.calibration,
+            _learner(options, sets),
+            designs=_designs(options, sets),
+            groups=sets.groups,
+            query_size=len(whole.query),
+            holdout_size=options.data.holdout_size,
+            members_size=options.data.members_size,
+            fraction=options.audit.fraction,
+            models=work.models,
+            reduced=reduced(asked, work),
+            execution=execution,
+        )
+
+    named = {"query": sets.query, "calibration": sets.calibration}
+    hashes = {name: examples.content_hash for name, examples in named.items()}
+    if sets.groups is not None:
+        hashes["groups"] = as_groups(sets.groups, sets.groups[:0]).content_hash
+
+    def outcome(found: Power, provenance: Provenance) -> Outcome:
+        return Outcome(power_record(found, provenance), {}, {})
+
+    return Job(
+        options=options,
+        data={name: describe_examples(examples) for name, examples in named.items()},
+        hashes=hashes,
+        audit=audit,
+        outcome=outcome,
+        models=lambda _: work.models,
+        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
+        record_shape=sets.query.inputs.shape[1:],
+        classes=len(sets.query.class_names),
+        extra={"plan": None if plan is None else dict(plan.numbers)},
+    )
+
+
+def take_records(sets: Given, records: int | None, key: Key[Array, ""]) -> Given:
+    """At most so many records of each set, drawn at random; with groups, whole groups of about as many.
+
+    A larger sample contains a smaller one.
+    """
+    if records is None:
+        return sets
+
+    def drawn(examples: Examples, role: str) -> np.ndarray:
+        return np.sort(generator_of(stream(key, "records", role)).permutation(len(examples))[:records])
+
+    places = drawn(sets.query, "query")
+    if sets.groups is not None and records < len(sets.query):
+        # The first of each group in the order of the file: no order of the groups' values.
+        groups = as_groups(sets.groups, sets.groups[:0]).query
+        order = generator_of(stream(key, "records", "query")).permutation(int(groups.max()) + 1)
+        places = np.flatnonzero(np.isin(groups, order[: groups_in_sample(records, groups)]))
+    return Given(
+        sets.query.take(places),
+        sets.calibration.take(drawn(sets.calibration, "calibration")),
+        None if sets.groups is None else sets.groups[places],
+    )
+
+
+def _read(options: PowerOptions) -> tuple[PowerOptions, Given]:
+    """The options with defaults, and the whole sets that they name."""
     data, model, recipe = with_defaults(options.data, options.model, options.recipe)
     # A column with groups is no input.
     named = data.groups is not None and groups_file(data.groups) is None
     query, calibration, _ = read_sets(data, reader(data, [data.groups or ""] if named else []))
     model = replace(model, model=model.model or ("liu-cnn" if is_image(query) else "mlp"))
     tell_of_large_numbers(model.model, (query.inputs, calibration.inputs))
-    audited = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
+    audit = replace(options.audit, holdout_shadow_models=options.audit.holdout_shadow_models or SHADOW_MODELS)
     groups = None
     if data.groups is not None:
         groups = load_groups(data.groups, data.query or "", len(query), "query set", data.data_dir)
+    options = replace(options, data=data, model=model, recipe=recipe, audit=audit)
+    return options, Given(query, calibration, groups)
+
+
+def _learner(options: PowerOptions, sets: Given) -> SteppedLearner:
+    """Of the guessed design."""
+    return _made(options.model, options.recipe, sets)
+
+
+def _designs(options: PowerOptions, sets: Given) -> tuple[Design, ...]:
+    """The designs beside the guess."""
 
     def make(network: Network, recipe: ShadowRecipe) -> SteppedLearner:
-        return make_shadow_learner(network, recipe, query, len(query) + len(calibration))
+        return _made(network, recipe, sets)
 
-    models, sets = audited.holdout_shadow_models or SHADOW_MODELS, {"query": query, "calibration": calibration}
+    return make_designs(options.audit.designs, options.model, options.recipe, sets.query.inputs.shape[1:], make)
 
-    def audit(execution: Execution) -> Power:
-        return audit_power(
-            jax.random.key(audited.seed),
-            query,
-            calibration,
-            make(model, recipe),
-            designs=make_designs(audited.designs, model, recipe, query.inputs.shape[1:], make),
-            groups=groups,
-            holdout_size=data.holdout_size,
-            fraction=audited.fraction,
-            models=models,
-            execution=execution,
-        )
 
-    hashes = {name: examples.content_hash for name, examples in sets.items()}
-    if groups is not None:
-        hashes["groups"] = as_groups(groups, groups[:0]).content_hash
-
-    def outcome(found: Power, provenance: Provenance) -> Outcome:
-        return Outcome(power_record(found, provenance), {}, {})
-
-    return Job(
-        options=replace(options, data=data, model=model, recipe=recipe, audit=audited),
-        data={name: describe_examples(examples) for name, examples in sets.items()},
-        hashes=hashes,
-        audit=audit,
-        outcome=outcome,
-        models=lambda _: models,
-        line=f"training {model.model} models on {jax.default_backend()}, {recipe.duration}",
-        record_shape=query.inputs.shape[1:],
-        classes=len(query.class_names),
-    )
+def _made(network: Network, recipe: ShadowRecipe, sets: Given) -> SteppedLearner:
+    return make_shadow_learner(network, recipe, sets.query, len(sets.query) + len(sets.calibration))

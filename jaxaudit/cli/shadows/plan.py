@@ -136,7 +136,7 @@ def _arrays(options: PlanOptions, description: Description, sets: BankSets) -> A
     )
     arrays: Arrays = {LABELS: sets.labels, MEMBERSHIP: dealt.membership, SEEDS: dealt.seeds}
     if sets.groups is not None:
-        arrays[GROUPS] = np.concatenate(sets.groups).astype(np.int64)
+        arrays[GROUPS] = sets.groups.dealt.astype(np.int64)
     if description.designs:
         arrays[DESIGNS] = (dealt.places % len(description.designs)).astype(np.int64)
     if sets.dropped.any():

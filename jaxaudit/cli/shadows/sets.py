@@ -111,7 +111,7 @@ def _sampled_alike(
     if not len(left) or not len(held):
         return None
     both = concatenate([query.take(left), holdout.take(held)], "query set and holdout")
-    whole = None if groups is None else np.concatenate(groups.take(left, held))
+    whole = None if groups is None else groups.take(left, held).dealt
     found = alike(
         stream(key, "exchangeability"),
         *(both.inputs, both.labels, None, both.record_hashes.view("S16"), len(left)),
@@ -156,7 +156,7 @@ def _copies(
             # Refuses sets whose records could not be equal: they were stored in different forms.
             find_overlap(query, other.take(slice(1)))
     asked = _hashes(query, holdout)
-    units = np.arange(len(asked)) if groups is None else np.concatenate(groups)
+    units = np.arange(len(asked)) if groups is None else groups.dealt
     _, place = np.unique(asked, return_inverse=True)
     first, last = np.full(place.max() + 1, len(units)), np.full(place.max() + 1, -1)
     np.minimum.at(first, place, units)

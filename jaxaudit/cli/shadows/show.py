@@ -76,7 +76,7 @@ def _facts(found: Found) -> dict[str, Any]:
         "views": said.queries,
         "records": {**said.sizes._asdict(), "dropped": int(bank.dropped.sum())},
         "hashes": {name: getattr(said.hashes, name) for name in said.sizes._fields},
-        "groups": None if bank.groups is None else dict(zip(("query", "holdout"), bank.groups.counts, strict=True)),
+        "groups": None if bank.groups is None else dict(zip(("query", "holdout"), bank.groups.counts[:2], strict=True)),
         "designs": list(said.designs),
         "seed": said.seed,
         "recipe": said.recipe,
@@ -105,7 +105,7 @@ def _lines(found: Found) -> Iterator[str]:
     if bank.dropped.any():
         yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies or classes"
     if bank.groups is not None:
-        query, holdout = bank.groups.counts
+        query, holdout, _ = bank.groups.counts
         yield f"  groups: {query:,} of the query set, {holdout:,} of the holdout, dealt whole"
     if said.designs:
         yield f"  designs: {visible(', '.join(said.designs))}"

@@ -33,7 +33,8 @@ def _check(result: KSRecord, arrays: Arrays) -> None:
         demand(numbers <= set(tests), "a target has numbers of no test")
         demand(("rho" in tests) == (target.rho is not None), "a target has rho without its test, or the reverse")
     query_data = result.provenance.data
-    for role in ("query", "calibration", *({"reference"} & query_data.keys())):
+    other = "members" if "members" in query_data and "calibration" not in query_data else "calibration"
+    for role in ("query", other, *({"reference"} & query_data.keys())):
         each = query_data.get(role)
         demand(isinstance(each, dict) and type(each.get("records")) is int and "name" in each, f"it has no {role} set")
     if arrays:

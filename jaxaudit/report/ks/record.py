@@ -5,9 +5,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.tests.ema import medians
+from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.metrics import checks
 from jaxaudit.metrics import ks as of_rho
 from jaxaudit.metrics import usage as of_use
@@ -58,6 +59,7 @@ class Usage(Part):
     """See `jaxaudit.metrics.usage.Usage`; `fraction` is null where the data do not determine it.
 
     `verdict` is what these numbers alone say; what is concluded, with the checks, is the finding of the test.
+    `p_confidence` is how far to trust `p_never`, `fraction_confidence` the fraction and its limits.
     """
 
     method: str
@@ -71,7 +73,9 @@ class Usage(Part):
     reasons: list[str]
     upper: float
     p_never_adjusted: Number
-    design: Literal["guessed", "mixed"]
+    design: Literal["guessed", "mixed", "none"]
+    p_confidence: Confidence
+    fraction_confidence: Confidence
 
 
 class Change(Part):
@@ -213,7 +217,7 @@ def _target(target: TargetResult) -> Target:
         rho_verdict=None if verdict is None else _verdict(verdict),
         ks=rho and Distances(_numbers(rho.distances), _numbers(rho.calibration_distances)),
         controls=rho and [_rho(control) for control in target.controls],
-        usage=[_usage(each) for each in target.usage],
+        usage=[_usage(each.usage, each) for each in target.judgements if each.usage is not None],
         change=None if target.change is None else Change(number(target.change.fraction), *target.change[1:]),
         ema=_ema(target.ema),
         tests=[Test(each.test, each.title, each.finding) for each in target.judgements],
@@ -233,7 +237,10 @@ def _verdict(verdict: str) -> Verdict:
     return found[verdict]
 
 
-def _usage(found: of_use.Usage) -> Usage:
+NOT_SAID = Confidence("none", "The test does not say.")
+
+
+def _usage(found: of_use.Usage, judgement: Judgement) -> Usage:
     share = of_use.used_share(found)
     return Usage(
         found.method,
@@ -247,7 +254,9 @@ def _usage(found: of_use.Usage) -> Usage:
         list(found.reasons),
         found.upper,
         found.p_never_adjusted,
-        "mixed" if found.design == "mixed" else "guessed",
+        "mixed" if found.design == "mixed" else "none" if found.design == "none" else "guessed",
+        judgement.p_confidence or NOT_SAID,
+        judgement.fraction_confidence or NOT_SAID,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
@@ -71,6 +72,7 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
             *(OF_RHO if made else ()),
             *(OF_USE if used else ()),
             *(("reference",) if "reference" in data else ()),
+            *(("known members",) if "members" in data else ()),
             *(("shadow bank",) if "shadows" in data else ()),
         ),
         _errors(targets),
@@ -99,6 +101,12 @@ def _about(data: Mapping[str, Any]) -> str:
             f"{', '.join(first)}{' and ' if first else ''}{last}. {compared}"
         )
     further = ""
+    if "calibration" not in data:
+        return (
+            f"The query set is {said('query')}. The target's outputs on it are compared with those on the holdout, "
+            f"{said('holdout')}, which nobody trained on, and on {said('members')}, which it is known to have used. No "
+            "shadow model was trained."
+        )
     if "reference" in data:
         further = f" Those of the reference test were also trained on a share of the reference, {said('reference')}."
     shared = "which shares no record with it."
@@ -112,8 +120,13 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
     facts = [] if target.paper_rule is None else [("The paper's rule", str(target.paper_rule))]
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
-        facts += [(f"p(unused), {title}", p_unused(usage, targets)), (f"p(all used), {title}", precise(usage.p_fully))]
-        facts.append((f"Used fraction, upper limit, {title}", upper(usage)))
+        facts += [
+            (f"p(unused), {title}", p_unused(usage, targets)),
+            (f"Confidence in p(unused), {title}", _trust(usage.p_confidence)),
+            (f"p(all used), {title}", precise(usage.p_fully)),
+            (f"Used fraction, upper limit, {title}", upper(usage)),
+            (f"Confidence in the used fraction, {title}", _trust(usage.fraction_confidence)),
+        ]
         facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
     if target.change is not None:
         facts.append((BEFORE_AFTER, _change(target.change)))
@@ -130,6 +143,10 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
         alone = f"forgotten (at most {at_most(target.usage[0].upper)})"
     between = f"{between} ({percent(level)} interval)" if between else ""
     return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
+
+
+def _trust(confidence: Confidence) -> str:
+    return f"{confidence.word}. {visible(confidence.why)}"
 
 
 def _resembles(found: Resembles) -> str:
@@ -178,7 +195,8 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     ]
     if any(usage.fraction is None for target in result.targets for usage in target.usage):
         lines.append(
-            f"{UNKNOWN}: the interval of the used fraction is 0 to 100%, or a p-value contradicts its estimate."
+            f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the used fraction "
+            "is 0 to 100%, or a p-value contradicts its estimate."
         )
     like = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
     if like:

@@ -1,14 +1,16 @@
 """The content of a `power` run for the terminal and the page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxaudit.audits.ks.tests.holdout import HoldoutTest
+from jaxaudit.audits.ks.tests.members import MembersTest
 from jaxaudit.audits.power.finding import percent
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.numbers import NONE, precise
 from jaxaudit.report.page import Answer, Cells, Part, Picture, Where
-from jaxaudit.report.power.record import PowerRecord, Size
+from jaxaudit.report.power.conclusions import ABOUT, HOW_TO_READ, concluded_table, scaled_table
+from jaxaudit.report.power.record import PowerRecord, Separation, Size
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
@@ -29,7 +31,7 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
         named(run),
         run.kind,
         f"Are there enough records to detect use of {percent(result.fraction)} of the query set?",
-        _about(result),
+        f"{_about(result)} {ABOUT}" if result.conclusions else _about(result),
         (
             Answer(
                 "",
@@ -48,6 +50,8 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
             ),
         ),
         (
+            *_concluded(result, "terminal"),
+            *_concluded(result, "page"),
             sizes_table(result, "terminal"),
             sizes_table(result, "page"),
             _detection(LARGER, result.holdouts, "terminal"),
@@ -60,10 +64,16 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
             f"Records for which the probability of detecting {percent(result.fraction)} use is 95%: {_needed(result)}.",
+            *(HOW_TO_READ if result.conclusions else ()),
         ),
         repeat(result.provenance),
-        terms("query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction"),
-        (f"Planned for the holdout test. {HoldoutTest.errors}",),
+        terms(
+            "query set", "calibration set", "holdout", "shadow model", "minimum detectable fraction", "known members"
+        ),
+        (
+            f"Planned for the holdout test. {HoldoutTest.errors}",
+            *((f"And for the members test. {MembersTest.errors}",) if result.conclusions else ()),
+        ),
     )
 
 
@@ -75,6 +85,15 @@ def given_of(result: PowerRecord) -> Size:
 def sizes_table(result: PowerRecord, on: Where) -> Cells:
     """The probability of detection by size and used fraction, and the minimum detectable fraction."""
     return _detection("Probability of detecting use of part of the query set", result.sizes, on)
+
+
+def _concluded(result: PowerRecord, on: Where) -> tuple[Cells, ...]:
+    """What could be concluded, at the sizes given and at others; nothing in results that did not ask."""
+    size = given_of(result)
+    here = [each for each in result.conclusions if (each.query, each.holdout) == (size.query, size.holdout)]
+    if not here:
+        return ()
+    return concluded_table(here, on), scaled_table(result.conclusions, (size.query, size.holdout), on)
 
 
 def _detection(title: str, sizes: Sequence[Size], on: Where) -> Cells:
@@ -103,16 +122,23 @@ def _by_models(result: PowerRecord) -> Cells:
 
 
 def _separation(result: PowerRecord) -> Cells:
-    measured = result.separation
+    measured, columns = [result.separation], ("holdout test",)
+    if result.memory is not None:
+        measured += [result.memory.helped, result.memory.alone]
+        columns = ("holdout test", "members test, with shadow models", "members test, alone")
+
+    def row(what: str, read: Callable[[Separation], float]) -> tuple[str, ...]:
+        return what, *(precise(read(each)) for each in measured)
+
     rows = (
-        ("mean score of records in training less that of others", precise(measured.difference)),
-        ("variance of the scores of records in training", precise(measured.inside)),
-        ("variance of the scores of others", precise(measured.outside)),
-        ("variance of the difference between models", precise(measured.between)),
-        ("distance of a target with data of its own, in that of a shadow model", precise(measured.stretch)),
-        ("shadow models", str(measured.models)),
+        row("mean score of records in training less that of others", lambda each: each.difference),
+        row("variance of the scores of records in training", lambda each: each.inside),
+        row("variance of the scores of others", lambda each: each.outside),
+        row("variance of the difference between models", lambda each: each.between),
+        row("distance of a target with data of its own, in that of a shadow model", lambda each: each.stretch),
+        row("shadow models", lambda each: float(each.models)),
     )
-    return Cells("Membership scores", ("what", "value"), rows, ("value",), folded=True)
+    return Cells("Scores of the shadow models", ("what", *columns), rows, columns, folded=True)
 
 
 def _needed(result: PowerRecord) -> str:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from jaxaudit.audits.power.conclusions import conclusions
 from jaxaudit.audits.power.result import FRACTIONS, Power, Size
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction, records_needed
+from jaxaudit.metrics.power_members import Memory
 from jaxaudit.report.power.record import PowerRecord, power_record
 from jaxaudit.report.run import Run
 from support.saved_runs.provenance import provenance
@@ -29,7 +31,11 @@ def power_audit(fraction: float = 0.1, query: int = 500, holdout: int = 500, mea
         for some in (numbers, [(query, times * query) for times in (1, 2)])
     )
     by_models = tuple((count, min_detectable_fraction(measured, query, holdout, count)) for count in (19, 64))
-    return Power(measured, sizes, 1, holdouts, by_models, fraction, records_needed(measured, fraction), 8)
+    memory = Memory(measured._replace(outside=0.2), measured._replace(stretch=1.1))
+    return Power(
+        *(measured, sizes, 1, holdouts, by_models, fraction, records_needed(measured, fraction), 8, memory),
+        conclusions(measured, memory, [(n, m, n) for n, m in numbers]),
+    )
 
 
 def power_run(name: str = "people.csv", audit: Power | None = None) -> Run[PowerRecord]:

@@ -1,7 +1,9 @@
 """The `ks` audit by a bank: targets are judged by shadow models that are there, and nothing is trained."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.bank.evidence import bank_evidence, kept_records
@@ -10,10 +12,13 @@ from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, refuse_shape
-from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.ks.tests.holdout import ROLE
 from jaxaudit.audits.ks.tests.shadow import ROLES
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.groups import numbered
+from jaxaudit.data.stacking import concatenate
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.metrics.usage import STATED_FRACTION
@@ -25,19 +30,24 @@ def audit_bank(
     targets: Sequence[FileTarget],
     *,
     tests: Sequence[KSTest] | None = None,
+    members: Examples | None = None,
+    own_recipe: bool = False,
     level: float = 0.95,
     min_accuracy: float = MIN_ACCURACY,
 ) -> KSAudit:
     """Has each target forgotten the query set? The tests of `audit_ks`, by the models of a bank; none is trained.
 
     A bank that `jaxaudit shadows plan` dealt with a seed, and whose models are trained as `audit_ks` trains its own,
-    gives the numbers of `audit_ks` with that seed.
+    gives the numbers of `audit_ks` with that seed, but for the holdout test's `p_never`: a bank has no inputs, and so
+    no neighbours that tell how difficult a record is.
 
     Args:
         key: random key; every test uses the stream of its name.
         bank: the shadow models; those without outputs are left out.
         targets: what is judged; files have a row per record of the bank's sets, dropped records included.
         tests: the tests to make, the deciding one first; by default `default_bank_tests`.
+        members: records that the targets are known to have used, with the bank's classes; as for `audit_ks`.
+        own_recipe: whether the bank's models have the targets' own network and recipe; as for `audit_ks`.
         level: confidence level of the intervals.
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
 
@@ -48,19 +58,54 @@ def audit_bank(
         InputError: there is no target, outputs do not fit the bank, no test can be made, or a test is asked for that
             the bank has too few models for, with what it lacks; or as `Bank.outputs`.
     """
-    evidence = evidence_for(bank, targets, min_accuracy=min_accuracy)
+    evidence = evidence_for(bank, targets, min_accuracy=min_accuracy, members=members, own_recipe=own_recipe)
     tests = default_bank_tests(bank, evidence, targets) if tests is None else tests
     return judge_by_bank(key, bank, evidence, targets, tests, level=level)
 
 
-def evidence_for(bank: Bank, targets: Sequence[FileTarget], *, min_accuracy: float = MIN_ACCURACY) -> Evidence:
+def evidence_for(
+    bank: Bank,
+    targets: Sequence[FileTarget],
+    *,
+    min_accuracy: float = MIN_ACCURACY,
+    members: Examples | None = None,
+    member_groups: np.ndarray | None = None,
+    own_recipe: bool = False,
+) -> Evidence:
     """What the finished models of a bank say, as these targets are compared with them.
+
+    Args:
+        bank: the bank.
+        targets: what is judged.
+        min_accuracy: minimum training accuracy of a model that fits its data.
+        members: records that the targets are known to have used; only their classes are read, as the bank has no
+            outputs on them.
+        member_groups: the group of each, where the bank dealt whole groups.
+        own_recipe: whether its models are said to have the targets' own network and recipe.
 
     Raises:
         InputError: as `Bank.outputs`.
     """
     referred = bool(targets) and all(target.on_reference is not None for target in targets)
-    return bank_evidence(bank, bank.finished().tolist(), with_reference=referred, min_accuracy=min_accuracy)
+    found = bank_evidence(bank, bank.finished().tolist(), with_reference=referred, min_accuracy=min_accuracy)
+    found = replace(found, own_recipe=own_recipe)
+    return found if members is None else _with_members(found, members, member_groups)
+
+
+def _with_members(evidence: Evidence, members: Examples, groups: np.ndarray | None) -> Evidence:
+    """The evidence with known members behind the bank's records; no model was trained on one."""
+    pool = evidence.pool
+    known = replace(members, inputs=np.zeros((len(members), 0), np.float32), class_names=pool.examples.class_names)
+    end = len(pool.examples)
+    wider = pool._replace(
+        examples=concatenate([pool.examples, known], "records"),
+        members=slice(end, end + len(members)),
+        # None of them has a record in another set.
+        member_groups=None if groups is None or pool.groups is None else numbered(groups) + int(pool.groups.max()) + 1,
+    )
+    none = np.zeros((1, len(members)), bool)
+    roles = {role: [np.concatenate([row, none], axis=1) for row in rows] for role, rows in evidence.roles.items()}
+    return replace(evidence, pool=wider, roles=roles)
 
 
 def default_bank_tests(
@@ -74,7 +119,9 @@ def default_bank_tests(
     allowed = {each.test: each for each in allowed_tests(bank, bank.finished().tolist())}
     lacking = {name: _lacks(allowed[name], targets) for name in allowed}
     made = bank_tests(evidence, stated)
-    first = tuple(made[name] for name in (HoldoutTest.name, ReferenceTest.name) if not lacking[name])
+    known = evidence.known.stop > evidence.known.start and not lacking[HoldoutTest.name]
+    named = (*((MembersTest.name,) if known else ()), HoldoutTest.name, ReferenceTest.name)
+    first = tuple(made[name] for name in named if not lacking.get(name))
     if first or not lacking[ShadowTest.name]:
         return first or (made[ShadowTest.name],)
     raise InputError(f"no test can be made: {'; '.join(f'{name}: {why}' for name, why in lacking.items())}.")
@@ -85,6 +132,7 @@ def bank_tests(evidence: Evidence, stated: float = STATED_FRACTION) -> dict[str,
     mixed, never, half, fully = (len(evidence.roles[role]) for role in (ROLE, *ROLES))
     counts = {"without_query": never, "half_query": half, "with_query": fully, "stated": stated}
     return {
+        MembersTest.name: MembersTest(stated=stated),
         HoldoutTest.name: HoldoutTest(query_and_holdout=mixed, stated=stated),
         ReferenceTest.name: ReferenceTest(**counts),
         ShadowTest.name: ShadowTest(**counts),
@@ -109,10 +157,13 @@ def judge_by_bank(
     if not 0 < level < 1:
         raise InputError(f"the level of an interval must be between 0 and 1; got {level:g}.")
     allowed = {each.test: each for each in allowed_tests(bank, bank.finished().tolist())}
-    holding = any(test.name == HoldoutTest.name for test in tests)
+    holding = any(test.name in (HoldoutTest.name, MembersTest.name) for test in tests)
     examples, pool = evidence.pool.examples, evidence.pool
     holdout = examples.take(pool.holdout, "holdout") if holding and bank.description.sizes.holdout else None
     for test in tests:
+        if test.name == MembersTest.name:
+            test.draw(key, pool)
+            continue
         why = _lacks(allowed[test.name], targets) if test.name in allowed else "a bank has no models for it"
         if why:
             raise InputError(f"the {test.title} cannot be made: {why}.")

@@ -120,7 +120,7 @@ def pool_of(bank: Bank, *, with_reference: bool = False) -> tuple[Pool, Int[np.n
         names or tuple(map(str, range(bank.description.classes))),
         "records",
     )
-    groups = None if bank.groups is None else np.concatenate(bank.groups.take(kept.query, kept.holdout))
+    groups = None if bank.groups is None else bank.groups.take(kept.query, kept.holdout).dealt
     held = slice(calibration.stop, len(columns))
     return Pool(examples, query, calibration, held, groups, calibration if with_reference else slice(0, 0)), columns
 

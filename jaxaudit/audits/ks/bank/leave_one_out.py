@@ -124,7 +124,8 @@ def _as_target(evidence: Evidence, role: str, place: int, used: float, test: KST
     unseen = None
     if isinstance(test, ReferenceTest):
         # What it was trained on is no reference for it.
-        unseen = (asked >= evidence.dealt.stop) & ~evidence.members(role)[place]
+        of_reference = (asked >= evidence.referred.start) & (asked < evidence.referred.stop)
+        unseen = of_reference & ~evidence.members(role)[place]
     said = _said(evidence, evidence.trained[role].log_odds[place], evidence.queries)._replace(unseen=unseen)
     rest = np.delete(np.arange(len(evidence.roles[role])), place)
     return _Case(_only(evidence, {role: rest}), said, used)
@@ -175,7 +176,7 @@ def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> Said:
     confidences = special.expit(own[None, :queries].astype(np.float64)).astype(np.float32)
     none = np.zeros((0, queries), np.float32)
     compared = Compared(none, none, none, confidences, confidences)
-    return Said("", None, own, bring, not as_logits(evidence.stored), compared, None)
+    return Said("", None, own, bring, not as_logits(evidence.stored), compared, None, trained_here=True)
 
 
 def _only(evidence: Evidence, models: dict[str, Int[np.ndarray, " models"]]) -> Evidence:

@@ -136,7 +136,7 @@ def _pool(sizes: list[int], groups: Groups | None) -> Pool:
     whole = query + calibration + holdout
     records = Examples(np.zeros((whole, 0), np.float32), np.zeros(whole, int), ("",), "records")
     held = slice(query + calibration, whole)
-    dealt = None if groups is None else np.concatenate(groups)
+    dealt = None if groups is None else groups.dealt
     return Pool(records, slice(0, query), slice(query, query + calibration), held, dealt)
 
 

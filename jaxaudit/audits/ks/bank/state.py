@@ -89,7 +89,7 @@ def kinds_of(bank: Bank) -> list[str]:
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop
-    units = None if bank.groups is None else np.concatenate(bank.groups)[kept]
+    units = None if bank.groups is None else bank.groups.dealt[kept]
     return [_kind(row[: bank.holdout.stop][kept], asked, units) for row in bank.membership]
 
 

@@ -67,7 +67,7 @@ def _dealt(bank: Bank) -> list[Dealt]:
     asked = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     sets = [dealt_records(asked)]
     if bank.groups is not None:
-        units = np.concatenate(bank.groups)[asked]
+        units = bank.groups.dealt[asked]
         sets = [Dealt(asked, np.unique(units, return_inverse=True)[1])]
     calibration = bank.holdout.stop + np.flatnonzero(~bank.dropped[bank.calibration])
     return [*sets, dealt_records(calibration)] if len(calibration) else sets

@@ -1,17 +1,17 @@
 """The holdout test as a test of `ks`: see `jaxaudit.metrics.holdout`."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
+from jaxaudit.audits.ks.tests.memory import NO_FRACTION, TRUSTED, WHAT_HELPS, limited
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -26,6 +26,7 @@ from jaxaudit.metrics.checks import (
     better_recipe,
     models_of_test,
 )
+from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.holdout import holdout_test
@@ -37,7 +38,9 @@ from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 from jaxaudit.randomness import stream
 
 ROLE = "mixed"
-NEEDS = frozenset({HOLDOUT_LIKE_QUERY, HOLDOUT_APART, HOLDOUT_MODELS, TARGET_OUTPUTS})
+OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS})
+NEEDS = OF_P | {HOLDOUT_APART, HOLDOUT_MODELS}
+EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,8 @@ class HoldoutTest:
 
     Attributes:
         query_and_holdout: number of shadow models, at least 19 for a p-value of 0.05. Each is trained on as many
-            records as the query set has, drawn from query set and holdout together.
+            records as the query set has, drawn from query set and holdout together, and on as large a share of known
+            members, if there are any.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
     """
 
@@ -57,13 +61,13 @@ class HoldoutTest:
     source: ClassVar[str] = "Zhang et al. 2024; Carlini et al. 2022; Fieller 1954; Schilling 1986; Henze 1988"
     errors: ClassVar[str] = (
         "A target that used none of the query set is called not forgotten in at most 5% of random deals of the "
-        "records into query set and holdout, whatever the model is. A target that used more than the stated share is "
-        "called forgotten in at most 5%, if it is like the shadow models."
+        "records into query set and holdout, whatever the model is. Forgotten is said of a target that is trained by "
+        "the shadow models' own recipe alone; one that used more than the stated share is then called so in at most 5%."
     )
     assumes: ClassVar[str] = (
         "Holdout test: p(unused) is exact if the provider sampled query set and holdout alike and trained on none of "
-        "the holdout. The other numbers assume that the target's design and training are among those of the shadow "
-        "models; where its other data differ from the calibration set, p(all used) is too small."
+        "the holdout. The other numbers assume that the target is trained by the shadow models' recipe; where its "
+        "other data differ from the calibration set, p(all used) is too small."
     )
 
     @property
@@ -91,37 +95,37 @@ class HoldoutTest:
         count = pool.query.stop - pool.query.start
         if pool.groups is not None:
             count = check_groups(pool.groups, count, len(both))
-        return {ROLE: shadow_rows(key, pool, ROLE, both, count, self.query_and_holdout, pool.groups)}
+        rows = shadow_rows(key, pool, ROLE, both, count, self.query_and_holdout, pool.groups, with_members=True)
+        return {ROLE: rows}
 
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        n, dealt = evidence.queries, evidence.dealt
+        usage = measured(key, said, evidence, level, self.stated)
         own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
         fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
-        better = better_recipe(fit, advice.recipe)
-        with ThreadPoolExecutor(1) as beside:
-            sampled = beside.submit(evidence.once, "dealt", lambda: _exchangeable(key, evidence))
-            usage = holdout_test(
-                stream(key, "holdout test"),
-                said.log_odds[:n],
-                said.log_odds[dealt][n:],
-                said.at_resolution(evidence.trained[ROLE].log_odds)[:, dealt],
-                evidence.members(ROLE)[:, dealt],
-                groups=evidence.pool.groups,
-                level=level,
-                stated=self.stated,
-                printed=said.printed,
-                recipe=better,
-            )._replace(design=evidence.design)
-        found = sampled.result()
+        usage, trust = limited(usage, said, evidence, (ROLE,), of_holdout(evidence))
+        found = exchangeable(key, evidence)
         checks = (holdout_like_query(found), holdout_apart(found), fit)
-        judgement = self.decide(usage, checks, better, _groups_of(evidence), advice)
-        change = _change(key, said, evidence, level)
-        return judgement if change is None else with_change(judgement, change)
+        groups, better = _groups_of(evidence), better_recipe(fit, advice.recipe)
+
+        def judged(usage: Usage) -> Judgement:
+            judgement = self.decide(usage, checks, better, groups, advice, trust)
+            change = _change(key, said, evidence, level)
+            if change is not None and trust.word == "none":
+                change = change._replace(fraction=float("nan"), low=-1.0, high=1.0)
+            return (judgement if change is None else with_change(judgement, change))._replace(again=judged)
+
+        return judged(usage)
 
     def decide(
-        self, usage: Usage, checks: tuple[Check, ...], recipe: str = "", groups: str = "", advice: Advice = TRAINED
+        self,
+        usage: Usage,
+        checks: tuple[Check, ...],
+        recipe: str = "",
+        groups: str = "",
+        advice: Advice = TRAINED,
+        trust: Confidence = TRUSTED,
     ) -> Judgement:
         """What its numbers say.
 
@@ -129,19 +133,78 @@ class HoldoutTest:
             recipe: how to train better shadow models, if they fit badly.
             groups: what was permuted, if it is not records.
             advice: what to do.
+            trust: confidence in the fraction.
         """
-        more = (
-            f"Improve the shadow models: {recipe}." if recipe else f"Give more records: {advice.power} says how many."
-        )
-        finding = of_use(self, usage, more)
+        more = f"Give more records: {advice.power} says how many."
+        more = f"Improve the shadow models: {recipe}." if recipe else more
+        more = f"{WHAT_HELPS}." if trust == NO_FRACTION else more
+        detected = usage.verdict == "not forgotten"
+        # Its p-value is exact whatever the models are.
+        finding = of_use(self, usage, more, EXACT if detected else trust)
         if groups:
             finding = msgspec.structs.replace(finding, caveats=(*finding.caveats, groups))
-        if finding.verdict != "not forgotten":
-            return Judgement(self.name, self.title, finding, NEEDS, checks, usage)
-        # Its p-value is exact whatever the models are.
-        why = "The test is exact if the provider sampled query set and holdout alike."
-        finding = msgspec.structs.replace(finding, confidence=Confidence("strong", why))
-        return Judgement(self.name, self.title, finding, NEEDS - {HOLDOUT_MODELS, HOLDOUT_APART}, checks, usage)
+        needs = OF_P if detected else NEEDS
+        return Judgement(
+            *(self.name, self.title, finding, needs, checks, usage),
+            p_confidence=EXACT,
+            fraction_confidence=trust,
+            p_rests_on=OF_P,
+        )
+
+
+def measured(key: Key[Array, ""], said: Said, evidence: Evidence, level: float, stated: float) -> Usage:
+    """The numbers of the holdout test beside the shadow models; made once a target.
+
+    The recipe's advice changes no number, and is left to who judges.
+    """
+
+    def made() -> tuple[Said, Usage]:
+        n, dealt = evidence.queries, evidence.dealt
+        own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
+        fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
+        usage = holdout_test(
+            stream(key, "holdout test"),
+            said.log_odds[:n],
+            said.log_odds[dealt][n:],
+            said.at_resolution(evidence.trained[ROLE].log_odds)[:, dealt],
+            evidence.members(ROLE)[:, dealt],
+            groups=evidence.pool.groups,
+            predictors=predictors_of(key, said, evidence, dealt, evidence.pool.groups),
+            level=level,
+            stated=stated,
+            printed=said.printed,
+            recipe=better_recipe(fit, advice.recipe),
+        )._replace(design=evidence.design)
+        return said, usage
+
+    # Beside its numbers stands the target itself, so that no other can come to have its identity.
+    return evidence.once(f"holdout test {id(said)} {level} {stated}", made)[1]
+
+
+def predictors_of(
+    key: Key[Array, ""],
+    said: Said,
+    evidence: Evidence,
+    places: slice | Int[np.ndarray, " some"],
+    groups: Int[np.ndarray, " some"] | None,
+) -> Float[np.ndarray, "some kinds"]:
+    """How difficult the records at some places are: by class and neighbours, and by the models asked about them all."""
+    pool, examples = evidence.pool, evidence.pool.examples
+    records = pool.asked[places]
+    shadows, rows = None, None
+    # A bank has no outputs on known members.
+    farthest = int(np.arange(len(pool.asked))[places].max())
+    if evidence.has(ROLE) and evidence.trained[ROLE].log_odds.shape[1] > farthest:
+        shadows = said.at_resolution(evidence.trained[ROLE].log_odds)[:, places]
+        rows = evidence.members(ROLE)[:, places]
+    inputs = examples.inputs[records] if examples.inputs.size else None
+    return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
+
+
+def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
+    """Which of the records asked about are the holdout's: no target used one."""
+    places = np.arange(len(evidence.pool.asked))
+    return (places >= evidence.queries) & (places < evidence.dealt.stop)
 
 
 def with_change(judgement: Judgement, change: Change) -> Judgement:
@@ -179,26 +242,34 @@ def _groups_of(evidence: Evidence) -> str:
     query, holdout = (len(np.unique(each)) for each in (groups[:n], groups[n:]))
     return (
         f"Holdout test by groups: {query} groups of the query set and {holdout} of the holdout were permuted whole, as "
-        "given. p(unused) is exact if the provider chose at random which whole groups to share. Other tests do not use "
-        "groups."
+        "given. p(unused) is exact if the provider chose at random which whole groups to share. The members test uses "
+        "groups, too; other tests do not."
     )
 
 
-def _exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
+def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout were sampled differently, as far as it can be measured."""
     pool, examples = evidence.pool, evidence.pool.examples
     both = np.r_[pool.query, pool.holdout]
-    dealt = evidence.dealt
-    unseen = profile(cut(evidence.trained[ROLE].log_odds[:, dealt]), evidence.members(ROLE)[:, dealt]).outside
-    there = examples.inputs.size > 0
-    found = alike(
-        stream(key, "exchangeability"),
-        examples.inputs[both] if there else None,
-        examples.labels[both],
-        unseen,
-        examples.record_hashes[both].view("S16") if there else None,
-        evidence.queries,
-        groups=pool.groups,
-    )
-    before = evidence.sampled_alike
-    return found if before is None else before._replace(difficulty=found.difficulty)
+
+    def made() -> Alike:
+        found = alike(
+            stream(key, "exchangeability"),
+            examples.inputs[both] if examples.inputs.size else None,
+            examples.labels[both],
+            unseen_odds(evidence, evidence.dealt),
+            examples.record_hashes[both].view("S16") if examples.inputs.size else None,
+            evidence.queries,
+            groups=pool.groups,
+        )
+        before = evidence.sampled_alike
+        return found if before is None else before._replace(difficulty=found.difficulty)
+
+    return evidence.once("dealt", made)
+
+
+def unseen_odds(evidence: Evidence, places: slice | Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"] | None:
+    """Mean log-odds of records among models that were not trained on them; None where there are no models."""
+    if not evidence.has(ROLE):
+        return None
+    return profile(cut(evidence.trained[ROLE].log_odds[:, places]), evidence.members(ROLE)[:, places]).outside

@@ -9,11 +9,13 @@ from typing import ClassVar
 
 from jaxtyping import Array, Key
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, draw_shadows, shadows_fit
-from jaxaudit.audits.ks.tests.test import Judgement, of_use
+from jaxaudit.audits.ks.tests.memory import TRUSTED, limited
+from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, by_rank, draw_shadows, shadows_fit
+from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.audits.pool import Pool
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
@@ -57,8 +59,8 @@ class ReferenceTest(ShadowTest):
     def judge(
         self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        pool, n, roles = evidence.pool, evidence.queries, _roles(evidence.pool)
-        places = [*range(n), *range(evidence.dealt.stop, len(pool.asked))]
+        n, roles = evidence.queries, _roles(evidence.pool)
+        places = [*range(n), *range(evidence.referred.start, evidence.referred.stop)]
         fit = shadows_fit(REFERENCE_MODELS, evidence, roles)
         answer = reference_test(
             said.log_odds[places],
@@ -70,15 +72,21 @@ class ReferenceTest(ShadowTest):
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )
-        like = reference_like_target(answer.accuracy, answer.accuracies)
-        return self.decide(answer.usage._replace(design=evidence.design), (fit, like), evidence.advice)
+        checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
+        usage, trust = limited(answer.usage._replace(design=evidence.design), said, evidence, roles, said.unseen)
 
-    def decide(self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED) -> Judgement:
+        def judged(usage: Usage) -> Judgement:
+            return self.decide(usage, checks, evidence.advice, trust)._replace(again=judged)
+
+        return judged(usage)
+
+    def decide(
+        self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED, trust: Confidence = TRUSTED
+    ) -> Judgement:
         """What its numbers say."""
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == REFERENCE_MODELS), "")
         more = f"Give more query records, or {advice.holdout}."
-        more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
-        return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)
+        return by_rank(self, usage, checks, NEEDS, recipe, more, trust)
 
 
 def _roles(pool: Pool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import CALIBRATION, CONTROL, QUERY, Roles, generators
+from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, WHAT_HELPS
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
 from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
@@ -108,16 +109,28 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
-        return self.decide(ratio, controls, checks, common)
+        return self.decide(ratio, controls, checks, common, known=said.trained_here or evidence.own_recipe)
 
     def decide(
-        self, ratio: Rho, controls: tuple[Rho, ...], checks: tuple[Check, ...], common: tuple[Check, ...]
+        self,
+        ratio: Rho,
+        controls: tuple[Rho, ...],
+        checks: tuple[Check, ...],
+        common: tuple[Check, ...],
+        *,
+        known: bool = True,
     ) -> Judgement:
-        """What its numbers say; it rests on its own checks and on all that tests share."""
+        """What its numbers say; it rests on its own checks and on all that tests share.
+
+        Args:
+            known: whether the models of rho have the target's recipe: only then can it be called `forgotten`.
+        """
         rests_on = OWN | {check.name for check in common}
         # A control that was missed takes `forgotten` away, and no other verdict.
         missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio) != "forgotten" else ())
         finding = self._find(ratio)
+        if finding.verdict == "forgotten" and not known:
+            finding = self._open(f"rho is at or above 1, and {NOT_KNOWN}", f"{WHAT_HELPS}.")
         return Judgement(
             self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
         )

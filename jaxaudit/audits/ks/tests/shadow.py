@@ -7,9 +7,11 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Array, Key
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
+from jaxaudit.audits.ks.tests.memory import NO_FRACTION, TRUSTED, WHAT_HELPS, limited
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -22,12 +24,16 @@ from jaxaudit.metrics.checks import (
     better_recipe,
     models_of_test,
 )
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, shadow_test
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 
 WITHOUT, HALF, WITH = ROLES = ("never", "half", "fully")
 """Of models trained on none, half and all of the query set."""
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, SHADOW_MODELS, TARGET_OUTPUTS})
+RANKED = Confidence(
+    "weak", "It is a rank among shadow models, and nobody knows whether the target is trained like them."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +47,14 @@ class ShadowTest:
         half_query: number trained on a random half of it.
         with_query: number trained on all of it; at least 19.
         stated: `forgotten` requires an upper limit of the used fraction of at most this.
+        targets: how many are judged by these models: a p-value that is adjusted for them needs more of them.
     """
 
     without_query: int = 39
     half_query: int = 19
     with_query: int = 19
     stated: float = STATED_FRACTION
+    targets: int = 1
     name: ClassVar[str] = "shadow"
     title: ClassVar[str] = "shadow test"
     source: ClassVar[str] = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954; Satterthwaite 1946"
@@ -76,8 +84,8 @@ class ShadowTest:
         )
 
     def lighter(self) -> "ShadowTest":
-        counts = {"without_query": self.without_query, "half_query": self.half_query, "with_query": self.with_query}
-        return replace(self, **{name: min(count, LEAST) for name, count in counts.items()})
+        fewest = {"without_query": least_models(self.targets), "half_query": LEAST, "with_query": LEAST}
+        return replace(self, **{name: min(getattr(self, name), count) for name, count in fewest.items()})
 
     def refuse(self, query: Examples, holdout: Examples | None) -> None:
         refuse_stated(self.stated)
@@ -105,17 +113,54 @@ class ShadowTest:
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
-        return self.decide(usage, (fit,), evidence.advice)
+        usage, trust = limited(usage, said, evidence, ROLES, None)
 
-    def decide(self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED) -> Judgement:
+        def judged(usage: Usage) -> Judgement:
+            return self.decide(usage, (fit,), evidence.advice, trust)._replace(again=judged)
+
+        return judged(usage)
+
+    def decide(
+        self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED, trust: Confidence = TRUSTED
+    ) -> Judgement:
         """What its numbers say."""
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == SHADOW_MODELS), "")
         more = (
             f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
             "test does not depend on how the target was trained."
         )
-        more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
-        return Judgement(self.name, self.title, of_use(self, usage, more), NEEDS, checks, usage)
+        return by_rank(self, usage, checks, NEEDS, recipe, more, trust)
+
+
+def by_rank(
+    test: "ShadowTest",
+    usage: Usage,
+    checks: tuple[Check, ...],
+    needs: frozenset[str],
+    recipe: str,
+    more: str,
+    trust: Confidence,
+) -> Judgement:
+    """The judgement of a test whose p-value is a rank among shadow models: that rests on their likeness, too."""
+    more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
+    more = f"{WHAT_HELPS}. {more}" if trust == NO_FRACTION else more
+    ranked = RANKED if trust == NO_FRACTION else trust
+    finding = of_use(test, usage, more, ranked if usage.verdict == "not forgotten" else trust)
+    return Judgement(
+        *(test.name, test.title, finding, needs, checks, usage),
+        p_confidence=ranked,
+        fraction_confidence=trust,
+        p_rests_on=needs,
+    )
+
+
+def least_models(targets: int) -> int:
+    """The fewest models of no use whose rank can be a p-value of 0.05, adjusted for this many targets.
+
+    >>> least_models(1), least_models(3)
+    (19, 59)
+    """
+    return max(LEAST, round(targets / ALPHA) - 1)
 
 
 def draw_shadows(

@@ -4,6 +4,7 @@ Every test is a file of this folder with the same parts in the same order: numbe
 refusals, training sets, judgement.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Key
@@ -34,6 +35,9 @@ class Judgement(NamedTuple):
         checks: those made by the test itself.
         usage: the numbers of a test of use.
         source: the papers that it rests on, see `KSTest`.
+        p_confidence: how far to trust `p_never`; `fraction_confidence`: the fraction and its limits.
+        p_rests_on: names of the checks that `p_never` depends on.
+        again: what the test says of other numbers of the same target, such as an adjusted p-value.
         change: for the holdout test, the used fraction before a deletion minus that after, if that is known.
         ema: for EMA, one result per replicate.
         rho: for rho, the ratio; `controls`: that of models trained on both sets.
@@ -51,6 +55,10 @@ class Judgement(NamedTuple):
     weakened_by: frozenset[str] = frozenset()
     change: Change | None = None
     source: str = ""
+    p_confidence: Confidence | None = None
+    fraction_confidence: Confidence | None = None
+    p_rests_on: frozenset[str] = frozenset()
+    again: "Callable[[Usage], Judgement] | None" = None
 
 
 @runtime_checkable
@@ -122,33 +130,51 @@ class KSTest(Protocol):
         ...
 
 
-BEYOND = (
-    "The target shows more of the query set than shadow models that used all of it: it was not trained like them, so "
-    "the used fraction cannot be read, and its interval means nothing."
-)
+class Words(NamedTuple):
+    """How the finding of a test of use is said; `{p}`, `{share}`, `{most}` and `{level}` are filled in."""
+
+    detected: str = "Use of the query set was detected ({p})."
+    share: str = "Estimated used fraction: {share}."
+    limit: str = (
+        "No use of the query set was detected ({p}). At most {most} of it was used ({level} upper limit); smaller use "
+        "is not ruled out."
+    )
+    undetermined: str = "Whether the query set was used is not determined: {why}."
+    beyond: str = (
+        "The target shows more of the query set than shadow models that used all of it: it was not trained like them, "
+        "so the used fraction cannot be read, and its interval means nothing."
+    )
 
 
-def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
-    """The finding of a test of use, from its numbers; `more` is what would change an inconclusive one."""
-    p_unused = p_text(usage.p_never)
+USED = Words()
+
+
+def of_use(test: KSTest, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:
+    """The finding of a test of use, from its numbers.
+
+    Args:
+        test: the test.
+        usage: its numbers.
+        more: what would change an inconclusive finding.
+        trust: confidence in the number that the verdict rests on.
+        words: how it is said.
+    """
+    p_unused = p_of(usage)
     if usage.verdict == "not forgotten":
         share = used_share(usage)
-        shown = share and f" Estimated used fraction: {percent(share.value)} ({_between(share)})."
-        sentence = f"Use of the query set was detected ({p_unused}).{shown or ''}"
+        shown = share and words.share.format(share=f"{percent(share.value)} ({_between(share)})")
+        sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
         reasons = (f"{p_unused} for a target that used none of the query set", *usage.reasons)
-        beyond = (BEYOND,) if share and share.low == 1 else ()
-        return _finding(usage.verdict, sentence, reasons, test, beyond)
+        beyond = (words.beyond,) if share and share.low == 1 else ()
+        return _finding(usage.verdict, sentence, reasons, trust, (*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
         least = "none" if usage.detectable is None else percent(usage.detectable)
-        sentence = (
-            f"No use of the query set was detected ({p_unused}). At most {most} of it was used ({level} upper limit); "
-            "smaller use is not ruled out."
-        )
+        sentence = words.limit.format(p=p_unused, most=most, level=level)
         reason = f"{p_unused}; {level} upper limit of the used fraction {most}; minimum detectable fraction {least}"
-        return _finding(usage.verdict, sentence, (reason,), test)
+        return _finding(usage.verdict, sentence, (reason,), trust, (test.assumes,))
     reasons = usage.reasons or ("the test supports neither verdict",)
-    sentence = f"Whether the query set was used is not determined: {'; '.join(reasons)}."
+    sentence = words.undetermined.format(why="; ".join(reasons))
     return Finding(
         "inconclusive",
         "open",
@@ -161,10 +187,16 @@ def of_use(test: KSTest, usage: Usage, more: str) -> Finding:
 
 
 def _finding(
-    verdict: Verdict, sentence: str, reasons: tuple[str, ...], test: KSTest, caveats: tuple[str, ...] = ()
+    verdict: Verdict, sentence: str, reasons: tuple[str, ...], trust: Confidence, caveats: tuple[str, ...]
 ) -> Finding:
-    confidence = Confidence("fair", "Every check that the verdict rests on passed. No check covers everything.")
-    return Finding(verdict, TONES[verdict], sentence, reasons, confidence, caveats=(*caveats, test.assumes))
+    return Finding(verdict, TONES[verdict], sentence, reasons, trust, caveats=caveats)
+
+
+def p_of(usage: Usage) -> str:
+    """The p-value that the verdict follows, as text."""
+    if usage.p_never_adjusted is None:
+        return p_text(usage.p_never)
+    return f"{p_text(usage.p_never_adjusted)}, adjusted for all targets"
 
 
 def change_text(change: Change) -> str:

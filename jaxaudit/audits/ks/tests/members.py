@@ -1,0 +1,180 @@
+"""The members test as a test of `ks`: see `jaxaudit.metrics.members`."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import msgspec
+import numpy as np
+from jaxtyping import Array, Key
+
+from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.models import Roles
+from jaxaudit.audits.ks.tests.holdout import EXACT, OF_P, ROLE, exchangeable, measured, predictors_of, unseen_odds
+from jaxaudit.audits.ks.tests.test import USED, Judgement, Words, of_use
+from jaxaudit.audits.pool import Pool
+from jaxaudit.data.examples import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
+from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query, members_like_query
+from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
+from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
+from jaxaudit.randomness import stream
+
+Question = Literal["used", "left"]
+NEEDS = OF_P | {HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS}
+BEYOND = (
+    "The target remembers the query set more than its known members: the two were not used alike, so the fraction "
+    "cannot be read."
+)
+OF_USE = USED._replace(beyond=BEYOND)
+LEFT = Words(
+    "The model remembers the query set ({p}).",
+    "Of the memory that it has of the known members, {share} is left of the query set.",
+    "No memory of the query set was detected ({p}). Of the memory that the model has of the known members, at most "
+    "{most} is left of the query set ({level} upper limit); less is not ruled out.",
+    "How much memory of the query set is left is not determined: {why}.",
+    BEYOND,
+)
+FAINT = Confidence("none", "This model shows no memory of records that it did use.")
+STRANGE = (
+    "The query set looks used, and the known members do not: their outputs may be of another model, or they were not "
+    "used."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MembersTest:
+    """How much of its memory of records that it is known to have used does the target have of the query set?
+
+    It needs the target's outputs on known members and on a holdout, and no shadow model. With shadow models of the
+    holdout test, its p-value is that test's, and what they say of each record's difficulty is taken off.
+
+    Attributes:
+        stated: `forgotten` requires an upper limit of at most this.
+        question: `used`: how much of the query set was used, when the members were. `left`: how much the target still
+            remembers of it, where it was trained on after the use, to unlearn. The numbers are the same.
+    """
+
+    stated: float = STATED_FRACTION
+    question: Question = "used"
+    name: ClassVar[str] = "members"
+    title: ClassVar[str] = "members test"
+    source: ClassVar[str] = "Fieller 1954; Carlini et al. 2022; Schilling 1986; Henze 1988"
+    errors: ClassVar[str] = (
+        "A target that used none of the query set is called not forgotten in at most 5% of random deals, whatever the "
+        "model is. One that used more than the stated share, as it used the known members, is called forgotten in at "
+        "most 5%, whatever the model is."
+    )
+    assumes: ClassVar[str] = (
+        "Members test: the fraction is how much of the memory that the model has of the known members it has of the "
+        "query set. It is the used fraction if query set, members and holdout were sampled alike, and query records "
+        "were used like the members, at the same time. Of a model that was trained on after the use, such as an "
+        "unlearned one, it is what is left, not what was used (--question left)."
+    )
+
+    @property
+    def references(self) -> int:
+        return 0
+
+    def training_sizes(self, query: int, calibration: int, reference: int) -> tuple[tuple[int, int], ...]:
+        return ()
+
+    def lighter(self) -> "MembersTest":
+        return self
+
+    def refuse(self, query: Examples, holdout: Examples | None) -> None:
+        refuse_stated(self.stated)
+        if holdout is None:
+            raise InputError(
+                "the members test needs a holdout, too: records of the query set's provider that nobody trained on "
+                "(--holdout)."
+            )
+
+    def draw(self, key: Key[Array, ""], pool: Pool) -> Roles:
+        if pool.members.stop - pool.members.start < LEAST_MEMBERS:
+            raise InputError(
+                f"there are {pool.members.stop - pool.members.start} known members; the members test needs at least "
+                f"{LEAST_MEMBERS} to tell what the target remembers (--members)."
+            )
+        return {}
+
+    def judge(
+        self, key: Key[Array, ""], said: Said, evidence: Evidence, common: tuple[Check, ...], level: float
+    ) -> Judgement:
+        answer = self._measured(key, said, evidence, level)
+        found = exchangeable(key, evidence)
+        alike_members = evidence.once("members", lambda: _members_alike(key, evidence))
+        checks = (holdout_like_query(found), holdout_apart(found), members_like_query(alike_members))
+
+        def judged(usage: Usage) -> Judgement:
+            return self.decide(usage, checks, answer)._replace(again=judged)
+
+        return judged(answer.usage)
+
+    def decide(self, usage: Usage, checks: tuple[Check, ...], answer: MembersAnswer) -> Judgement:
+        """What its numbers say."""
+        remembers = answer.p_memory <= ALPHA
+        trust = _measured_by(answer.memory) if remembers else FAINT
+        more = (
+            "Give outputs on more records, of the holdout and the known members above all."
+            if remembers
+            else "Request outputs that tell more: logits, or every decimal; or outputs on more known members."
+        )
+        detected = usage.verdict == "not forgotten"
+        finding = of_use(self, usage, more, EXACT if detected else trust, LEFT if self.question == "left" else OF_USE)
+        if detected and not remembers:
+            finding = msgspec.structs.replace(finding, caveats=(STRANGE, *finding.caveats))
+        return Judgement(
+            *(self.name, self.title, finding, OF_P if detected else NEEDS, checks, usage),
+            p_confidence=EXACT,
+            fraction_confidence=trust,
+            p_rests_on=OF_P,
+        )
+
+    def _measured(self, key: Key[Array, ""], said: Said, evidence: Evidence, level: float) -> MembersAnswer:
+        pool, places = evidence.pool, np.r_[evidence.dealt, evidence.known]
+        groups = None
+        if pool.groups is not None and pool.member_groups is not None:
+            groups = np.concatenate([pool.groups, pool.member_groups])
+        p_never = measured(key, said, evidence, level, self.stated).p_never if evidence.has(ROLE) else None
+        return members_test(
+            stream(key, "members test"),
+            said.log_odds[places],
+            (evidence.queries, evidence.dealt.stop - evidence.queries, evidence.known.stop - evidence.known.start),
+            predictors_of(key, said, evidence, places, groups),
+            groups=groups,
+            p_never=p_never,
+            level=level,
+            stated=self.stated,
+        )
+
+
+def _measured_by(memory: float) -> Confidence:
+    why = (
+        "It is measured by what this model remembers of records that it did use: members and holdout are "
+        f"{memory:.1f} standard errors apart."
+    )
+    return Confidence("fair", why)
+
+
+def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
+    """Whether there is evidence that known members were sampled otherwise than query set and holdout."""
+    pool, examples = evidence.pool, evidence.pool.examples
+    records = np.r_[pool.members, pool.query, pool.holdout]
+    places = np.r_[evidence.known, evidence.dealt]
+    there = examples.inputs.size > 0
+    groups = None
+    if pool.groups is not None and pool.member_groups is not None:
+        groups = np.concatenate([pool.member_groups, pool.groups])
+    whole = evidence.has(ROLE) and evidence.trained[ROLE].log_odds.shape[1] == len(pool.asked)
+    return alike(
+        stream(key, "members alike"),
+        examples.inputs[records] if there else None,
+        examples.labels[records],
+        unseen_odds(evidence, places) if whole else None,
+        examples.record_hashes[records].view("S16") if there else None,
+        pool.members.stop - pool.members.start,
+        groups=groups,
+    )

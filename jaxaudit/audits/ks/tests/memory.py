@@ -1,0 +1,54 @@
+"""Is it known how much a target remembers? Without it, "not used" cannot be told from "used and not remembered".
+
+Shadow models show how much *they* remember. That says something of a target if it was trained like them: by this audit,
+or by the same recipe as they, which is the user's word, and which its outputs on records that it did not use must bear
+out. Known members (`jaxaudit.audits.ks.tests.members`) need neither.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool
+
+from jaxaudit.audits.finding import Confidence
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.metrics.resemblance import behaves_like
+from jaxaudit.metrics.usage import Usage, without_fraction
+
+NOT_KNOWN = "how much this model remembers of what it used is not known"
+TRUSTED = Confidence("fair", "It was trained by this audit, like the shadow models.")
+STATED = Confidence("fair", "It rests on the word that the shadow models have the target's own recipe.")
+NO_FRACTION = Confidence("none", "How much this model remembers of what it used is not known.")
+WHAT_HELPS = (
+    "Give its outputs on records that it did use (--members and --members-target). Or train shadow models by its own "
+    "recipe (--model FILE.py:NAME, or a bank by your own script; --same-recipe says so of a built-in one)"
+)
+
+
+def limited(
+    usage: Usage, said: Said, evidence: Evidence, roles: Sequence[str], unseen: Bool[np.ndarray, " asked"] | None
+) -> tuple[Usage, Confidence]:
+    """The numbers without the fraction, where nobody knows how much the target remembers; and confidence in it.
+
+    Args:
+        usage: what the test measured beside shadow models.
+        said: the target's outputs.
+        evidence: what all models say.
+        roles: of the shadow models.
+        unseen: which of the records the target did not use; None where none is known.
+    """
+    if said.trained_here:
+        return usage, TRUSTED
+    if not evidence.own_recipe:
+        return without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",)), NO_FRACTION
+    if evidence.reduced:
+        why = f"the shadow models do not have the recipe that was asked for: {'; '.join(evidence.reduced)}"
+        return without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}.")
+    if unseen is None:
+        return usage, STATED
+    others = said.at_resolution(evidence.log_odds(*roles))
+    apart = behaves_like(said.log_odds, others, evidence.members(*roles)[:, : others.shape[1]], unseen)
+    if apart:
+        why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
+        return without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}.")
+    return usage, STATED

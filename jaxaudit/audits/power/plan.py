@@ -1,0 +1,119 @@
+"""The time of a `power` measurement, and the largest one within a budget. Numbers in, numbers out.
+
+The same speed, sizes and budget give the same plan: nothing here reads a clock.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jaxaudit.audits.ks.plan import LEAST_EPOCHS, LEAST_RECORDS, ROUND
+from jaxaudit.audits.power.finding import ENOUGH_MODELS
+from jaxaudit.ensemble import Speed
+from jaxaudit.metrics.shadow import SHARE
+
+
+class Work(NamedTuple):
+    """What is trained: models, each on half of the query records and a share of the calibration records."""
+
+    query: int
+    calibration: int
+    models: int
+    epochs: int
+
+
+class Pace(NamedTuple):
+    """How long training takes.
+
+    Attributes:
+        speed: of the guessed design on this machine.
+        batch_size: records of a step.
+        designs: how many designs take turns; their models are trained apart.
+        cost: the mean time of a model, in that of the guessed design.
+    """
+
+    speed: Speed
+    batch_size: int
+    designs: int = 1
+    cost: float = 1.0
+
+
+class Free(NamedTuple):
+    """Whether a plan may reduce these: what was not given by hand."""
+
+    models: bool
+    records: bool
+    epochs: bool
+
+
+def seconds_of(work: Work, pace: Pace) -> float:
+    """The time to train all models and to evaluate them on all records.
+
+    >>> seconds_of(Work(100, 150, 20, 15), Pace(Speed(8, 0.01, 0.0, 1), 50, designs=2))
+    14.4
+    """
+    trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
+    steps = work.epochs * math.ceil(trained / pace.batch_size)
+    # A chunk that is not full takes as long as one that is.
+    size = pace.speed.models_per_batch
+    models = pace.designs * size * math.ceil(math.ceil(work.models / pace.designs) / size)
+    return (
+        models * steps * pace.cost * pace.speed.step + work.models * (work.query + work.calibration) * pace.speed.record
+    )
+
+
+def choose(full: Work, pace: Pace, budget: float, free: Free) -> Work | None:
+    """The work within `budget` seconds that reduces least; None if nothing fits.
+
+    In this order: fewer models, down to 19; fewer records, down to 200 of each set; fewer epochs, down to 5. Models
+    that it does not help to leave out are trained.
+
+    >>> full, pace = Work(10_000, 8_000, 40, 15), Pace(Speed(8, 0.01, 0.0, 1), 64)
+    >>> choose(full, pace, 2000.0, Free(True, True, True)) == full
+    True
+    >>> choose(full, pace, 300.0, Free(False, True, True))
+    Work(query=2700, calibration=2700, models=40, epochs=15)
+    """
+    fitting = next((work for work in _lighter(full, free) if seconds_of(work, pace) <= budget), None)
+    if fitting is None or not free.models:
+        return fitting
+    more = (fitting._replace(models=models) for models in range(full.models, fitting.models, -1))
+    return next((work for work in more if seconds_of(work, pace) <= budget), fitting)
+
+
+def least(full: Work, free: Free) -> Work:
+    """The smallest work that `choose` tries."""
+    *_, work = _lighter(full, free)
+    return work
+
+
+def reduced(full: Work, work: Work) -> tuple[str, ...]:
+    """What is less than it was to be, in words.
+
+    >>> reduced(Work(2000, 300, 40, 15), Work(500, 300, 19, 15))
+    ('models 40 to 19', 'query records 2,000 to 500')
+    """
+    names = {
+        "models": "models",
+        "query": "query records",
+        "calibration": "calibration records",
+        "epochs": "epochs",
+    }
+    sizes = {words: (getattr(full, name), getattr(work, name)) for name, words in names.items()}
+    return tuple(f"{words} {before:,} to {now:,}" for words, (before, now) in sizes.items() if now < before)
+
+
+def _lighter(full: Work, free: Free) -> Iterator[Work]:
+    """The work with fewer and fewer models, then records, then epochs."""
+    yield full
+    work = full
+    for models in range(full.models - 1, ENOUGH_MODELS - 1, -1) if free.models else ():
+        work = work._replace(models=models)
+        yield work
+    most = max(full.query, full.calibration)
+    for records in range(ROUND * ((most - 1) // ROUND), LEAST_RECORDS - 1, -ROUND) if free.records else ():
+        work = work._replace(query=min(full.query, records), calibration=min(full.calibration, records))
+        yield work
+    for epochs in range(full.epochs - 1, LEAST_EPOCHS - 1, -1) if free.epochs else ():
+        work = work._replace(epochs=epochs)
+        yield work

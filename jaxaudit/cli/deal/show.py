@@ -1,0 +1,93 @@
+"""What `jaxaudit deal` prints: the sides, what may be given to whom, and the command of the later test."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxaudit.data.groups import COLUMN
+from jaxaudit.errors import visible
+
+RECORD = "deal.json"
+LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
+
+
+class Side(NamedTuple):
+    """One side of a deal.
+
+    Attributes:
+        file: its name.
+        rows: places of its records in the source.
+        groups: how many groups they are.
+    """
+
+    file: str
+    rows: np.ndarray
+    groups: int
+
+
+def summary(
+    source: str, out: Path, sides: Mapping[str, Side], whole: bool, copied: int, others: Sequence[str] = ()
+) -> str:
+    """The text for the terminal; it has no value of a record.
+
+    Args:
+        source: what the records are called.
+        out: the directory.
+        sides: by their names.
+        whole: whether groups were dealt.
+        copied: the number of records that are copies of others.
+        others: arrays that are written beside inputs and labels.
+    """
+
+    def counted(side: Side) -> str:
+        return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if whole else "")
+
+    members, holdout = "members" in sides, "holdout" in sides
+    lines = [f"Dealt the records of {source} at random."]
+    lines += [f"  {LABELS[name]}: {counted(side)} ({out / side.file})" for name, side in sides.items()]
+    if copied:
+        lines.append(f"  copies: {copied:,} records are copies of others; copies were dealt together, as one group")
+    lines.append("")
+    if members:
+        lines += [
+            "For the company that trains: query.npz and members.npz. The query set is to be withdrawn later, and the",
+            "members are to stay in training.",
+        ]
+    else:
+        lines.append("For the company that trains: query.npz.")
+    if holdout:
+        lines.append(f"At home: holdout.npz and {RECORD}. Nobody may ever train on the holdout.")
+    else:
+        lines += [
+            f"At home: {RECORD}, and the holdout: --holdout must be records of the same provider that were kept, as in",
+            "holdout.npz of the earlier deal.",
+        ]
+    lines += [
+        f"{RECORD} has the seed, which repeats the deal: show it when the proof is needed, not before. Only its",
+        "SHA-256 may be published now.",
+    ]
+    if whole:
+        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
+    if others:
+        lines.append(f"The files also have these arrays of {source}; check that none is private: {', '.join(others)}.")
+    asked = "the model's outputs on the records of each file" + ("" if members else ", and give a calibration set")
+    command = shlex.join(_command(out, members, holdout, whole))
+    return "\n".join(map(visible, [*lines, "", f"To test a model later, get {asked}:", "", f"  {command}"])) + "\n"
+
+
+def _command(out: Path, members: bool, holdout: bool, whole: bool) -> list[str]:
+    """The test that this deal makes possible; words in capitals are the user's to fill in."""
+    held = str(out / "holdout.npz") if holdout else "HOLDOUT"
+    words = ["jaxaudit", "ks", "--query", str(out / "query.npz")]
+    if members:
+        words += ["--holdout", held, "--members", str(out / "members.npz"), "--target", "OUTPUTS"]
+        words += ["--holdout-target", "HOLDOUT_OUTPUTS", "--members-target", "MEMBERS_OUTPUTS"]
+    else:
+        words += ["--calibration", "CALIBRATION", "--target", "OUTPUTS"]
+        words += ["--holdout", held, "--holdout-target", "HOLDOUT_OUTPUTS"]
+    if whole:
+        words += ["--groups", COLUMN, "--holdout-groups", COLUMN, *(("--members-groups", COLUMN) if members else ())]
+    return words

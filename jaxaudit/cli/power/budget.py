@@ -1,0 +1,107 @@
+"""`--budget` of `power`: what can be measured within a time on this machine, and what it then leaves out."""
+
+from dataclasses import replace
+from typing import Any
+
+from jaxaudit.audits.power.plan import Free, Pace, Work, choose, least, reduced, seconds_of
+from jaxaudit.cli.harness import Planned
+from jaxaudit.cli.ks.budget import FIXED_SECONDS, TRAINING_SHARE, USUAL, speed_of
+from jaxaudit.cli.ks.designs import mean_cost
+from jaxaudit.cli.options import plain
+from jaxaudit.cli.power.command import SHADOW_MODELS, PowerOptions
+from jaxaudit.cli.progress import duration
+from jaxaudit.cli.tuning import recall_models_per_batch, remember_models_per_batch
+from jaxaudit.data import Examples
+from jaxaudit.errors import InputError
+from jaxaudit.learners import SteppedLearner
+
+
+def plan_within(
+    budget: float | None,
+    given: PowerOptions,
+    options: PowerOptions,
+    sets: tuple[Examples, Examples],
+    learner: SteppedLearner,
+    designs: int,
+) -> tuple[PowerOptions, Planned]:
+    """The options for a measurement of at most `budget` seconds, and the plan; given options are not changed.
+
+    Args:
+        budget: seconds in total; None for no limit.
+        given: the options of the command line; None where not given.
+        options: the same with defaults.
+        sets: query and calibration set; a sample of them, if one was asked for.
+        learner: of the guessed design.
+        designs: how many designs there are.
+
+    Raises:
+        InputError: nothing that can be measured with the given options fits.
+    """
+    work = work_of(options, *sets)
+    pace = _pace(options, sets[0], learner, designs)
+    free = Free(
+        models=given.audit.holdout_shadow_models is None,
+        records=given.data.sample is None,
+        epochs=given.recipe.epochs is None,
+    )
+    room = float("inf") if budget is None else TRAINING_SHARE * budget - FIXED_SECONDS
+    chosen = choose(work, pace, room, free)
+    if chosen is None:
+        needed = (seconds_of(least(work, free), pace) + FIXED_SECONDS) / TRAINING_SHARE
+        raise InputError(
+            f"--budget {given.audit.budget or USUAL} is too short for these options: the smallest measurement takes "
+            f"about {duration(needed)}. Give --budget {int(needed // 60) + 1}m or more, or --budget none, or fewer of "
+            "--holdout-shadow-models, --sample and --epochs."
+        )
+    fewer = chosen[:2] != work[:2]
+    planned = replace(
+        options,
+        data=replace(options.data, sample=max(chosen[:2]) if fewer else options.data.sample),
+        recipe=replace(options.recipe, epochs=chosen.epochs),
+        audit=replace(options.audit, holdout_shadow_models=chosen.models),
+    )
+    return planned, _told(work, chosen, pace, budget)
+
+
+def work_of(options: PowerOptions, query: Examples, calibration: Examples) -> Work:
+    """What these options train, on all of these sets."""
+    return Work(
+        len(query), len(calibration), options.audit.holdout_shadow_models or SHADOW_MODELS, options.recipe.epochs or 1
+    )
+
+
+def _pace(options: PowerOptions, query: Examples, learner: SteppedLearner, designs: int) -> Pace:
+    """How fast models train here: measured once a machine, as `ks` does."""
+    model, recipe = options.model, options.recipe
+    speed = speed_of((model.model or "", model.hidden or ""), options, query, learner)
+    facts = {**plain(options), "command": "power"}
+    facts |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
+    number = recipe.models_per_batch or recall_models_per_batch(facts)
+    if number is None:
+        # A run without a budget trains as many at the same time, and so gets the same numbers.
+        number = speed.models_per_batch
+        remember_models_per_batch(facts, number)
+    cost = mean_cost(options.audit.designs, model, recipe, query.inputs.shape[1:])
+    return Pace(speed._replace(models_per_batch=number), recipe.batch_size, designs, cost)
+
+
+def _told(full: Work, work: Work, pace: Pace, budget: float | None) -> Planned:
+    seconds, whole = (seconds_of(each, pace) + FIXED_SECONDS for each in (work, full))
+    less = reduced(full, work)
+    within = "no time limit" if budget is None else f"of a budget of {duration(budget)}"
+    lines = [
+        f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
+        f"{work.epochs} epochs",
+        f"  time: about {duration(seconds)}, {within}",
+    ]
+    if less:
+        lines += [f"  reduced: {'; '.join(less)}", f"  in full: --budget none, about {duration(whole)}"]
+    numbers: dict[str, Any] = {
+        "budget_seconds": budget,
+        "seconds": round(seconds, 1),
+        "full_seconds": round(whole, 1),
+        "models": work.models,
+        "reduced": list(less),
+        "seconds_a_model_step": pace.speed.step,
+    }
+    return Planned(numbers, tuple(lines))

@@ -1,0 +1,133 @@
+"""How difficult a record is for any model: what a score may take off without knowing which set the record is in.
+
+Three sources, each optional but the first: a record's class; its neighbours in the inputs, and whether they have its
+class; and what shadow models say of it. None of them knows query set, holdout and members apart, so what is left of a
+score after a fit on them is as exchangeable as the score was.
+"""
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from scipy import special
+
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.exchangeability import features
+from jaxaudit.metrics.profile import profile
+from jaxaudit.metrics.scores import cut
+from jaxaudit.randomness import generator_of
+
+CUT, LOG_CUT = 3.0, 8.0
+"""Log-odds and log-probabilities are cut here, in nats: beyond, they tell more of a record's difficulty than of its
+use."""
+NEIGHBOURS = (1, 3, 10, 30)
+MOST_NEIGHBOURS = 20_000
+"""Records among which neighbours are sought; of more, so many are drawn without regard to their sets."""
+BLOCK = 512
+FARTHEST = 3.0
+
+
+def difficulty(
+    key: Key[Array, ""] | None,
+    labels: Int[np.ndarray, " n"],
+    inputs: Shaped[np.ndarray, "n ..."] | None = None,
+    shadows: Float[np.ndarray, "models n"] | None = None,
+    membership: Bool[np.ndarray, "models n"] | None = None,
+    groups: Int[np.ndarray, " n"] | None = None,
+) -> Float[np.ndarray, "n kinds"]:
+    """Predictors of how difficult a record is, for `residual`.
+
+    Args:
+        key: random key of the choice of features and of neighbours; None where there are no inputs.
+        labels: the records' classes.
+        inputs: the records, numbers of any shape; None where they are not at hand.
+        shadows: log-odds of shadow models that treat all records alike; None without them.
+        membership: which of these records each shadow model was trained on.
+        groups: the group of each record, where whole groups were dealt: neighbours are sought in other groups.
+
+    Raises:
+        InputError: there are inputs and no key.
+
+    >>> difficulty(None, np.array([0, 1, 1]))
+    array([[1., 0.],
+           [0., 1.],
+           [0., 1.]])
+    """
+    parts = [(labels[:, None] == np.unique(labels)).astype(np.float64)]
+    if inputs is not None and key is None:
+        raise InputError("neighbours are drawn at random: give a random key where there are inputs.")
+    if inputs is not None and key is not None and len(labels) > max(NEIGHBOURS):
+        parts.append(_of_neighbours(key, labels, inputs, groups))
+    if shadows is not None and membership is not None and len(shadows):
+        parts.append(_of_models(shadows, membership))
+    return np.concatenate(parts, axis=1)
+
+
+def residual(values: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]) -> Float[np.ndarray, " n"]:
+    """What least squares on the predictors and a constant leave of the values."""
+    design = np.concatenate([np.ones((len(values), 1)), predictors], axis=1)
+    return values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+
+
+def residual_scores(
+    log_odds: Float[Array | np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]
+) -> Float[np.ndarray, " n"]:
+    """Scores of the records of one target: larger means more likely used.
+
+    The sum of two residuals, each in its standard deviation, after a least-squares fit on the predictors: of the
+    log-odds, cut at `CUT`, and of the log-probability, cut at `LOG_CUT`. The first tells records that a model knows
+    well apart, the second those that it hardly knows. The fit is blind to the sets.
+
+    Raises:
+        InputError: a log-odds is NaN, or there is not a row of predictors for each.
+    """
+    odds = np.asarray(log_odds, np.float64)
+    if np.isnan(odds).any() or len(odds) != len(predictors):
+        raise InputError(
+            f"there are {len(odds)} log-odds, {int(np.isnan(odds).sum())} of them NaN, for {len(predictors)} records: "
+            "give one finite row of outputs a record."
+        )
+    parts = np.clip(odds, -CUT, CUT), np.maximum(special.log_expit(odds), -LOG_CUT)
+    left = [residual(each, predictors) for each in parts]
+    return np.sum([each / max(float(each.std()), 1e-9) for each in left], axis=0)
+
+
+def _of_models(shadows: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, "n kinds"]:
+    """Curves of the mean log-odds without the record in training, and how much more it is with it."""
+    known = profile(cut(shadows), membership)
+    without, gap = known.outside, known.inside - known.outside
+    bent = np.tanh(without / 3)
+    return np.stack(
+        [without, without**2, special.log_expit(without), special.expit(without), bent, gap, gap * bent], axis=1
+    )
+
+
+def _of_neighbours(
+    key: Key[Array, ""], labels: np.ndarray, inputs: np.ndarray, groups: np.ndarray | None
+) -> Float[np.ndarray, "n kinds"]:
+    """How many of the nearest other records have the record's class, and how far the next of another class is."""
+    generator = generator_of(key)
+    points = features(generator, inputs)
+    own = np.arange(len(labels)) if groups is None else groups
+    asked = np.arange(len(labels))
+    if len(asked) > MOST_NEIGHBOURS:
+        asked = np.sort(generator.choice(asked, MOST_NEIGHBOURS, replace=False))
+    squares, found = (points[asked] ** 2).sum(axis=1), []
+    for start in range(0, len(labels), BLOCK):
+        block = slice(start, start + BLOCK)
+        distances = squares - 2 * points[block] @ points[asked].T + (points[block] ** 2).sum(axis=1, keepdims=True)
+        distances = np.maximum(distances, 0)
+        distances[own[block, None] == own[asked]] = np.inf
+        found.append(_told(distances, labels[block, None] == labels[asked]))
+    return np.concatenate(found)
+
+
+def _told(distances: Float[np.ndarray, "some n"], same: Bool[np.ndarray, "some n"]) -> Float[np.ndarray, "some kinds"]:
+    """The predictors of some records from the squared distances of all others, and which of these have their class."""
+    most = max(NEIGHBOURS)
+    nearest = np.argpartition(distances, most, axis=1)[:, :most]
+    order = np.argsort(np.take_along_axis(distances, nearest, axis=1), axis=1)
+    agree = np.take_along_axis(same, np.take_along_axis(nearest, order, axis=1), axis=1)
+    shares = [agree[:, :count].mean(axis=1) for count in NEIGHBOURS]
+    mine, other = (np.where(side, distances, np.inf).min(axis=1) + 1e-6 for side in (same, ~same))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.nan_to_num(np.clip(np.log(other / mine), -FARTHEST, FARTHEST), nan=0.0)
+    return np.stack([*shares, shares[2] ** 2, apart, np.tanh(2 * apart), np.minimum(apart, 0)], axis=1)

@@ -1,0 +1,262 @@
+"""Known members in the `ks` audit: what is judged by them, what changes nothing, and who has a fraction at all."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import special
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples
+from support.simulated_shadows import provider
+
+from jaxaudit.audits.ks.audit import audit_ks, default_tests
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.models import Trained
+from jaxaudit.audits.ks.result import TargetResult
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
+from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest, ShadowTest
+from jaxaudit.audits.pool import Part, make_pool
+from jaxaudit.data import Examples
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY
+from jaxaudit.metrics.ema import Signals
+
+KEY = jax.random.key(5)
+MEMBERS = examples(7, 0.0, "members")
+HELD = HoldoutTest(query_and_holdout=20)
+POOL = make_pool(QUERY, CALIBRATION, (), HOLDOUT, members=MEMBERS)
+SETS = (QUERY, HOLDOUT, MEMBERS)
+WORLD = provider(np.random.default_rng(1), len(POOL.asked), 5.0)
+"""What models say that were never trained: they remember each record by up to 5 nats."""
+
+
+def bank() -> Evidence:
+    """Models of the holdout test."""
+    rows = HELD.draw(KEY, POOL)["mixed"]
+    odds = WORLD.outputs(np.random.default_rng(2), np.concatenate(rows)[:, POOL.asked]).astype(np.float32)
+    right, none = np.full(len(rows), 0.95), np.zeros((len(rows), 0))
+    known = Trained(special.expit(odds[:, : len(QUERY)]), odds, right, right, Signals(none, none, none))
+    return Evidence({"mixed": known}, {"mixed": rows}, POOL, QUERY, 0.9)
+
+
+BANK = bank()
+
+
+def file(odds: np.ndarray, of: Examples, name: str) -> Outputs:
+    """Outputs with these log-odds of each record's class."""
+    own = special.expit(odds)
+    probabilities = np.repeat((1 - own)[:, None] / 2, 3, axis=1)
+    probabilities[np.arange(len(own)), of.labels] = own
+    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
+
+
+def target(seed: int, share: float, memory: float = 1.0, squeeze: float = 1.0) -> FileTarget:
+    """A target that used all members and a share of the query set, and remembers as much as the models or less."""
+    used = np.repeat([0.0, 0.0, 1.0], [len(each) for each in SETS])
+    used[: round(share * len(QUERY))] = 1
+    odds = squeeze * WORLD.outputs(np.random.default_rng(seed), memory * used)
+    parts = np.split(odds, np.cumsum([len(each) for each in SETS])[:2])
+    query, holdout, members = (file(part, of, f"{seed}.csv") for part, of in zip(parts, SETS, strict=True))
+    return FileTarget(query, holdout, True, on_members=members)
+
+
+def heard(given: FileTarget) -> Said:
+    return given.says(BANK, HOLDOUT, "", with_signals=False)
+
+
+USED, UNUSED, FORGETFUL = target(11, 1.0), target(12, 0.0), target(13, 1.0, 0.0)
+QUERIES = np.arange(len(QUERY))
+ALONE: dict[str, Any] = {"holdout": HOLDOUT, "members": MEMBERS}
+
+
+# Members alone.
+
+
+def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]:
+    audit = audit_ks(KEY, QUERY, None, None, targets, **{**ALONE, **options})
+    assert audit.models_per_batch is audit.shadows is None
+    assert audit.shadow_log_odds == {}
+    return audit.targets
+
+
+def test_members_alone_give_a_verdict_and_train_nothing() -> None:
+    """There is no learner that could be trained."""
+    used, unused, forgetful = by_members(USED, UNUSED, FORGETFUL)
+    for each in (used, unused, forgetful):
+        (usage,) = each.usage
+        assert (each.method, usage.method, usage.design, each.rho) == ("members", "members", "none", None)
+        assert each.judgements[0].p_confidence is not None
+        assert each.judgements[0].p_confidence.word == "strong"
+    assert (used.verdict, unused.verdict, forgetful.verdict) == ("not forgotten", "forgotten", "inconclusive")
+    assert used.usage[0].fraction_low > 0.7
+    assert unused.usage[0].fraction_low == 0 < unused.usage[0].upper <= 0.25
+    assert forgetful.usage[0].upper == 1
+    words = [each.judgements[0].fraction_confidence for each in (used, unused, forgetful)]
+    assert [each and each.word for each in words] == ["fair", "fair", "none"]
+
+
+def test_what_is_left_is_the_same_number_in_other_words() -> None:
+    for now, left in zip(
+        by_members(USED, UNUSED), by_members(USED, UNUSED, tests=[MembersTest(question="left")]), strict=True
+    ):
+        assert (now.usage, now.verdict) == (left.usage, left.verdict)
+        assert "used" not in left.finding.sentence
+        assert "used" in now.finding.sentence or "Use" in now.finding.sentence
+
+
+@pytest.mark.parametrize("strange", ["a class is missing", "shifted inputs"])
+def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> None:
+    kept = np.flatnonzero(MEMBERS.labels != 2) if strange == "a class is missing" else np.arange(len(MEMBERS))
+    members = MEMBERS.take(kept)
+    members = replace(members, inputs=members.inputs + (strange == "shifted inputs"))
+    (found,) = by_members(UNUSED.taken(QUERIES, QUERIES, QUERIES, kept), members=members)
+    assert found.verdict == "inconclusive" != found.usage[0].verdict
+    assert [each.name for each in found.finding.checks if each.state == "failed"] == [MEMBERS_LIKE_QUERY]
+
+
+def with_one_of(other: Examples) -> Examples:
+    inputs = MEMBERS.inputs.copy()
+    inputs[3] = other.inputs[5]
+    return replace(MEMBERS, inputs=inputs)
+
+
+@pytest.mark.parametrize(
+    "other", [QUERY, HOLDOUT, CALIBRATION, examples(8, 0.5, "reference")], ids=lambda each: each.name
+)
+def test_a_member_in_another_set_is_refused(other: Examples) -> None:
+    members, reference = with_one_of(other), examples(8, 0.5, "reference")
+    with pytest.raises(InputError):
+        make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=reference, members=members)
+    if other in (QUERY, HOLDOUT):
+        with pytest.raises(InputError):
+            by_members(UNUSED, members=members)
+
+
+REFUSED: dict[str, tuple[FileTarget | SimulatedTarget, dict[str, Any]]] = {
+    "no holdout": (UNUSED._replace(on_holdout=None), {"holdout": None}),
+    "a target to train": (SimulatedTarget("both", (Part(QUERY, 1.0),)), {}),
+    "a test that trains": (UNUSED, {"tests": [MembersTest(), HELD]}),
+    "before, which the holdout test compares": (
+        UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_members_alone_cannot_judge_is_refused(what: str) -> None:
+    given, options = REFUSED[what]
+    with pytest.raises(InputError):
+        audit_ks(KEY, QUERY, None, None, [given], **{**ALONE, **options})
+
+
+# Beside the holdout test.
+
+
+def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers() -> None:
+    """Trained here: with the members test and without, on the same members; and a target of known truth."""
+    known = SimulatedTarget("known", (Part(CALIBRATION, 0.67), Part(MEMBERS, 1.0)))
+    assert [test.name for test in default_tests(HOLDOUT, [USED], None, MEMBERS)] == ["members", "holdout", "rho"]
+    learner = replace(LEARNER, epochs=10)
+    beside, alone = (
+        audit_ks(
+            KEY,
+            QUERY,
+            CALIBRATION,
+            learner,
+            [USED, known],
+            tests=tests,
+            execution=Execution(32),
+            **ALONE,
+        ).targets
+        for tests in ((MembersTest(), HELD), (HELD,))
+    )
+    for both, one in zip(beside, alone, strict=True):
+        assert [each.method for each in both.usage] == ["members", "holdout"]
+        assert (both.method, both.verdict) == ("members", both.judgements[0].finding.verdict)
+        assert both.usage[0].p_never == both.usage[1].p_never
+        np.testing.assert_equal(both.usage[1], one.usage[0])
+    used, simulated = beside
+    assert used.verdict == "not forgotten" != simulated.verdict
+    # A target that was trained here keeps its fraction; one from a file has it of the members test alone.
+    assert np.isnan(used.usage[1].fraction)
+    assert np.isfinite([used.usage[0].fraction, simulated.usage[1].fraction]).all()
+
+
+@pytest.mark.parametrize("own_recipe", [False, True])
+def test_outputs_before_a_deletion_are_compared_beside_members(own_recipe: bool) -> None:
+    """How much less is used now rests on the shadow models' recipe; that it is less does not."""
+    given = UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout)
+    said = heard(given), heard(UNUSED)
+    evidence = replace(BANK, own_recipe=own_recipe)
+    paired, single = (judge_targets(KEY, evidence, [each], [MembersTest(), HELD]).targets[0] for each in said)
+    assert (paired.method, paired.verdict) == ("members", "forgotten")
+    np.testing.assert_equal(paired.usage, single.usage)
+    assert single.change is None
+    assert paired.change is not None
+    assert paired.change.p_value <= 0.05
+    assert (paired.change.low > 0.5) == np.isfinite(paired.change.fraction) == own_recipe
+
+
+# Without members.
+
+
+SQUEEZED, LIKE, FOUND = heard(target(12, 0.0, squeeze=0.3)), heard(UNUSED), heard(USED)
+
+
+@pytest.mark.parametrize(
+    ("said", "own_recipe", "reduced", "verdict"),
+    [
+        (LIKE, False, (), "inconclusive"),
+        (SQUEEZED, False, (), "inconclusive"),
+        (LIKE, True, (), "forgotten"),
+        (LIKE, True, ("fewer epochs",), "inconclusive"),
+        (SQUEEZED, True, (), "inconclusive"),
+    ],
+)
+def test_a_file_has_a_fraction_by_its_own_recipe_alone_and_where_it_behaves_so(
+    said: Said, own_recipe: bool, reduced: tuple[str, ...], verdict: str
+) -> None:
+    evidence = replace(BANK, own_recipe=own_recipe, reduced=reduced)
+    (found,) = judge_targets(KEY, evidence, [said], [HELD]).targets
+    (usage,), (judgement,) = found.usage, found.judgements
+    assert found.verdict == usage.verdict == verdict
+    known = verdict == "forgotten"
+    assert np.isfinite(usage.fraction) == (usage.p_fully is not None) == (usage.upper < 1) == known
+    assert judgement.p_confidence is not None
+    assert judgement.fraction_confidence is not None
+    assert (judgement.p_confidence.word, judgement.fraction_confidence.word) == ("strong", "fair" if known else "none")
+    # Use is detected all the same.
+    (used,) = judge_targets(KEY, evidence, [FOUND], [HELD]).targets
+    assert used.verdict == "not forgotten"
+
+
+# Several targets.
+
+
+def test_the_verdicts_of_several_targets_follow_the_adjusted_p_values() -> None:
+    """A small p-value is not small among as many targets as there are of this one."""
+    little = target(31, 0.3)
+    (alone,) = by_members(little)
+    (before,) = alone.usage
+    assert (alone.verdict, before.p_never_adjusted) == ("not forgotten", None)
+    assert 0.005 < before.p_never <= 0.05
+    several = by_members(*[little] * (1 + int(0.05 / before.p_never)))
+    for each in several:
+        (usage,) = each.usage
+        assert usage.p_never == before.p_never
+        assert usage.p_never_adjusted == pytest.approx(len(several) * before.p_never)
+        assert usage.verdict == each.verdict != "not forgotten"
+
+
+def test_tests_by_rank_train_as_many_models_as_an_adjusted_p_value_takes() -> None:
+    for targets, models in ((1, 39), (2, 39), (3, 59), (5, 99)):
+        (shadow, _) = default_tests(None, [UNUSED] * targets)
+        assert isinstance(shadow, ShadowTest)
+        assert (shadow.without_query, shadow.targets) == (models, targets)
+        lighter = shadow.lighter()
+        assert lighter.without_query == max(19, 20 * targets - 1)

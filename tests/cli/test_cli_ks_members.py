@@ -1,0 +1,246 @@
+"""`jaxaudit ks --members`: from a deal, over outputs of any classifier, to a verdict without a shadow model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from support.banks import train
+from support.cli_runs import Done, intercept, jaxaudit, process, records
+
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.report.kinds import schema_of
+
+COUNT, SIZE = 1000, 5
+ROLES = ("query", "holdout", "members")
+SETS = ("--query", "deal/query.npz", "--holdout", "deal/holdout.npz", "--members", "deal/members.npz")
+GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
+FEW = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--batch-size", "100")
+FEW += (
+    "--holdout-shadow-models",
+    "19",
+    "--replicates",
+    "0",
+    "--models-per-batch",
+    "19",
+    "--budget",
+    "none",
+    "--designs",
+    "guess",
+)
+NUMBERS = {"method", "fraction", "fraction_low", "fraction_high", "upper", "p_never"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two deals, of records and of patients; outputs of forests and of a regression that hardly remembers."""
+    folder = tmp_path_factory.mktemp("dealt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        inputs, labels = records(2, 0.0, COUNT)
+        np.savez("all.npz", x=inputs, y=labels)
+        order = np.random.default_rng(3).permutation(COUNT)
+        np.save("patients.npy", order // SIZE)
+        inputs, labels = records(3, 0.4, 200)
+        np.savez("calibration.npz", x=inputs, y=labels)
+        for out, words in (("deal", ()), ("whole", ("--groups", "patients.npy"))):
+            shares = ("--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7")
+            assert jaxaudit("deal", "all.npz", *shares, *words, "--out", out).code == 0
+        outputs("unused", "members")
+        outputs("used", "members", "query")
+        outputs("flat", "members", "query", model=LogisticRegression())
+        outputs("whole_unused", "members", deal="whole")
+    return folder
+
+
+def outputs(name: str, *trained_on: str, model: Any = None, deal: str = "deal") -> None:
+    """`NAME_query.csv` and so on: probabilities of a classifier of scikit-learn."""
+    sets = {role: np.load(f"{deal}/{role}.npz") for role in ROLES}
+    model = RandomForestClassifier(60, min_samples_leaf=2, random_state=1) if model is None else model
+    model.fit(*(np.concatenate([sets[role][key] for role in trained_on]) for key in "xy"))
+    for role, each in sets.items():
+        np.savetxt(f"{name}_{role}.csv", model.predict_proba(each["x"]), delimiter=",", fmt="%.6f")
+
+
+def files(*names: str) -> tuple[str, ...]:
+    flags = zip(("--target", "--holdout-target", "--members-target"), ROLES, strict=True)
+    return tuple(word for flag, role in flags for name in names for word in (flag, f"{name}_{role}.csv"))
+
+
+def judged(*words: str) -> list[dict[str, Any]]:
+    """The targets."""
+    return jaxaudit("ks", *words, "--json").result["targets"]
+
+
+def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
+    done = jaxaudit("ks", *SETS, *files("unused"), "--json", "--out", "run")
+    jsonschema.validate(done.result, schema_of("ks"))
+    (target,) = done.result["targets"]
+    (usage,) = target["usage"]
+    assert usage.keys() >= NUMBERS
+    assert (target["method"], usage["method"], usage["design"]) == ("members", "members", "none")
+    assert usage["verdict"] == target["verdict"] == target["finding"]["verdict"] == "forgotten"
+    assert 0 <= usage["fraction_low"] <= usage["fraction"] <= usage["fraction_high"]
+    assert usage["upper"] <= 0.25
+    assert usage["p_never"] > 0.05
+    assert (usage["p_confidence"]["word"], usage["fraction_confidence"]["word"]) == ("strong", "fair")
+    assert {target[name] for name in ("rho", "ks", "change", "ema")} == {None}
+    assert [test["name"] for test in target["tests"]] == ["members"]
+    assert "training" not in done.err
+    provenance = done.result["provenance"]
+    assert [file["name"] for file in provenance["members_targets"]] == ["unused_members.csv"]
+    assert [provenance["data"][role]["records"] for role in ROLES] == [300, 300, 400]
+    # As a process of its own, from the command that was recorded, it is the same bit for bit.
+    again = process(*provenance["command"][1:], "--json", cwd=folder)
+    assert again.result["targets"] == done.result["targets"]
+    assert json.loads(Path("run/result.json").read_text()) == done.result
+    assert jaxaudit("report", "run", "--out", "page.html").code == 0
+
+
+def test_what_was_used_is_found_and_what_nobody_can_tell_is_said(folder: Path) -> None:
+    (used,) = judged(*SETS, *files("used"))
+    assert used["verdict"] == "not forgotten"
+    assert used["usage"][0]["fraction_low"] > 0.5
+    (left,) = judged(*SETS, *files("used"), "--question", "left")
+    assert left["usage"] == used["usage"]
+    assert left["finding"]["sentence"] != used["finding"]["sentence"]
+    (flat,) = judged(*SETS, *files("flat"))
+    assert flat["verdict"] == "inconclusive"
+    assert (flat["usage"][0]["fraction"], flat["usage"][0]["upper"]) == (None, 1)
+    assert flat["usage"][0]["fraction_confidence"]["word"] == "none"
+    both = judged(*SETS, *files("used", "unused"))
+    assert [each["verdict"] for each in both] == ["not forgotten", "forgotten"]
+    assert both[0]["usage"][0]["p_never_adjusted"] == 2 * used["usage"][0]["p_never"]
+
+
+@pytest.mark.parametrize("name", ["used", "unused"])
+def test_holdout_and_members_in_each_others_place_give_no_verdict(folder: Path, name: str) -> None:
+    words = ("--query", "deal/query.npz", "--holdout", "deal/members.npz", "--members", "deal/holdout.npz")
+    given = ("--target", f"{name}_query.csv", "--holdout-target", f"{name}_members.csv")
+    (swapped,) = judged(*words, *given, "--members-target", f"{name}_holdout.csv")
+    assert swapped["verdict"] == "inconclusive"
+    assert swapped["finding"]["reasons"]
+
+
+def test_with_a_calibration_set_the_holdout_test_stands_beside(folder: Path) -> None:
+    (target,) = judged(*SETS, *FEW, *files("unused"))
+    members, holdout = target["usage"]
+    assert [test["name"] for test in target["tests"]] == ["members", "holdout"]
+    assert (target["method"], target["verdict"]) == ("members", members["verdict"])
+    assert members["p_never"] == holdout["p_never"]
+    assert members["fraction"] is not None
+    assert (holdout["fraction"], holdout["upper"]) == (None, 1)
+    assert target["checks"]
+
+
+def test_simulated_targets_use_all_members(folder: Path) -> None:
+    done = jaxaudit("ks", *SETS, *FEW, "--json")
+    truths = [target["truth"] for target in done.result["targets"]]
+    assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
+    assert [truth["training_records"] for truth in truths] == [134 + 400 + used for used in (300, 0, 150)]
+    assert {target["method"] for target in done.result["targets"]} == {"members"}
+
+
+def test_whole_groups_of_all_three_sets(folder: Path) -> None:
+    words = [word.replace("deal/", "whole/") for word in SETS]
+    done = jaxaudit("ks", *words, *GROUPS, *files("whole_unused"), "--json")
+    (target,) = done.result["targets"]
+    counted = done.result["provenance"]["data"]["groups"]
+    assert [counted[role] for role in ROLES] == [60, 60, 80]
+    assert target["verdict"] == "forgotten"
+    (plain,) = judged(*words, *files("whole_unused"))
+    # `group` is then a column like any other array of the file, which nobody reads.
+    assert plain["usage"][0]["p_never"] != target["usage"][0]["p_never"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the audit would have been asked for, where it stops at once."""
+    return intercept(monkeypatch, "jaxaudit.cli.ks.by_members.audit_ks")
+
+
+def test_shared_records_are_dropped_with_their_rows(folder: Path, asked: dict[str, Any]) -> None:
+    """The first three members are copies of a query record each, and the last of a holdout record."""
+    sets = {role: dict(np.load(f"deal/{role}.npz")) for role in ROLES}
+    for key in "xy":
+        sets["members"][key][:3] = sets["query"][key][10:13]
+        sets["members"][key][-1] = sets["holdout"][key][0]
+    np.savez("deal/members.npz", **sets["members"])
+    assert refused(*SETS, *files("unused"))
+    done = jaxaudit("ks", *SETS, *files("unused"), "--drop-overlap")
+    assert done.err.endswith("Error: enough\n")
+    (target,) = asked["targets"]
+    left = {
+        "query": np.delete(np.arange(300), [10, 11, 12]),
+        "holdout": np.arange(1, 300),
+        "members": np.arange(3, 399),
+    }
+    said = zip(ROLES, (target.outputs, target.on_holdout, target.on_members), strict=True)
+    for role, each in said:
+        np.testing.assert_array_equal(asked[role].inputs, sets[role]["x"][left[role]])
+        rows = np.loadtxt(f"unused_{role}.csv", delimiter=",", dtype=np.float64)[left[role]]
+        np.testing.assert_allclose(each.probabilities, rows, atol=1e-6)
+
+
+def refused(*words: str) -> Done:
+    """An error of the user in one line, and nothing else."""
+    done = jaxaudit("ks", *words)
+    assert (done.code, done.out) == (2, ""), done.err
+    assert sum(line.startswith("Error: ") for line in done.err.splitlines()) == 1
+    return done
+
+
+GIVEN, ONE = (*SETS, *files("unused")), files("unused")
+QUERY_TWICE = (*SETS[:4], "--members", "deal/query.npz", *ONE[:4], "--members-target", "unused_query.csv")
+REFUSED: dict[str, tuple[str, ...]] = {
+    "no holdout": (*SETS[:2], *SETS[4:], *ONE[:2], *ONE[4:]),
+    "no query set": (*SETS[2:], *ONE),
+    "no members": (*SETS[:4], *FEW, *ONE),
+    "no outputs on the members": (*SETS, *ONE[:4]),
+    "no outputs on the holdout": (*SETS, *ONE[:2], *ONE[4:]),
+    "no target": SETS,
+    "members outputs of one target of two": (*SETS, *files("used", "unused")[:-2]),
+    "members outputs of another number of rows": (*SETS, *ONE[:4], "--members-target", "unused_holdout.csv"),
+    "the members are the query set": QUERY_TWICE,
+    "nothing else remains": (*QUERY_TWICE, "--drop-overlap"),
+    "the members are the holdout": (*SETS[:4], "--members", "deal/holdout.npz", *ONE[:4], "--members-target", ONE[3]),
+    "groups of two of three": (*GIVEN, "--groups", "group", "--holdout-groups", "group"),
+    "groups of the members alone": (*GIVEN, "--members-groups", "group"),
+    "a test that trains": (*GIVEN, "--tests", "holdout"),
+    "rho": (*GIVEN, "--tests", "rho"),
+    "an option of training": (*GIVEN, "--epochs", "3"),
+    "the word of a recipe": (*GIVEN, "--same-recipe"),
+    "the members test without members": ("--query", "deal/query.npz", *FEW, "--tests", "members"),
+    "the members test is not the first": (*GIVEN, *FEW, "--tests", "holdout,members"),
+    "before a deletion": (*GIVEN, "--before", "used_query.csv", "--holdout-before", "used_holdout.csv"),
+    "too few members": (*SETS[:4], "--members", "few.npz", *ONE[:4], "--members-target", "few.csv"),
+    "members of other columns": (*SETS[:4], "--members", "wide.npz", *ONE),
+    "members of an unknown class": (*SETS[:4], "--members", "fourth.npz", *ONE),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_go_together_is_refused(folder: Path, what: str) -> None:
+    with np.load("deal/members.npz") as known:
+        x, y = known["x"], known["y"]
+    np.savez("few.npz", x=x[:49], y=y[:49])
+    np.savetxt("few.csv", np.loadtxt("unused_members.csv", delimiter=",")[:49], delimiter=",")
+    np.savez("wide.npz", x=np.repeat(x, 2, axis=1), y=y)
+    np.savez("fourth.npz", x=x, y=np.where(np.arange(len(y)) == 5, 3, y))
+    refused(*REFUSED[what])
+
+
+def test_members_beside_a_bank(folder: Path) -> None:
+    sets = (*SETS[:4], "--calibration", "calibration.npz")
+    assert jaxaudit("shadows", "plan", *sets, "--models", "20", "--out", "bank").code == 0
+    train(load_bank("bank"), range(20))
+    (target,) = judged("--shadows", "bank", *SETS[4:], *files("used"))
+    members, holdout = target["usage"]
+    assert [members["method"], holdout["method"]] == ["members", "holdout"]
+    assert (target["method"], target["verdict"]) == ("members", "not forgotten")
+    assert members["p_never"] == holdout["p_never"]
+    assert members["fraction_low"] > 0.5

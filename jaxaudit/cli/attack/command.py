@@ -27,20 +27,12 @@ def attacks_named(text: str | None) -> tuple[str, ...]:
     """The attacks that `--attacks` names; without it all that there are.
 
     Raises:
-        InputError: one is unknown, or code of one's own, which only Python takes.
+        InputError: one is unknown.
     """
     # Imported here because it takes a second.
     from jaxaudit.attacks import ATTACKS
 
     known = tuple(attack.name for attack in ATTACKS)
-    own = next((name for name in (text or "").split(",") if ":" in name), None)
-    if own is not None:
-        raise InputError(
-            f"--attacks {own.strip()}: an attack of your own is given in Python, not here: "
-            "jaxaudit.audit_records(jaxaudit.load_bank(PATH), attacks=[YourAttack()]) by shadow models, "
-            "jaxaudit.audit_attack(key, examples, learner, attacks=[YourAttack()]) without. Names here: "
-            f"{', '.join(ON_RECORDS)} with --shadows; {', '.join(known)} without."
-        )
     return known if text is None else parse_names(text, (*known, *ON_RECORDS), "--attacks")
 
 
@@ -95,9 +87,7 @@ class AttackAudit(ByBank, Level):
     attacks: str | None = option(
         None,
         "Attacks to make, such as distance,frequency; with --shadows: "
-        f"{', '.join(ON_RECORDS)}. With --shadows the first decides, and only the default one can show that attacks "
-        "fail; without, all decide together. [default: all; with --shadows all but those that end in -code, stacked "
-        "first]",
+        f"{', '.join(ON_RECORDS)}. The first decides. [default: all but those that end in -code]",
         metavar="NAME,...",
         check=attacks_named,
     )

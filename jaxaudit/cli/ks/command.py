@@ -15,7 +15,7 @@ OF_BANK = frozenset(
         *("shadows", "query", "holdout", "calibration", "data_dir", "field_strength", "target", "holdout_target"),
         *("calibration_target", "before", "holdout_before", "target_kind", "allow_unrelated_target", "tests"),
         *("members", "members_target", "members_groups", "question", "same_recipe"),
-        *("leave_one_out", "stated_share", "level", "seed", "as_json", "out", "report", "fail_on"),
+        *("leave_one_out", "stated_share", "min_accuracy", "level", "seed", "as_json", "out", "report", "fail_on"),
     }
 )
 """The options that mean something where a bank is given."""

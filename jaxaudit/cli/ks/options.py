@@ -176,6 +176,7 @@ class KSAudit(Level):
     subsample: float = option(
         0.9, "rho: share of the calibration set that each replicate draws.", check=share_check("subsample")
     )
+    min_accuracy: float = option(0.9, "Minimum training accuracy of a shadow model.", check=share_check("min_accuracy"))
     budget: str | None = option(
         None,
         "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "

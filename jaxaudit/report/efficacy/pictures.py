@@ -55,7 +55,7 @@ def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
         name,
         title,
         "; ".join(f"{each.name}: {precise(float(each.efficacy[0]))}" for each in drawn),
-        "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
+        "On a logarithmic axis: the further left, the less is exposed. A triangle is an infinite value.",
         draw,
         _numbers(drawn),
     )
@@ -86,7 +86,7 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
     )
     moved = (
         " A reference is what the weights in question are compared with, such as the model before unlearning or one "
-        "retrained without the records: where their marks lie together, the records move that layer as much."
+        "retrained without the records: where their marks lie together, that layer exposes as much of the records."
         if len(models) > 1
         else ""
     )
@@ -95,7 +95,7 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
             "layers",
             "Information by layer",
             f"{len(shown)} layers; of {visible(models[0].name)}, {visible(most)} has the most.",
-            "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add "
+            "On a logarithmic axis: the further right, the more that layer's weights expose of the records. Layers add "
             f"up to the whole.{moved}{left}",
             draw,
             Cells(

@@ -112,8 +112,8 @@ def _layers(result: UnlearnRecord) -> tuple[Picture, ...]:
             "layers",
             "Information by layer, before and after",
             f"{len(layers)} layers of {', '.join(columns)}.",
-            "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
-            "records in that layer. The mark of original is before, a method's after; what forgot as retraining does "
+            "On a logarithmic axis, medians over models: the further right, the more that layer's weights expose of "
+            "the forgotten records. The mark of original is before, a method's after; what forgot as retraining does "
             f"has its marks where retraining has its own, in every layer.{left}",
             draw,
             Cells(

@@ -1,9 +1,11 @@
 """Trains the shadow models of a bank of images with PyTorch: your own nn.Module, augmentation and loop.
 
-    jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --out bank
-    python shadows_pytorch.py bank q.npz h.npz c.npz
+    jaxaudit deal images.npz --out deal
+    jaxaudit shadows plan --query deal/query.npz --holdout deal/holdout.npz --out bank
+    python shadows_pytorch.py bank deal/query.npz deal/holdout.npz
 
-The images are those of your files, as your model wants them; their order and their labels are the bank's.
+The images are `x` of each file, as `jaxaudit deal` writes them; their order and their labels are the bank's. A
+calibration set comes last (--calibration), in a file of the same form.
 """
 
 import json

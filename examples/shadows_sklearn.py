@@ -1,9 +1,11 @@
 """Trains the shadow models of a bank with scikit-learn: your own data, your own model, your own loop.
 
-    jaxaudit shadows plan --query q.npz --holdout h.npz --calibration c.npz --outputs probabilities --out bank
-    python shadows_sklearn.py bank q.npz h.npz c.npz
+    jaxaudit deal records.npz --out deal
+    jaxaudit shadows plan --query deal/query.npz --holdout deal/holdout.npz --outputs probabilities --out bank
+    python shadows_sklearn.py bank deal/query.npz deal/holdout.npz
 
-Started again, it continues with the models that are missing.
+The records are `x` of each file, as `jaxaudit deal` writes them. A calibration set comes last (--calibration), in a
+file of the same form. Started again, the script continues with the models that are missing.
 """
 
 import json

@@ -157,7 +157,7 @@ def _by_holdout(
         if sum(alike) < LEAST:
             # Rows were dealt from the whole pool: hardly any has just as many groups of these. Records then stand in.
             groups, alike = None, [dealt_alike(int(row.sum()), size, size + held) for row in own]
-    kept = np.flatnonzero(alike)
+    kept = np.flatnonzero(np.array(alike, bool))
     told = difficulty(key, pool.labels[asked], pool.inputs[asked], shadows[kept][:, asked], own[kept], groups)
     usage = holdout_test(
         *(key, odds[asked[:size]].astype(np.float64), odds[asked[size:]].astype(np.float64)),

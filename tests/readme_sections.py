@@ -120,7 +120,7 @@ def _reference(paper: dict[str, str]) -> str:
 
 
 def headline_section() -> str:
-    """The promised ratios of every bench, and what the paper's table came to, from the committed results."""
+    """The promised ratios of every bench, from the committed results."""
     lines = ["| `bench`: claim | measured: median (lowest to highest round) | promised | device |", "|---|---|---|---|"]
     for path in sorted((ROOT / "bench" / "results").glob("*.json")):
         bench = json.loads(path.read_text())
@@ -132,9 +132,13 @@ def headline_section() -> str:
             spread = f"{ratio['median']:.3g} ({ratio['low']:.3g} to {ratio['high']:.3g})"
             short = "" if claim["holds"] else ", **not reached**"
             lines.append(f"| `{bench['bench']}`: {claim['claim']} | {spread} | {claim['promised']}{short} | {device} |")
-    for path in sorted((ROOT / "experiments" / "results").glob("liu2020_table1-*.json")):
-        lines += ["", json.loads(path.read_text())["sentence"]]
     return "\n".join(lines)
+
+
+def table_1_section() -> str:
+    """What Liu & Tsaftaris's table came to, from the committed results."""
+    paths = sorted((ROOT / "experiments" / "results").glob("liu2020_table1-*.json"))
+    return "\n\n".join(json.loads(path.read_text())["sentence"] for path in paths)
 
 
 ERROR_METHODS = {
@@ -268,6 +272,7 @@ def main(names: list[str]) -> None:
         (START, "start session"): start_section,
         (REFERENCES, "references"): references_section,
         (SPEED, "headline"): headline_section,
+        (ERROR_RATES, "table 1"): table_1_section,
         (ERROR_RATES, "error rates"): error_rates_section,
         (ERROR_RATES, "memory rates"): memory_rates_section,
         (README, "error rates in short"): short_error_rates_section,

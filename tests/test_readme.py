@@ -49,6 +49,8 @@ def test_error_rates_are_up_to_date():
     assert shown == sections.error_rates_section(), "run python tests/readme_sections.py"
     shown = sections.section(sections.ERROR_RATES.read_text(encoding="utf-8"), "memory rates")
     assert shown == sections.memory_rates_section(), "run python tests/readme_sections.py"
+    shown = sections.section(sections.ERROR_RATES.read_text(encoding="utf-8"), "table 1")
+    assert shown == sections.table_1_section(), "run python tests/readme_sections.py"
     shown = sections.section(sections.README.read_text(encoding="utf-8"), "error rates in short")
     assert shown == sections.short_error_rates_section(), "run python tests/readme_sections.py"
 

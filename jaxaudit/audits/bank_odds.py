@@ -69,25 +69,30 @@ def as_logits(
 ) -> Float[np.ndarray, "n classes"]:
     """One row of logits a record that says what outputs of the kind of this bank say of its class: the same log-odds.
 
-    The other classes share the rest as in the mean over views of their probabilities; of log-odds nobody knows how they
-    share it, so one of them has all, and the record counts as correct where `ModelOutputs.correct` says so.
+    The other classes share the rest as in the mean over views of their probabilities.
 
     Args:
-        bank: the bank, for its kind of outputs.
-        values: outputs on some records, log-odds with one value.
+        bank: the bank, for its kind of outputs: logits or probabilities.
+        values: outputs on some records.
         labels: their classes.
     """
-    made = np.full((len(values), bank.description.classes), -LIMIT)
-    own = np.arange(bank.description.classes) == labels[:, None]
+    made = np.empty((len(values), values.shape[2]))
+    own = np.arange(values.shape[2]) == labels[:, None]
     for part in _parts(values):
         found, _ = _of_class(bank.description.outputs, values[part], labels[part])
-        if values.shape[2] == 1:
-            made[np.arange(len(values))[part], (labels[part] + 1) % bank.description.classes] = 0.0
-        else:
-            made[part] = np.log(np.maximum(_probabilities(bank, values[part]).mean(axis=1), np.exp(-LIMIT)))
+        made[part] = np.log(np.maximum(_probabilities(bank, values[part]).mean(axis=1), np.exp(-LIMIT)))
         rest = special.logsumexp(np.where(own[part], -np.inf, made[part]), axis=1)
         made[part][own[part]] = cut(_mean_of_views(found)) + rest
     return made
+
+
+def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
+    """Logits of all other classes together and of each record's own, from log-odds; cut at 20 nats, as tests cut them.
+
+    A record counts as correct where `ModelOutputs.correct` says so, and nothing here depends on the number of classes.
+    """
+    odds = cut(_mean_of_views(values[:, :, 0].astype(np.float64)))
+    return np.stack([np.zeros_like(odds), odds], axis=1)
 
 
 def _parts(values: np.ndarray) -> Iterator[slice]:

@@ -87,7 +87,8 @@ def main() -> None:
         accept_any_text()
         # It would tell of a home folder that is not there.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        app(_present(sys.argv[1:]))
+        # Help calls it so however it was started.
+        app(_present(sys.argv[1:]), prog_name="jaxaudit")
     except InputErrors as errors:
         _stop(2, *(f"Error: {problem}" for problem in errors.problems))
     except InputError as error:

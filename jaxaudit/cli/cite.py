@@ -28,7 +28,7 @@ def cite(
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible
     from jaxaudit.report.build import part_of
-    from jaxaudit.report.papers import as_bibtex, cited
+    from jaxaudit.report.papers import as_bibtex, cited, entry_of
     from jaxaudit.runs.saved import read_run
 
     read = [read_run(at_home(path)) for path in runs]
@@ -40,5 +40,6 @@ def cite(
             say(f"{said}; these are of the terms that its page explains.")
             of_run = [paper for paper in cited(term.source for term in part_of(run).terms) if paper.key]
         papers += of_run
-    once = {paper.source: paper for paper in papers}
-    show_text(as_bibtex(once.values(), read[-1].result.provenance.jaxaudit))
+    for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):
+        say(f"no entry is known for: {visible(source)}")
+    show_text(as_bibtex(papers, read[-1].result.provenance.jaxaudit))

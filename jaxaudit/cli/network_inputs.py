@@ -1,5 +1,6 @@
 """From the command line to records in the form that a network needs."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,10 @@ from jaxaudit.cli.groups import Images
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.words import parse_image_size
 from jaxaudit.data import Examples, is_image, load, prepare_images
+from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.errors import InputError
+
+_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 def read_inputs(name: str, options: Images) -> Examples:
@@ -32,6 +36,20 @@ def read_inputs(name: str, options: Images) -> Examples:
     return prepared
 
 
+def outputs_for(largest: int, name: str) -> int:
+    """How many outputs a network has whose labels go up to this one.
+
+    Raises:
+        InputError: more than any: what one record claims would be made for all.
+    """
+    if largest >= MOST_CLASSES:
+        raise InputError(
+            f"{name}: labels are {MOST_CLASSES:,} or more; they look like identifiers, not classes. If they are "
+            "classes, say how many outputs the network has (--classes)."
+        )
+    return largest + 1
+
+
 def label_outputs(examples: Examples, classes: int | None) -> Examples:
     """The same records with labels that are output indices, from 0.
 
@@ -52,7 +70,7 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
     names = examples.class_names
     if len(names) == classes:
         return examples
-    if not all(name.lstrip("-").isdecimal() for name in names):
+    if not all(_NUMBER.fullmatch(name) for name in names):
         if classes is None:
             return examples
         raise InputError(
@@ -60,7 +78,7 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
             "indices, from 0, or give all names in an array class_names."
         )
     numbers = np.array([int(name) for name in names])
-    outputs = int(numbers.max()) + 1 if classes is None else classes
+    outputs = outputs_for(int(numbers.max()), examples.name) if classes is None else classes
     labels = numbers[examples.labels]
     outside = np.flatnonzero((labels < 0) | (labels >= outputs))
     if len(outside):

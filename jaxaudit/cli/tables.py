@@ -8,6 +8,7 @@ from jaxaudit.cli.groups import MOST, DataFolder
 from jaxaudit.cli.options import option
 from jaxaudit.cli.progress import say
 from jaxaudit.errors import InputError
+from jaxaudit.places import without_folders
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,7 +107,7 @@ def describe(table: "Table", *, columns: bool) -> None:
 def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
     """The provenance of the given table, and of the records of it that a run uses, called `role`."""
     return {
-        "name": whole.name,
+        "name": without_folders(whole.name),
         "records": len(whole),
         "columns": [column.name for column in whole.columns],
         "classes": list(whole.class_names),

@@ -2,7 +2,8 @@
 
 Both are measurements. Two runs may measure differently, models trained in batches of another size differ by rounding,
 and a budget's plan depends on speeds. So the first measurement is kept beside the cached data sets, under a hash of the
-model and of everything else that affects it; the number of models is not part of it, because it must change nothing.
+model and of everything else that affects it. The number of models is not part of it, because it must change nothing;
+nor are the records but for their shape and their classes' number, because a speed does not depend on them.
 """
 
 import contextlib
@@ -75,6 +76,10 @@ def _read() -> dict[str, Any]:
 
 
 def _name(work: Mapping[str, Any]) -> str:
+    from jaxaudit.ensemble.machine import cores
+
     facts = {name: work[name] for name in DECIDING if work.get(name) not in (None, [], ())}
-    text = json.dumps({**facts, "machine": machine_facts()}, sort_keys=True, default=str)
+    # A share of the cores changes no number, and trains as many chunks at a time as it has cores.
+    machine = {**machine_facts(), "cores": len(cores())}
+    text = json.dumps({**facts, "machine": machine}, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -24,7 +24,6 @@ SHARES: dict[str, tuple[Callable[[float], bool], str]] = {
     "level": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.95"),
     "validation": (lambda share: 0 < share < 1, "between 0 and 1, such as 0.1"),
     "beta": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.95"),
-    "min_accuracy": (lambda share: 0 <= share <= 1, "from 0 to 1, such as 0.9"),
 }
 FACTORS: dict[str, tuple[Callable[[float], bool], str]] = {
     "ssd_alpha": (lambda factor: 0 <= factor < float("inf"), "at least 0, such as 10"),

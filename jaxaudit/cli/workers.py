@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from jaxaudit.ensemble import Execution
     from jaxaudit.ensemble.pull import Pulling
 
-GPUS = Path("/proc/driver/nvidia/gpus")
-VISIBLE = "JAX_CUDA_VISIBLE_DEVICES"
-NAMED = "JAXAUDIT_GPUS"
-"""The GPUs that the user named by `VISIBLE`, of which this process uses the first."""
+FIRST_GPU = {"jax_cuda_visible_devices": "0"}
+"""JAX's setting for the first of the GPUs that CUDA sees: workers, and a Ray that is started here, still see all."""
 
 
 class Crew(NamedTuple):
@@ -59,20 +57,21 @@ class Crew(NamedTuple):
 
 
 def before_jax(machines: "Machines | None") -> None:
-    """What must be done before JAX starts.
+    """What must be done before JAX makes a device.
 
     With workers this process uses one GPU, as each of them does, and takes no memory beforehand. And a Ray of this
-    machine is started by forks, which JAX does not survive.
+    machine is started by forks, which a JAX that has devices does not survive.
 
     Raises:
         InputError: there is no Ray, or no cluster at that address.
     """
     if machines is None or not machines.spread:
         return
-    if GPUS.exists():
-        named = os.environ.setdefault(NAMED, os.environ.get(VISIBLE, ""))
-        os.environ[VISIBLE] = named.split(",")[0] or "0"
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
+    for name, value in FIRST_GPU.items():
+        jax.config.update(name, value)
     if machines.cluster is not None:
         from jaxaudit.ensemble.ray_workers import connect
 
@@ -117,7 +116,7 @@ def make_workers(machines: "Machines") -> "Pulling":
 
     if machines.cluster is None:
         assert machines.workers is not None
-        return LocalWorkers(machines.workers, os.environ.get(NAMED))
+        return LocalWorkers(machines.workers)
     from jaxaudit.ensemble import RayWorkers
 
     return RayWorkers(parse_cluster(machines.cluster), machines.workers)

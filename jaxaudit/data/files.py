@@ -18,8 +18,8 @@ from jaxaudit.data.paths import entries, exists, expanded
 from jaxaudit.data.stacking import join_images
 from jaxaudit.errors import InputError
 
-KINDS = ".npz, .npy, .csv, .mat, an IDX file or folder, or a folder of class-named folders of images"
-SUFFIXES = (".npz", ".npy", ".csv", ".mat")
+KINDS = ".npz, .npy, .csv, .parquet, .mat, an IDX file or folder, or a folder of class-named folders of images"
+SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".mat")
 _MOST_SHOWN = 5
 
 
@@ -41,7 +41,7 @@ def load_path(
     | `.npz` | inputs and labels under usual names (`named_arrays`), optionally `class_names` |
     | `.npy` | inputs; labels beside it: NAME_labels.npy, NAME-labels.npy or by matching name (x.npy, y.npy) |
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv` | see `csv_table.load_csv` |
+    | `.csv`, `.parquet` | see `csv_table.load_csv` |
     | `.mat` or folder of train_32x32.mat, ... | SVHN, see `matlab.load_mat` |
     | IDX file or folder | MNIST's four files, gzipped or not; see `idx.read_idx` |
     | folder of folders | see `folders.load_image_folders`; or such folders called train and test |
@@ -53,14 +53,14 @@ def load_path(
 
     Args:
         labels_path: a `.npy`, `.npz` or one-column `.csv` of labels, where `path` is a `.npy`, `.npz` or
-            `.csv` of inputs only.
+            `.csv` or `.parquet` of inputs only.
         split: "train", "test", "validation" or "all" (one after the other); None is the records without a
             split, else train, else the only split there is.
         size: (height, width) for folders of images that differ in size: each is brought to it as `prepare_images`
             does. Images of one size stay as they are.
         gray: as for `prepare_images`, where sizes differ.
-        label_column: for CSV.
-        drop: for CSV: columns that are neither inputs nor labels; a file may lack them.
+        label_column: for CSV and Parquet.
+        drop: for CSV and Parquet: columns that are neither inputs nor labels; a file may lack them.
         max_bytes: refuse to unpack more than this.
 
     Raises:
@@ -78,13 +78,15 @@ def load_path(
     if path.is_file() and suffix == ".npy":
         choose_splits([None], split, path.name)
         return _from_npy(path, given, max_bytes)
-    if path.is_file() and suffix == ".csv":
+    if path.is_file() and suffix in (".csv", ".parquet"):
         # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.formats.parquet_table import load_parquet
         from jaxaudit.data.tables.csv_table import load_csv
 
         choose_splits([None], split, path.name)
         encoded = None if given is None else encode_labels(given, None, str(labels_path))
-        return load_csv(path, label_column, encoded, drop)
+        load_columns = load_csv if suffix == ".csv" else load_parquet
+        return load_columns(path, label_column, encoded, drop)
     if labels_path is not None:
         raise InputError(f"{path}: has its own labels; leave out the labels file.")
     if path.is_file() and suffix == ".mat":

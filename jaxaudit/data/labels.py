@@ -81,7 +81,9 @@ def encode_labels(
 def _from_one_hot(values: np.ndarray, source: str) -> np.ndarray:
     if values.dtype.kind not in "buif":
         raise InputError(f"{source}: labels have shape {values.shape}; give one label for each record.")
-    wrong = np.flatnonzero(~(((values == 0) | (values == 1)).all(axis=1) & (values.sum(axis=1) == 1)))
+    if values.shape[1] > MOST_CLASSES:
+        raise InputError(f"{source}: labels have shape {values.shape}; there are at most {MOST_CLASSES:,} classes.")
+    wrong = np.flatnonzero(~(((values == 0) | (values == 1)).all(axis=1) & ((values == 1).sum(axis=1) == 1)))
     if len(wrong):
         raise InputError(
             f"{source}: labels have shape {values.shape} but are not one-hot (first: record {wrong[0]}); "

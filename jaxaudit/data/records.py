@@ -1,7 +1,6 @@
 """`Records`: records of one or several arrays that may be larger than memory, with labels of any kind."""
 
 import hashlib
-import mmap
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.formats.mapped import mapped_arrays
+from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, role_of
+from jaxaudit.data.formats.stored import stored_arrays
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, expanded, open_data
 from jaxaudit.errors import InputError
@@ -39,7 +39,7 @@ class Records:
     """Labelled records on the host, read from where they lie when they are asked for.
 
     Attributes:
-        arrays: by name, `[n, ...]`, such as memory-mapped files.
+        arrays: by name, `[n, ...]`, of which rows are read when they are asked for.
         labels: `[n]` or `[n, outputs]`.
         name: the name of this set, for tables and messages.
         by_name: whether a network gets the arrays by their names; else there is one, which it gets as it is.
@@ -51,7 +51,7 @@ class Records:
     (2, 8)
     """
 
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray | StoredArray]
     labels: np.ndarray
     name: str
     by_name: bool = True
@@ -69,6 +69,12 @@ class Records:
         strange = [name for name, array in every.items() if array.dtype.kind not in "biuf"]
         if strange:
             raise InputError(f"{self.name}: {strange[0]} has no numbers; give numbers, such as the indices of tokens.")
+        # Their size depends on the machine, and some of their bytes mean nothing.
+        long = [name for name, array in every.items() if array.dtype.kind == "f" and array.dtype.itemsize > 8]
+        if long:
+            raise InputError(
+                f"{self.name}: {long[0]} has numbers of type {every[long[0]].dtype}; save them as float32."
+            )
         if AT_ONCE * 4 * prod(self.inputs.shape[1:]) > MAX_BYTES:
             raise InputError(
                 f"{self.name}: a record has {prod(self.inputs.shape[1:]):,} numbers, too many for {AT_ONCE:,} records "
@@ -99,11 +105,10 @@ class Records:
         digest = hashlib.blake2b(digest_size=16)
         for name, array in sorted({**self.arrays, "": self.labels}.items()):
             digest.update(f"{name}\0{array.dtype.newbyteorder('<').str}{array.shape}\0".encode())
-            step = max(1, BLOCK // max(1, array[:1].nbytes))
+            step = max(1, BLOCK // max(1, prod(array.shape[1:]) * array.dtype.itemsize))
             for start in range(0, len(array), step):
-                block = np.asarray(array[start : start + step])
+                block = array[start : start + step]
                 digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
-                _let_go(array)
         return f"blake2b:{digest.hexdigest()}"
 
 
@@ -134,24 +139,14 @@ class Packed:
         """
         parts = []
         for field, array in zip(self.records.parts, self.records.arrays.values(), strict=True):
-            part = np.asarray(array[rows])
+            part = array[rows]
             if field.whole and part.size and np.abs(part.astype(np.int64)).max() >= LARGEST_WHOLE:
                 raise InputError(f"{self.records.name}: {field.name} has whole numbers of {LARGEST_WHOLE:,} or more.")
             if not field.whole and not np.isfinite(part).all():
                 raise InputError(f"{self.records.name}: {field.name} has NaN or infinite values; drop these records.")
             parts.append(part.reshape(len(part), -1).astype(np.float32))
-            _let_go(array)
         joined = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
         return joined.reshape(-1, *self.shape[1:])
-
-
-def _let_go(array: np.ndarray) -> None:
-    """Gives the memory of a mapped file back, which is read again when it is looked at."""
-    source: Any = array
-    while isinstance(source, np.ndarray):
-        source = source.base
-    if isinstance(source, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        source.madvise(mmap.MADV_DONTNEED)
 
 
 def unpacked(fields: tuple[Field, ...], packed: Any, whole: Any) -> dict[str, Any]:
@@ -175,14 +170,14 @@ def open_records(path: str | Path) -> Records | None:
     other arrays are, by name. An array `class_names` is left out.
 
     Raises:
-        InputError: see `mapped_arrays`; or there is no array of labels.
+        InputError: see `stored_arrays`; or there is no array of labels.
     """
     path = expanded(path)
     if not (path.is_dir() and any(each.suffix.lower() == ".npy" for each in entries(path))) and not (
         path.is_file() and path.suffix.lower() == ".npz"
     ):
         return None
-    arrays = mapped_arrays(path)
+    arrays = stored_arrays(path)
     roles = {name: role_of(name) for name in arrays}
     labels = [name for name, role in roles.items() if role == (None, "labels")]
     if len(labels) != 1:
@@ -194,7 +189,7 @@ def open_records(path: str | Path) -> Records | None:
         raise InputError(f"{path.name}: {labels[0]} does not fit into memory, as labels must; give fewer records.")
     inputs = [name for name, role in roles.items() if role == (None, "inputs")]
     chosen = inputs[:1] or [name for name in arrays if name not in (*labels, *CLASS_NAMES)]
-    return Records({name: arrays[name] for name in chosen}, np.array(arrays[labels[0]]), path.name, not inputs)
+    return Records({name: arrays[name] for name in chosen}, arrays[labels[0]][:], path.name, not inputs)
 
 
 def must_be_opened(path: Path) -> bool:

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from jaxaudit.errors import InputError, MissingSplit
 
-_BOUND = r"\s*(-?\d+%?)?\s*"
+# No set has more records than 18 digits can count, and Python reads no number of thousands of digits.
+_BOUND = r"\s*(-?\d{1,18}%?)?\s*"
 _PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
 _HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000], train[:10%]), joined by '+'"
 

@@ -6,12 +6,13 @@ however it ends: their input is a pipe that closes with it.
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from threading import Lock
 from typing import Any
 
@@ -22,6 +23,9 @@ from jaxaudit.ensemble.machine import cores, threads
 from jaxaudit.ensemble.pull import Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The variable by which CUDA itself limits a process's devices. JAX's own limit is a setting that no variable sets."""
+KINDS = tuple(map(re.compile, (r"[0-9]+", r"GPU-.+", r"MIG-.+")))
 CHILD = "from jaxaudit.ensemble.local_child import main; main()"
 
 
@@ -29,22 +33,22 @@ class LocalWorkers(Pulling):
     """An executor of processes of this machine; to be used as a context, or closed.
 
     On a CPU each has a share of this process's cores and, so that its numbers are this process's bit for bit, as many
-    threads. On a GPU each has one device; JAX in this process must see one as well, with memory not taken beforehand
-    (`JAX_CUDA_VISIBLE_DEVICES=0 XLA_PYTHON_CLIENT_PREALLOCATE=false`).
+    threads. On a GPU each has one device: of those that `CUDA_VISIBLE_DEVICES` names, in their order, else from the
+    first. JAX in this process must use one device as well, with memory not taken beforehand: before its first use,
+    `jax.config.update("jax_cuda_visible_devices", "0")`, and `XLA_PYTHON_CLIENT_PREALLOCATE=false` in the environment.
 
     Args:
         count: how many.
-        gpus: those to use, a worker each, such as `2,3`; None: from the first.
 
     Raises:
         InputError: there are fewer than 1 worker, or more than GPUs were named.
     """
 
-    def __init__(self, count: int, gpus: str | None = None) -> None:
+    def __init__(self, count: int) -> None:
         if count < 1:
             raise InputError(f"{count} workers train nothing; give at least 1.")
         on_cpu = jax.default_backend() == "cpu"
-        chosen = [] if on_cpu else gpus_of(gpus, count)
+        chosen = [] if on_cpu else gpus_of(os.environ.get(VISIBLE), count)
         super().__init__(lambda place: _Process(_environment(place, count, on_cpu, chosen)), count)
 
 
@@ -60,19 +64,44 @@ def shares(everything: list[int], count: int) -> list[list[int]]:
     return [everything[start:end] for start, end in pairwise(ends)]
 
 
-def gpus_of(named: str | None, count: int) -> list[str]:
-    """The GPU of each worker: of those that were named, in their order, else from the first.
+def gpus_of(visible: str | None, count: int) -> list[str]:
+    """The GPU of each worker: of those that are visible, in their order, else from the first.
+
+    Args:
+        visible: the value of `CUDA_VISIBLE_DEVICES`; None where it is not set.
+        count: how many workers.
 
     Raises:
-        InputError: fewer were named than there are workers.
+        InputError: fewer are visible than there are workers.
 
     >>> gpus_of("3,5", 2), gpus_of(None, 2)
     (['3', '5'], ['0', '1'])
     """
-    own = named.split(",") if named else [str(place) for place in range(count)]
+    if visible is None:
+        return [str(place) for place in range(count)]
+    own = seen_by_cuda(visible)
     if len(own) < count:
-        raise InputError(f"{count} workers need a GPU each, and {len(own)} are named ({named}); start {len(own)}.")
-    return own
+        raise InputError(
+            f"{count} workers need a GPU each, and CUDA sees {len(own)} of {VISIBLE}={visible}; "
+            + (f"start {len(own)} workers, or name more." if own else "name others, each once.")
+        )
+    return own[:count]
+
+
+def seen_by_cuda(visible: str) -> list[str]:
+    """The devices that CUDA sees of a value of `CUDA_VISIBLE_DEVICES`, if the machine has all that it names.
+
+    Entries are indices, or identifiers of GPUs, or identifiers of their parts (MIG). CUDA reads up to the first entry
+    that is not of the first one's kind, and sees no device where one is named twice.
+
+    >>> seen_by_cuda("2, 0,-1,1"), seen_by_cuda("MIG-a,MIG-b,3"), seen_by_cuda("1,1"), seen_by_cuda("")
+    (['2', '0'], ['MIG-a', 'MIG-b'], [], [])
+    """
+    entries = [entry.strip() for entry in visible.split(",")]
+    kind = next((each for each in KINDS if each.fullmatch(entries[0])), None)
+    seen = [] if kind is None else list(takewhile(kind.fullmatch, entries))
+    seen = [str(int(entry)) if entry.isdecimal() else entry for entry in seen]
+    return seen if len(set(seen)) == len(seen) else []
 
 
 def _environment(place: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:
@@ -81,7 +110,7 @@ def _environment(place: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[
     if on_cpu:
         own = ",".join(map(str, shares(cores(), count)[place]))
         return environment | {"JAX_PLATFORMS": "cpu", "NPROC": str(threads()), "JAXAUDIT_CORES": own}
-    return environment | {"JAX_CUDA_VISIBLE_DEVICES": gpus[place], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return environment | {VISIBLE: gpus[place], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 class _Process:

@@ -50,15 +50,17 @@ def choose_models_per_batch(
     membership: Membership | AllBut,
     pool: tuple[Array, Array],
     groups: list[Group],
+    near: int | None = None,
 ) -> BatchChoice:
     """The models per batch with the least time per model-step, measured over some steps each.
 
     Tries 4, 8, 16, ..., then 2 and 1, on the group with the most work, with as many chunks at the same time as in
     training. The search reverses at the second number in a row that is clearly slower than the best, or if memory would
     be short; smaller chunks than the first are tried only if no larger one was faster. It ends when measuring has taken
-    a tenth of the expected training time. Nothing is measured if there is a single choice or no step. Two runs may
-    choose differently, and models trained in chunks of another size differ by rounding: pass the reported number to
-    repeat a run exactly.
+    a tenth of the expected training time. Nothing is measured if there is a single choice or no step, or if `near`, the
+    number that was chosen for the same network on records of another shape, is given: it is taken, or the largest below
+    it for which there is memory. Two runs may choose differently, and models trained in chunks of another size differ
+    by rounding: pass the reported number to repeat a run exactly.
     """
     group = max(groups, key=lambda group: group.steps * len(group.rows))
     work = learner.epochs * sum(g.steps * len(g.rows) for g in groups)
@@ -67,6 +69,8 @@ def choose_models_per_batch(
     candidates = _candidates(learner, keys, pool, most) if work else [most]
     if len(candidates) == 1:
         return BatchChoice(candidates[0], {})
+    if near is not None:
+        return BatchChoice(max([number for number in candidates if number <= near] or candidates[:1]), {})
     first = sum(number < START for number in candidates[:-1])
     started = time.perf_counter()
     seconds: dict[int, float] = {}

@@ -50,6 +50,7 @@ def measure_speed(
     labels: Int[Array | np.ndarray, " examples"],
     learner: SteppedLearner,
     models_per_batch: int | None = None,
+    near: int | None = None,
 ) -> Speed:
     """Times the training of some models for some steps; the first steps, which compile, do not count.
 
@@ -58,7 +59,9 @@ def measure_speed(
         inputs: records like the training records; `labels`: their classes.
         learner: model and training recipe.
         models_per_batch: models trained at the same time; by default chosen by measurement
-            (`choose_models_per_batch`).
+            (`choose_models_per_batch`), which takes most of the time.
+        near: the number that was chosen for this network on records of another shape; it is kept, as far as memory
+            allows, and its speed on these records is timed.
     """
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     keys = jax.random.split(key, MODELS)
@@ -68,7 +71,7 @@ def measure_speed(
     if steps_from_host(learner):
         models_per_batch, step = 1, _host_step(learner, keys, membership, pool, groups[0])
     elif models_per_batch is None:
-        choice = choose_models_per_batch(learner, keys, membership, pool, groups)
+        choice = choose_models_per_batch(learner, keys, membership, pool, groups, near)
         models_per_batch, step = choice.models_per_batch, choice.seconds.get(choice.models_per_batch)
     else:
         step = None

@@ -15,14 +15,18 @@ from scipy.stats import rankdata
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc, power, rank, running_counts
+from jaxaudit.metrics.balanced_accuracy import balanced_accuracy
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
 LEAST_EXPECTED = 10.0
 """False positives that must be expected at a stated rate for the rate to be shown."""
-GRID = 2048
-"""Thresholds among which the one of balanced accuracy is chosen."""
+BY_CHANCE, MARGIN = 0.001, 1.1
+"""Thresholds hold unless more than `MARGIN` times as many non-members are called as stated, and chance explains no
+such share more often than this."""
 ROC_POINTS = 61
+ScoredModels = tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]]
+"""The scores of each record under some models, NaN where an attack says nothing, and which they were trained on."""
 
 
 class Interval(NamedTuple):
@@ -38,12 +42,15 @@ class RateAt(NamedTuple):
 
     Attributes:
         stated: the rate that thresholds were set for, on other models.
-        true_positive: share of members that are called members.
+        true_positive: share of members that are called members; NaN unless the thresholds hold, for then it is the
+            rate at another false positive rate.
         realised: share of non-members that are called members.
         on_curve: the largest true positive rate of one threshold for all models, chosen with the truth, whose false
             positive rate is at most the stated one: what papers print.
-        spread: standard deviation of the true positive rate over models; NaN of one.
+        spread: standard deviation of the true positive rate over models; NaN of one, and unless the thresholds hold.
         resolvable: whether at least `LEAST_EXPECTED` false positives are expected; if not, all numbers are NaN.
+        holds: whether the thresholds call no more non-members than stated, but for chance. They call more where many
+            scores of a model are equal and lie just above the threshold.
     """
 
     stated: float
@@ -52,6 +59,7 @@ class RateAt(NamedTuple):
     on_curve: float
     spread: float
     resolvable: bool
+    holds: bool
 
 
 class Curve(NamedTuple):
@@ -75,7 +83,7 @@ class AttackRates(NamedTuple):
         curve: of all models together.
         members, others: records that were judged, over all models.
         unjudged: share of records and models of which the attack says nothing.
-        tied: share of the judged that have the commonest score.
+        tied: share of a model's judged records that have its commonest score, mean over models.
     """
 
     auc: Interval
@@ -95,7 +103,7 @@ def attack_rates(
     *,
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
-    thresholds_of: tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]] | None = None,
+    thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> AttackRates:
     """The rates of an attack over models of known membership.
 
@@ -107,8 +115,7 @@ def attack_rates(
         truth: which records each model was trained on.
         false_positive_rates: the stated ones.
         level: confidence level of the intervals.
-        thresholds_of: scores and truth of other models, which set the thresholds; by default each model's thresholds
-            are set by all others of `scores`.
+        thresholds_of: for each model the other models that set its thresholds; by default all others of `scores`.
 
     Raises:
         InputError: shapes disagree, no model has a member and a non-member that are judged, or one model is to set its
@@ -143,14 +150,17 @@ def attack_rates(
         own_members = (truth & judged).sum(axis=1)
         shares = hits[own_members > 0] / own_members[own_members > 0]
         none = Interval(np.nan, np.nan, np.nan)
+        holds = clopper_pearson(int(alarms.sum()), others, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
+        told = enough and holds
         found.append(
             RateAt(
                 limit,
-                clopper_pearson(int(hits.sum()), members, level) if enough else none,
+                clopper_pearson(int(hits.sum()), members, level) if told else none,
                 clopper_pearson(int(alarms.sum()), others, level) if enough else none,
                 float(power(*running, limit)[0, 0]) if enough else np.nan,
-                float(shares.std(ddof=1)) if enough and len(shares) > 1 else np.nan,
+                float(shares.std(ddof=1)) if told and len(shares) > 1 else np.nan,
                 enough,
+                bool(holds),
             )
         )
     return AttackRates(
@@ -162,7 +172,7 @@ def attack_rates(
         members,
         others,
         float(1 - judged.mean()),
-        float(np.diff(ranking.ends, prepend=-1).max() / len(own_scores)),
+        float(np.mean([np.unique(own, return_counts=True)[1].max() / len(own) for own, _ in each if len(own)])),
     )
 
 
@@ -170,21 +180,43 @@ def called_at(
     scores: Float[np.ndarray, "models n"],
     truth: Bool[np.ndarray, "models n"],
     false_positive_rates: Sequence[float],
-    thresholds_of: tuple[np.ndarray, np.ndarray] | None = None,
+    thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> Bool[np.ndarray, "rates models n"]:
     """Which records are called members of each model, at each stated false positive rate; see `attack_rates`.
 
     A record is called a member if its score is above that of the (a + 1)-th highest non-member of the other models, a
-    being as many false positives as the rate allows. Equal scores are not called, so ties never add false positives.
+    being as many false positives as the rate allows. Equal scores are not called, so of the other models' non-members
+    no more than stated would be. On the model itself ties may add false positives: see `RateAt.holds`.
     """
-    of_scores, of_truth = thresholds_of or (scores, truth)
+    found = np.zeros((len(false_positive_rates), *scores.shape), bool)
+    for rows, others in _by_thresholds(len(scores), thresholds_of):
+        found[:, rows] = _called(scores[rows], truth[rows], false_positive_rates, others)
+    return found
+
+
+def _by_thresholds(
+    models: int, thresholds_of: Sequence[ScoredModels] | None
+) -> list[tuple[Int[np.ndarray, " rows"], ScoredModels | None]]:
+    """The models whose thresholds are set by the same others."""
+    if thresholds_of is None:
+        return [(np.arange(models), None)]
+    of_scores = {id(scores): (scores, truth) for scores, truth in thresholds_of}
+    whose = np.array([id(scores) for scores, _ in thresholds_of])
+    return [(np.flatnonzero(whose == place), others) for place, others in of_scores.items()]
+
+
+def _called(
+    scores: np.ndarray, truth: np.ndarray, false_positive_rates: Sequence[float], others: ScoredModels | None
+) -> Bool[np.ndarray, "rates models n"]:
+    """The calls with thresholds of these other models; None: of each other in turn."""
+    of_scores, of_truth = others or (scores, truth)
     outside = np.where(of_truth | np.isnan(of_scores), -np.inf, of_scores)
     flat = outside.ravel()
     order = np.argsort(-flat, kind="stable")[: int((flat > -np.inf).sum())]
     falling, whose = flat[order], order // outside.shape[1]
     found = np.zeros((len(false_positive_rates), *scores.shape), bool)
     for model, own in enumerate(scores):
-        places = np.flatnonzero(whose == model) if thresholds_of is None else np.zeros(0, int)
+        places = np.flatnonzero(whose == model) if others is None else np.zeros(0, int)
         total = len(falling) - len(places)
         for called, limit in zip(found, false_positive_rates, strict=True):
             allowed = int(np.floor(limit * total + 1e-9))
@@ -194,6 +226,16 @@ def called_at(
             place = allowed + int(np.searchsorted(places - np.arange(len(places)), allowed, side="right"))
             with np.errstate(invalid="ignore"):
                 called[model] = own > falling[place]
+    return found
+
+
+def _balanced(
+    scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None
+) -> Float[np.ndarray, " models"]:
+    """The balanced accuracy of each model with the threshold that is best on the others."""
+    found = np.full(len(scores), np.nan)
+    for rows, others in _by_thresholds(len(scores), thresholds_of):
+        found[rows] = balanced_accuracy(scores[rows], truth[rows], others)
     return found
 
 
@@ -254,41 +296,6 @@ def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Interval:
     error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(others))
     reach = special.ndtri((1 + level) / 2) * error
     return Interval(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
-
-
-def _balanced(
-    scores: np.ndarray, truth: np.ndarray, thresholds_of: tuple[np.ndarray, np.ndarray] | None
-) -> Float[np.ndarray, " models"]:
-    """The balanced accuracy of each model with the threshold that is best on the others; NaN without both kinds."""
-    of_scores, of_truth = thresholds_of or (scores, truth)
-    known = of_scores[~np.isnan(of_scores)]
-    grid = np.unique(np.quantile(known, np.linspace(0, 1, GRID), method="lower"))
-    own_hits, own_alarms = _above(scores, truth, grid)
-    hits, alarms = (own_hits, own_alarms) if thresholds_of is None else _above(of_scores, of_truth, grid)
-    found = np.full(len(scores), np.nan)
-    for model in range(len(scores)):
-        left = 0 if thresholds_of is not None else 1
-        others = [counts.sum(axis=0) - left * counts[model] for counts in (hits, alarms)]
-        of_others = [np.maximum(counts[0], 1) for counts in others]
-        best = int((others[0] / of_others[0] - others[1] / of_others[1]).argmax())
-        members, rest = own_hits[model, 0], own_alarms[model, 0]
-        if members and rest:
-            found[model] = (own_hits[model, best] / members + 1 - own_alarms[model, best] / rest) / 2
-    return found
-
-
-def _above(
-    scores: np.ndarray, truth: np.ndarray, grid: np.ndarray
-) -> tuple[Int[np.ndarray, "models grid"], Int[np.ndarray, "models grid"]]:
-    """How many members, and others, of each model score at or above each number; all at the lowest."""
-    found = []
-    for side in (truth, ~truth):
-        rows = [np.sort(own[row & ~np.isnan(own)]) for own, row in zip(scores, side, strict=True)]
-        at = [len(row) - np.searchsorted(row, grid, side="left") for row in rows]
-        for row, counted in zip(rows, at, strict=True):
-            counted[0] = len(row)  # A threshold below all: what others' scores do not reach.
-        found.append(np.stack(at))
-    return found[0], found[1]
 
 
 def _curve(group: np.ndarray, others: np.ndarray, count: int, level: float) -> Curve:

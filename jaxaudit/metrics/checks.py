@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from jaxaudit.metrics.ks import Rho
+from jaxaudit.metrics.ks import Rho, deciding
 
 MIN_ACCURACY = 0.9
 MIN_REACH = 0.1
@@ -207,12 +207,15 @@ def positive_control(controls: Sequence[Rho]) -> Check:
     further from the query models than the calibration models do), and then `forgotten` means nothing. It affects only
     that verdict.
     """
-    worst = float(np.max([control.high for control in controls])) if controls else float("nan")
+    highest = [deciding(control)[1] for control in controls]
+    worst = float(np.max(highest)) if controls else float("nan")
     passed = bool(worst < 1)
     if not controls:
         message = "no control model was trained, so nothing shows that use of the query set would be detected"
     else:
-        found = ", ".join(f"{control.median:.2f} (up to {control.high:.2f})" for control in controls)
+        found = ", ".join(
+            f"{control.median:.2f} (up to {high:.2f})" for control, high in zip(controls, highest, strict=True)
+        )
         message = f"rho of a control trained on the calibration set and the whole query set: {found}"
     advice = "; rho does not clearly detect use here, so `forgotten` is not concluded"
     return Check(POSITIVE_CONTROL, passed, worst, 1.0, True, message + ("" if passed else advice))

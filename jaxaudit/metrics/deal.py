@@ -157,8 +157,10 @@ def joined(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -
     return np.unique(found, return_inverse=True)[1].astype(np.int32)
 
 
-def dealt_alike(members: int, wanted: int, whole: int) -> bool:
-    """Whether a training set is about as large as one dealt like the query set: the holdout test takes such models.
+def dealt_alike(
+    members: int | Int[np.ndarray, " models"], wanted: int, whole: int
+) -> bool | Bool[np.ndarray, " models"]:
+    """Whether training sets are about as large as one dealt like the query set: the holdout test takes such models.
 
     p(unused) needs no number at all: it permutes the target's scores, and is exact as long as the training sets are
     independent of which records became the query set. p(all used) ranks a target that was trained on `wanted` records
@@ -168,12 +170,12 @@ def dealt_alike(members: int, wanted: int, whole: int) -> bool:
     Carlini et al. (2022) give such numbers: every record drawn for itself, or each in half of all models.
 
     Args:
-        members: number of query and holdout records that a model was trained on.
+        members: number of query and holdout records that each model was trained on, or of groups that were dealt whole.
         wanted: their number in the query set.
         whole: their number in query set and holdout together.
 
-    >>> [dealt_alike(members, 50, 100) for members in (50, 64, 66)]
-    [True, True, False]
+    >>> dealt_alike(np.array([50, 64, 66]), 50, 100)
+    array([ True,  True, False])
     """
     chance = DEVIATIONS * (wanted * (1 - wanted / whole)) ** 0.5
     return abs(members - wanted) <= max(NEAR * wanted, chance)

@@ -71,8 +71,8 @@ def holdout_test(
         query, holdout: the target's log-odds of each record's own class (`log_odds`).
         shadows: the same of the shadow models; columns are the query set, then the holdout.
         membership: which of these records each shadow model was trained on: `n` of them, or about as many, see
-            `dealt_alike`, all choices of that number equally likely; with groups, whole groups, as many as the query
-            set has.
+            `dealt_alike`, all choices of that number equally likely; with groups, about as many whole groups as the
+            query set has.
         groups: the group of each record, where the provider dealt whole groups: they are permuted, and variances are
             those of means over groups.
         predictors: of how difficult each record is (`jaxaudit.metrics.difficulty`), blind to the two sets.
@@ -86,7 +86,8 @@ def holdout_test(
 
     Raises:
         InputError: shapes disagree, an output is NaN, there are fewer than 4 shadow models, or a row of `membership`
-            does not have about `n` records, or as many whole groups as the query set; with groups, as `check_groups`.
+            does not have about `n` records, or whole groups, about as many as the query set; with groups, as
+            `check_groups`.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
@@ -192,19 +193,16 @@ def _check_rows(
     membership: Bool[np.ndarray, "models n"], size: int, records: int, groups: Int[np.ndarray, " n"] | None
 ) -> None:
     """Refuses training sets that are not dealt as the query set was."""
-    fits = membership.shape[1:] == (records,)
-    wanted, counts = size, membership.sum(axis=1)
-    alike = fits and all(dealt_alike(int(count), wanted, records) for count in counts)
-    if groups is not None and fits:
-        wanted = check_groups(groups, size, records)
-        counts = np.array([len(np.unique(groups[row])) for row in membership])
-        others = np.array([len(np.unique(groups[~row])) for row in membership])
-        alike = bool((counts == wanted).all() and (counts + others == groups.max() + 1).all())
-    if not alike:
-        of = "records" if groups is None else "whole groups"
-        about = "about" if groups is None else "exactly"
+    whole = membership.shape[1:] == (records,)
+    wanted, of, counts, of_all = size, "records", membership.sum(axis=1), records
+    if groups is not None and whole:
+        wanted, of = check_groups(groups, size, records), "whole groups"
+        counts, others = (np.array([len(np.unique(groups[row])) for row in rows]) for rows in (membership, ~membership))
+        of_all = int(groups.max()) + 1
+        whole = bool((counts + others == of_all).all())
+    if not whole or not np.all(dealt_alike(counts, wanted, of_all)):
         raise InputError(
-            f"each shadow model must be trained on {about} {wanted} {of} of the {records} query and holdout records, "
+            f"each shadow model must be trained on about {wanted} {of} of the {records} query and holdout records, "
             f"as many as the query set has; membership has shape {membership.shape} and rows with "
             f"{counts.min() if counts.size else 0} to {counts.max() if counts.size else 0} {of}."
         )

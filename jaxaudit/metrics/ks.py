@@ -15,6 +15,7 @@ from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
+from jaxaudit.metrics.effect import ALPHA
 
 Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
 
@@ -32,6 +33,7 @@ class Rho(NamedTuple):
         low, high: the interval for rho's mean over shadow seeds and query records; NaN if not available.
         distances: KS(query model, target), the numerator, of every replicate.
         calibration_distances: KS(query model, calibration model), the denominator, of every replicate.
+        error: the standard error of rho's mean; NaN if not available.
     """
 
     values: Float[np.ndarray, " replicates"]
@@ -40,6 +42,7 @@ class Rho(NamedTuple):
     high: float
     distances: Float[np.ndarray, " replicates"]
     calibration_distances: Float[np.ndarray, " replicates"]
+    error: float
 
 
 _distances = jax.jit(jax.vmap(ks_distance))
@@ -94,8 +97,8 @@ def rho(
     to_target = np.asarray(_distances(query, target), np.float64)
     to_calibration = np.asarray(_distances(query, calibration), np.float64)
     values = _ratio(to_target, to_calibration)
-    low, high = _interval(key, query, calibration, target, values, level, bootstrap)
-    return Rho(values, float(np.median(values)), low, high, to_target, to_calibration)
+    error = _error(key, query, calibration, target, values, bootstrap)
+    return Rho(values, float(np.median(values)), *_interval(values, error, level), to_target, to_calibration, error)
 
 
 def _check(query: np.ndarray, calibration: np.ndarray, target: np.ndarray) -> None:
@@ -117,18 +120,17 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
     return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0)
 
 
-def _interval(
+def _error(
     key: Key[Array, ""],
     query: np.ndarray,
     calibration: np.ndarray,
     target: np.ndarray,
     values: np.ndarray,
-    level: float,
     bootstrap: int,
-) -> tuple[float, float]:
+) -> float:
     replicates = len(values)
     if replicates < 2 or np.isnan(values).any():
-        return float("nan"), float("nan")
+        return float("nan")
     of_records = []
     for k, one_key in enumerate(jax.random.split(key, replicates)):
         others = jnp.stack([target[k], calibration[k]])
@@ -136,22 +138,40 @@ def _interval(
         ratios = _ratio(draws[:, 0], draws[:, 1])
         ratios = ratios[~np.isnan(ratios)]
         if len(ratios) < 2:
-            return float("nan"), float("nan")
+            return float("nan")
         of_records.append(np.var(ratios, ddof=1))
-    error = np.sqrt(np.var(values, ddof=1) / replicates + np.mean(of_records))
-    reach = float(special.stdtrit(replicates - 1, (1 + level) / 2) * error)
+    return float(np.sqrt(np.var(values, ddof=1) / replicates + np.mean(of_records)))
+
+
+def _interval(values: Float[np.ndarray, " replicates"], error: float, level: float) -> tuple[float, float]:
+    if np.isnan(error):
+        return float("nan"), float("nan")
+    reach = float(special.stdtrit(len(values) - 1, (1 + level) / 2) * error)
     middle = float(np.mean(values))
     return max(0.0, middle - reach), middle + reach
 
 
-def verdict(interval: Rho) -> Verdict:
-    """`forgotten` if the whole interval is at or above 1, `not forgotten` if it is below 1.
+def deciding(found: Rho, targets: int = 1) -> tuple[float, float]:
+    """The interval that the verdict follows, whatever the level of the one that is shown.
+
+    At 95%, or 1 - 0.05 / targets among several targets of one audit.
+    """
+    return _interval(found.values, found.error, 1 - ALPHA / targets)
+
+
+def verdict(found: Rho, targets: int = 1) -> Verdict:
+    """`forgotten` if the whole deciding interval is at or above 1, `not forgotten` if it is below 1.
 
     `inconclusive` if it contains values on both sides of 1, or if there is no interval.
+
+    >>> found = Rho(np.array([0.8, 0.9]), 0.85, 0.84, 0.86, np.zeros(2), np.ones(2), 0.005)
+    >>> verdict(found), verdict(found, targets=10)
+    ('not forgotten', 'inconclusive')
     """
-    if interval.low >= 1:
+    low, high = deciding(found, targets)
+    if low >= 1:
         return "forgotten"
-    if interval.high < 1:
+    if high < 1:
         return "not forgotten"
     return "inconclusive"
 

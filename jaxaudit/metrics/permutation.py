@@ -1,9 +1,9 @@
-"""A permutation test of the difference of two means, of records or of whole groups. Arrays in, numbers out."""
+"""Permutation tests: of the difference of two means, and of attacks on random halves. Arrays in, numbers out."""
 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import ways
@@ -89,6 +89,60 @@ def permutation_test(
         float((1 + (permuted <= observed + slack).sum()) / (1 + permutations)),
         float(np.partition(permuted, permutations - allowed)[permutations - allowed]) + slack,
     )
+
+
+def better_than_guessing(
+    key: Key[Array, ""],
+    called: Bool[np.ndarray, "attacks models targets"],
+    truth: Bool[np.ndarray, "models targets"],
+    *,
+    permutations: int = PERMUTATIONS,
+) -> float:
+    """The p-value of "no attack is right more often than by guessing"; it pays for the number of attacks.
+
+    Models 2 i and 2 i + 1 were trained on the two halves of a random split, so a model's answers tell nothing of its
+    half exactly if its targets' halves could be dealt again: the halves are swapped, and the targets of a split change
+    places, at random. The statistic is the largest over attacks of the number of right answers, less what guessing
+    gives, in standard deviations. Under "outputs do not depend on the half" the p-value is at most u with probability u
+    at most, for every u and however alike the attacks are.
+
+    Args:
+        key: random key of the permutations.
+        called: whether each attack calls each target a member of each model's half.
+        truth: whether it is.
+        permutations: random permutations.
+
+    Raises:
+        InputError: shapes disagree, or two models do not share a split.
+
+    >>> import jax
+    >>> truth = np.random.default_rng(1).permuted(np.tile([[True, False]], (5, 10)), axis=1)
+    >>> truth = np.stack([truth, ~truth], axis=1).reshape(10, 20)
+    >>> better_than_guessing(jax.random.key(1), truth[None], truth)
+    0.0005
+    """
+    if called.shape[1:] != truth.shape or len(truth) % 2 or (truth[::2] == truth[1::2]).any():
+        raise InputError(
+            f"there are answers of shape {called.shape} and truths of shape {truth.shape}: give both for the two "
+            "models of each random split, one after the other, each target in the half of exactly one."
+        )
+    generator = generator_of(key)
+    # A target that an attack calls the same of both halves adds one right answer, however they were dealt.
+    apart = called[:, ::2].astype(np.float64) - called[:, 1::2]
+    apart /= np.maximum(np.sqrt((apart**2).sum(axis=(1, 2), keepdims=True)), 1)
+    sides = np.where(truth[::2], 1.0, -1.0)
+
+    def statistic(dealt: Float[np.ndarray, "rows splits targets"]) -> Float[np.ndarray, " rows"]:
+        return np.tensordot(dealt, apart, axes=([1, 2], [1, 2])).max(axis=1)
+
+    observed, larger = statistic(sides[None])[0], 0
+    rows = max(1, CHUNK // sides.size)
+    for start in range(0, permutations, rows):
+        tiled = np.tile(sides, (min(rows, permutations - start), 1, 1))
+        tiled = generator.permuted(tiled, axis=2, out=tiled)
+        swapped = tiled * generator.choice([-1.0, 1.0], (len(tiled), len(sides), 1))
+        larger += int((statistic(swapped) >= observed - 1e-9).sum())
+    return (1 + larger) / (1 + permutations)
 
 
 def check_groups(groups: Int[Array | np.ndarray, " n_plus_m"], size: int, records: int, alpha: float = ALPHA) -> int:

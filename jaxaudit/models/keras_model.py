@@ -6,6 +6,7 @@ configuration that a file names.
 
 import importlib
 import random
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -22,6 +23,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
 SUFFIXES = (".keras", ".weights.h5")
@@ -161,14 +163,19 @@ def _load(model: Any, path: Path) -> None:
     """The model with the weights of the file; what the file holds is measured before Keras opens it."""
     wrong = f"{path}: is no whole file of Keras weights"
     with tempfile.TemporaryDirectory() as folder, parsing(wrong, "was it written to its end?"):
-        weights = path
-        if path.name.lower().endswith(".keras"):
-            weights = Path(folder) / MEMBER
-            with zipfile.ZipFile(path) as archive:
-                size = archive.getinfo(MEMBER).file_size
-                _refuse_larger(size, path)
-                with archive.open(MEMBER) as member:
-                    weights.write_bytes(member.read(size))
+        weights = Path(folder) / MEMBER
+        # A copy: Keras opens what was measured here once more, and by its name.
+        with open_data(path) as file:
+            if path.name.lower().endswith(".keras"):
+                with zipfile.ZipFile(file) as archive:
+                    size = archive.getinfo(MEMBER).file_size
+                    _refuse_larger(size, path)
+                    with archive.open(MEMBER) as member:
+                        weights.write_bytes(member.read(size))
+            else:
+                _refuse_larger(file_size(file), path)
+                with weights.open("xb") as copy:
+                    shutil.copyfileobj(file, copy)
         theirs = _arrays(weights, path)
         own = Path(folder) / "own.weights.h5"
         model.save_weights(own)

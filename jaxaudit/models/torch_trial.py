@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,9 @@ from jaxaudit.errors import InputError
 
 RECORDS = 6
 SEED = 1
+WANTED = {1: "(channels, length)", 2: "(channels, height, width)", 3: "(channels, depth, height, width)"}
+"""Of convolutions along so many axes."""
+Channels = Literal["last", "first", "one"]
 GENERATOR = Lock()
 """Held while PyTorch's generator, of which there is one, is borrowed."""
 
@@ -22,16 +25,18 @@ class Form(NamedTuple):
     """How a module takes records.
 
     Attributes:
-        channels_first: the last axis of a record is moved to the front.
+        channels: `last` leaves records as they are; `first` moves their last axis to the front; `one` puts an axis of
+            one channel there, as gray images without channels need it.
         whole: numbers are indices, such as those of tokens, in int32.
     """
 
-    channels_first: bool
+    channels: Channels
     whole: bool
 
     def placed(self, inputs: Any, numbers: Any) -> Any:
         """The records as the module takes them; `numbers` is `numpy`, or what stands for it."""
-        moved = numbers.moveaxis(inputs, -1, 1) if self.channels_first else inputs
+        moved = numbers.moveaxis(inputs, -1, 1) if self.channels == "first" else inputs
+        moved = moved[:, None] if self.channels == "one" else moved
         return moved.astype(numbers.int32) if self.whole else moved
 
 
@@ -218,14 +223,19 @@ def _check_module(module: Any, another: Callable[[], Any], name: str) -> None:
 def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
     """Channels of images go first, of series if there are convolutions, unless the module wants records as they are.
 
-    A module that refuses fractions gets whole numbers.
+    Gray images without channels get an axis of one, if there are convolutions of images. A module that refuses
+    fractions gets whole numbers.
     """
     convolutions = pytorch().nn.modules.conv._ConvNd
     kinds = [len(part.kernel_size) for part in another().modules() if isinstance(part, convolutions)]
     usual = inputs.ndim == 4 or inputs.ndim - 2 in kinds
     faults: list[str] = []
-    places = (usual, not usual) if inputs.ndim > 2 else (False,)
-    for form in [Form(first, whole) for whole in (False, True) for first in places]:
+    places: tuple[Channels, ...] = ("first", "last") if usual else ("last", "first")
+    places = places if inputs.ndim > 2 else ("last",)
+    if inputs.ndim - 1 in kinds:
+        # First, because PyTorch takes so many records without channels for one record of so many channels.
+        places = "one", *places
+    for form in [Form(each, whole) for whole in (False, True) for each in places]:
         try:
             outputs = _outputs(another().eval(), _placed(np.floor(2 * inputs) if form.whole else inputs, form))
         except Exception as error:  # whatever a network raises at records of another shape
@@ -234,7 +244,9 @@ def _form(another: Callable[[], Any], inputs: np.ndarray, name: str) -> Form:
         if not isinstance(outputs, pytorch().Tensor):
             raise InputError(f"the model {name} returns a {type(outputs).__name__}; it must return the logits alone.")
         return form
-    raise InputError(f"the model {name} does not accept records of shape {inputs.shape[1:]}: {faults[0]}")
+    wanted = sorted(WANTED[axes] for axes in set(kinds) & WANTED.keys())
+    how = f"; its convolutions take records of shape {' or '.join(wanted)}: reshape yours" if wanted else ""
+    raise InputError(f"the model {name} does not accept records of shape {inputs.shape[1:]}: {faults[0]}{how}")
 
 
 def _placed(inputs: np.ndarray, form: Form) -> np.ndarray:

@@ -186,7 +186,7 @@ def _check(entries: Any, file: Path) -> None:
             waiting.extend(each)
         elif isinstance(each, int | float) and not abs(each) <= LARGEST:
             raise InputError(
-                f"{file}: has the number {each:.3g}, larger than any size of a network here ({LARGEST:,})."
+                f"{file}: has the number {str(each)[:20]}, larger than any size of a network here ({LARGEST:,})."
             )
 
 

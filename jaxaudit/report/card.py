@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
 from jaxaudit.report.markdown import answer_line, limits, plain, repeat_line, shown_tables, table_lines
 from jaxaudit.report.page import Answer, Part
@@ -37,20 +38,24 @@ def _metadata(parts: Sequence[Part]) -> Iterator[str]:
             yield f"      type: {_text(_slug(data))}"
             yield f"      name: {_text(data)}"
             yield "    metrics:"
-            yield from _metric("verdict", "verdict", answer.finding.verdict, part, answer)
-            yield from _metric(_slug(answer.measure), answer.measure, _number(answer.number), part, answer)
+            finding = answer.finding
+            yield from _metric("verdict", finding.verdict, "", finding.confidence, part, answer)
+            trust = finding.confidence if answer.trust is None else answer.trust
+            yield from _metric(answer.measure, _number(answer.number), answer.interval, trust, part, answer)
 
 
-def _metric(kind: str, name: str, value: str | float, part: Part, answer: Answer) -> Iterator[str]:
+def _metric(
+    name: str, value: str | float, interval: str, confidence: Confidence, part: Part, answer: Answer
+) -> Iterator[str]:
     facts = dict(part.repeat.facts)
     args = {
         "about": answer.about,
-        "interval": answer.interval if kind != "verdict" else "",
-        "confidence": answer.finding.confidence.word,
+        "interval": interval,
+        "confidence": confidence.word,
         "seed": facts.get("Seed", ""),
         "program": facts.get("Program", ""),
     }
-    yield f"    - type: {_text(kind)}"
+    yield f"    - type: {_text(_slug(name))}"
     yield f"      name: {_text(name)}"
     yield f"      value: {_text(value) if isinstance(value, str) else json.dumps(value)}"
     yield "      args:"
@@ -61,8 +66,7 @@ def _section(part: Part) -> Iterator[str]:
     facts = dict(part.repeat.facts)
     yield from ("## Audit of what the model remembers", "", f"**{plain(part.question)}** {plain(part.intro)}", "")
     for answer in part.answers:
-        between = f", {plain(answer.interval)}" if answer.interval else ""
-        yield f"- {answer_line(answer)} {plain(_capital(answer.measure))}: {plain(answer.number)}{between}."
+        yield f"- {answer_line(answer)}{_measured(answer)}"
     yield ""
     for cells in shown_tables(part)[:1]:
         yield from table_lines(cells)
@@ -83,6 +87,14 @@ def _section(part: Part) -> Iterator[str]:
         f"- Repeat: `{repeat_line(part)}`",
         "",
     )
+
+
+def _measured(answer: Answer) -> str:
+    """The main number as a further sentence; nothing if the finding's own sentence gives it."""
+    if answer.measure.lower() in answer.finding.sentence.lower():
+        return ""
+    between = f", {plain(answer.interval)}" if answer.interval else ""
+    return f" {plain(_capital(answer.measure))}: {plain(answer.number)}{between}."
 
 
 def _data(part: Part) -> str:

@@ -107,12 +107,13 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         CARLINI,
     ),
     "Fisher information": (
-        "How sensitive the records' loss is to the weights: the mean over records of the squared norm of the gradient.",
+        "The mean over records of the squared norm of the gradient of their loss. Small where weights fit the records, "
+        "as those that they were trained on; large for weights that never saw them.",
         BECKER,
     ),
     "efficacy": (
-        "One divided by the Fisher information of the records. Smaller: less is exposed. It is infinite for weights "
-        "that fit the records perfectly.",
+        "One divided by the Fisher information of the records. Training on records makes it large, and forgetting "
+        "should make it small. It is infinite for weights that fit the records perfectly.",
         BECKER,
     ),
     "bound of the efficacy": (

@@ -5,7 +5,9 @@ import re
 from jaxaudit.errors import visible
 from jaxaudit.report.page import Answer, Cells, Part
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~&$@]|(?<=:)(?=//))")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!~&$@]|(?<=:)(?=//)|(?<=www)(?=\.))")
+_BEGINS = re.compile(r"^(\d*)(?=[.)]\s|[-+](?:\s|$)|[-=]{2})")
+"""What makes a list, a line or a heading of the text that it begins."""
 
 
 def as_markdown(part: Part) -> str:
@@ -28,7 +30,7 @@ def shown_tables(part: Part) -> list[Cells]:
 def limits(part: Part) -> list[str]:
     """Confidence, checks, limitations and what would change the answer, as lists."""
     listed = {
-        "Confidence": tuple(f"{each.word}{of}. {each.why}" for each, of in part.confidences),
+        "Confidence": tuple(f"{what}: {each.word}{of}. {each.why}" for what, each, of in part.confidences),
         "Checks": tuple(
             f"{check.state}: {check.name}{f' (affects {check.affects} only)' if check.affects else ''}: {check.message}"
             for check in part.checks
@@ -70,4 +72,4 @@ def plain(text: str) -> str:
     >>> print(plain("a|b <i> `c`"))
     a\|b \<i\> \`c\`
     """
-    return _SPECIAL.sub(r"\\\1", visible(" ".join(text.split())))
+    return _BEGINS.sub(r"\1\\", _SPECIAL.sub(r"\\\1", visible(" ".join(text.split()))))

@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 from jaxaudit.errors import visible
 
 NONE = "none"
+DIGITS_GIVEN = 8
+"""A number with more digits was computed: nobody types as many."""
 
 
 def number(value: float | str | None, digits: int = 3) -> str:
@@ -58,12 +60,16 @@ def span(estimate: _Interval, digits: int = 2) -> str:
 
 
 def percent(value: float) -> str:
-    """A confidence level with all of its decimals, as they were given: 0.9999999 is not 100%.
+    """A share or a level: as it was given, or, if it was computed, with two digits of it or of what it lacks to all.
 
-    >>> percent(0.95), percent(0.9999999)
-    ('95%', '99.99999%')
+    >>> percent(0.95), percent(0.999), percent(0.9999999), percent(18 / 77), percent(13 / 19), percent(1 / 3000)
+    ('95%', '99.9%', '99.99999%', '23%', '68%', '0.033%')
     """
-    return f"{(100 * Decimal(str(value))).normalize():f}%"
+    shown = Decimal(str(value))
+    if len(shown.as_tuple().digits) > DIGITS_GIVEN:
+        least = min(shown, 1 - shown)
+        shown = round(shown, 1 - least.adjusted()) if least > 0 else shown
+    return f"{(100 * shown).normalize():f}%"
 
 
 def text(value: Any) -> str:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Said = TypeVar("Said")
-FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
-"""The first lines of a report; only such a file may be overwritten."""
 
 Where = Literal["both", "page", "terminal"]
 
@@ -77,6 +75,7 @@ class Answer(NamedTuple):
         interval: as shown, with its level; empty if not available.
         facts: names and values shown with it.
         alone: the verdict if it is shown alone; empty if it is the same.
+        trust: confidence in the main number; None if it is that in the verdict, which the finding has.
     """
 
     about: str
@@ -86,6 +85,14 @@ class Answer(NamedTuple):
     interval: str
     facts: tuple[tuple[str, str], ...] = ()
     alone: str = ""
+    trust: Confidence | None = None
+
+    @property
+    def confidences(self) -> tuple[tuple[str, Confidence], ...]:
+        """How far to trust the verdict, and the main number where that differs; each with what it is said of."""
+        if self.trust is None:
+            return (("confidence", self.finding.confidence),)
+        return ("confidence in the verdict", self.finding.confidence), (f"confidence in the {self.measure}", self.trust)
 
 
 class Repeat(NamedTuple):
@@ -154,10 +161,10 @@ class Part(NamedTuple):
         return tuple(dict.fromkeys(each for answer in self.answers for each in answer.finding.would_change))
 
     @property
-    def confidences(self) -> tuple[tuple[Confidence, str], ...]:
-        """How far to trust the answers, once for those that have the same reasons: with their names, if not all."""
-        shared = _shared((answer, (answer.finding.confidence,)) for answer in self.answers)
-        return tuple((each, _of(whose, self.answers)) for each, whose in shared)
+    def confidences(self) -> tuple[tuple[str, Confidence, str], ...]:
+        """How far to trust the answers, each once: what it is said of, and the answers' names, if not all."""
+        shared = _shared((answer, answer.confidences) for answer in self.answers)
+        return tuple((what, each, _of(whose, self.answers)) for (what, each), whose in shared)
 
 
 class Page(NamedTuple):

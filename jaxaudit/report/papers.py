@@ -10,7 +10,6 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from jaxaudit.errors import visible
 from jaxaudit.report.record import Paper
 
 _FIELD = re.compile(r"^  (\w+) = \{(.*)\},\n", re.MULTILINE)
@@ -73,15 +72,20 @@ def in_full(source: str) -> str | None:
 def as_bibtex(papers: Iterable[Paper], version: str) -> str:
     """A bibliography of these papers, and of this program.
 
-    Entries come from this package, never from a result; what has none is a comment.
+    Entries come from this package, never from a result. What has none is left out: BibTeX knows no comments, and reads
+    an entry or a preamble wherever an @ stands.
 
     Args:
         papers: of a result.
         version: of jaxaudit that made it.
     """
-    known = {entry.key: entry.bibtex for entry in bibliography()}
-    entries = [known.get(paper.key or "") or f"% No entry is known for: {_in_a_line(paper.source)}" for paper in papers]
-    return "\n\n".join([*entries, _PROGRAM % re.sub(r"[^0-9A-Za-z.+-]", "", version)]) + "\n"
+    entries = [entry.bibtex for entry in map(entry_of, papers) if entry is not None]
+    return "\n\n".join([*dict.fromkeys(entries), _PROGRAM % re.sub(r"[^0-9A-Za-z.+-]", "", version)]) + "\n"
+
+
+def entry_of(paper: Paper) -> Entry | None:
+    """The entry here of a paper of a result; None where there is none."""
+    return next((entry for entry in bibliography() if entry.key == paper.key), None)
 
 
 _PROGRAM = """@software{jaxaudit,
@@ -89,10 +93,6 @@ _PROGRAM = """@software{jaxaudit,
   title = {jaxaudit: What does a trained classifier still remember?},
   version = {%s},
 }"""
-
-
-def _in_a_line(text: str) -> str:
-    return " ".join(visible(text).split())
 
 
 def _entry(text: str) -> Entry:

@@ -24,7 +24,7 @@ def as_terminal(part: Part) -> RenderableType:
         *(each for table in tables for each in (*table, Text())),
         *(_line(text, "dim") for text in part.legend),
         # Why there is no verdict is what the answer itself says.
-        *(_line(f"confidence: {each.word}{of}. {each.why}") for each, of in part.confidences if each.word != "none"),
+        *(_line(f"{what}: {each.word}{of}. {each.why}") for what, each, of in part.confidences if each.word != "none"),
         *_checks(part),
         *(_line(f"limitation: {text}", "dim") for text in part.caveats),
         *(_line(f"to do: {text}") for text in part.would_change),

@@ -78,16 +78,15 @@ def machine_facts() -> dict[str, Any]:
     """What a number's rounding depends on: devices, libraries, and JAX's settings."""
     import jax
 
-    from jaxaudit.ensemble.machine import processor
+    from jaxaudit.ensemble.machine import processor, threads
 
     devices = jax.local_devices()
     facts: dict[str, Any] = {"device": f"{devices[0].platform}: {devices[0].device_kind}", "devices": len(devices)}
     if devices[0].platform == "cpu":
-        facts |= {"cores": os.cpu_count() or 1, "processor": processor()}
+        facts |= {"threads": threads(), "processor": processor()}
     facts |= {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")}
-    # Where compiled programs are cached changes no number, nor which of several like devices is used.
-    unimportant = {"JAX_CUDA_VISIBLE_DEVICES"}
-    settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name} - unimportant
+    # Where compiled programs are cached changes no number.
+    settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaxaudit.data.regular_files import open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
-from jaxaudit.report.page import FIRST_LINES
+from jaxaudit.report.html.first_lines import FIRST_LINES
 from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 from jaxaudit.runs.directory import is_of_a_run

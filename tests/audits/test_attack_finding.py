@@ -32,7 +32,7 @@ def state(finding: Finding, name: str) -> str:
         ((GUESSES, GUESSES), "attacks fail", "distance"),
         (((0.4, 0.3, 0.5), GUESSES), "attacks fail", "frequency"),
         # One attack alone may do better than by guessing: that is not a failure of all.
-        ((GUESSES, (0.49, 0.42, 0.56)), "inconclusive", "distance"),
+        ((GUESSES, (0.49, 0.41, 0.57)), "inconclusive", "distance"),
         ((GUESSES, (0.52, 0.48, 0.56)), "inconclusive", "frequency"),
         (((0.7, np.nan, np.nan), (0.5, np.nan, np.nan)), "inconclusive", "distance"),
     ],
@@ -47,11 +47,38 @@ def test_one_rule_over_all_attacks(accuracies: Any, verdict: str, best: str):
     assert finding.would_change or verdict != "inconclusive"
 
 
-def test_an_interval_that_just_clears_a_half_is_weak_evidence():
-    assert found((0.55, 0.505, 0.6), GUESSES).confidence.word == "weak"
-    assert found((0.55, 0.515, 0.6), GUESSES).confidence.word == "strong"
-    alone = with_accuracies(SOUND, (0.55, 0.505, 0.6), GUESSES)
-    assert replace(alone, attacks=alone.attacks[:1]).finding.confidence.word == "strong"
+@pytest.mark.parametrize(
+    ("p_value", "verdict", "word"),
+    [
+        (0.01, "attack succeeds", "strong"),
+        (0.011, "attack succeeds", "fair"),
+        (0.05, "attack succeeds", "fair"),
+        (0.051, "inconclusive", "none"),
+    ],
+)
+def test_the_p_value_decides(p_value: float, verdict: str, word: str):
+    finding = found(SUCCEEDS, GUESSES, p_value=p_value)
+    assert (finding.verdict, finding.confidence.word) == (verdict, word)
+
+
+def test_the_level_of_the_intervals_shown_decides_nothing():
+    for accuracies in ((SUCCEEDS, GUESSES), (GUESSES, GUESSES), (GUESSES, (0.49, 0.41, 0.57))):
+        audit = with_accuracies(SOUND, *accuracies)
+        # The same audit at a level at which every interval shown is a point, and at one at which it is everything.
+        for low, high in ((0.0, 0.0), (-1.0, 1.0)):
+            shown = tuple(
+                replace(
+                    each,
+                    metrics=each.metrics._replace(
+                        accuracy=each.metrics.accuracy._replace(
+                            low=each.metrics.accuracy.value + low, high=each.metrics.accuracy.value + high
+                        )
+                    ),
+                )
+                for each in audit.attacks
+            )
+            changed = replace(audit, attacks=shown, level=0.5).finding
+            assert (changed.verdict, changed.confidence) == (audit.finding.verdict, audit.finding.confidence)
 
 
 def test_few_targets_weaken_every_verdict():

@@ -11,7 +11,7 @@ from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 
 from jaxaudit.audits.ks.bank.audit import audit_bank, default_bank_tests
-from jaxaudit.audits.ks.bank.evidence import bank_evidence, content_hash
+from jaxaudit.audits.ks.bank.evidence import bank_evidence
 from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.bank.state import kinds_of
 from jaxaudit.audits.ks.evidence import Evidence
@@ -117,7 +117,7 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
 def test_evidence_of_some_models_has_no_others(remembering: Bank):
     whole, some = evidence_of(remembering), bank_evidence(remembering, [7, 2, 11])
     np.testing.assert_array_equal(some.trained["mixed"].log_odds, whole.trained["mixed"].log_odds[[7, 2, 11]])
-    assert content_hash(some) != content_hash(whole) == content_hash(evidence_of(remembering))
+    assert some.content_hash != whole.content_hash == evidence_of(remembering).content_hash
 
 
 def test_a_reference_is_the_calibration_set(without_holdout: Bank):
@@ -251,7 +251,7 @@ def test_power_by_the_command_is_that_of_python(remembering: Bank):
     found = power_by_bank(remembering, fraction=0.2)
     assert done.result["separation"] == found.separation._asdict()
     assert done.result["records_needed"] == found.records_needed
-    assert done.result["provenance"]["data"]["shadows"]["content_hash"] == content_hash(evidence_of(remembering))
+    assert done.result["provenance"]["data"]["shadows"]["content_hash"] == evidence_of(remembering).content_hash
     refused = jaxaudit("power", "--shadows", f"{remembering.directory}", "--epochs", "3")
     assert (refused.code, "--epochs" in refused.err) == (2, True)
 

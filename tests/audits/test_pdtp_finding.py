@@ -67,14 +67,16 @@ def audits(draw: st.DrawFn) -> PDTPAudit:
 @given(audits())
 @settings(max_examples=200, deadline=None)
 def test_nothing_but_values_and_how_many_were_measured_decides(audit: PDTPAudit):
-    expected = "do not publish" if any(value > 1 for value in audit.values) else "publish"
-    if expected == "publish" and len(audit.records) < audit.examples:
+    above = [(value, exact) for value, exact in zip(audit.values, audit.exact, strict=True) if value > 1]
+    expected = "do not publish" if above else "publish"
+    if all(exact <= 1 for _, exact in above) and (above or len(audit.records) < audit.examples):
         expected = "inconclusive"
     assert audit.finding.verdict == expected
-    bare = audit_of(audit.values, examples=audit.examples)
+    bare = audit_of(audit.values, exact=audit.exact, examples=audit.examples)
     assert bare.finding.verdict == expected
     failed = [each.name for each in audit.finding.checks if each.state == "failed"]
-    assert failed == (["records measured"] if expected == "inconclusive" else [])
+    partly = len(audit.records) < audit.examples
+    assert failed == (["records measured"] if partly and expected == "inconclusive" else [])
 
 
 @given(audits())
@@ -170,7 +172,7 @@ def test_copies_and_lone_members_are_looked_for():
         (BELOW, {"dtp_bound": np.array([0.1, 0.2, 2.0])}, "fair"),
         (BELOW, {"dtp_bound": np.array([0.1, 0.2, math.inf])}, "fair"),
         (BELOW, {"dtp_bound": np.array([0.1, 0.2, 1.0])}, "strong"),
-        ([0.1, 0.2, 1.1], {"exact": np.array(BELOW)}, "weak"),
+        ([0.1, 0.2, 1.1], {"exact": np.array(BELOW)}, "none"),
         ([0.1, 0.2, 1.1], {"floor": SeedFloor(np.full(3, 1.0), np.full(3, 1.1))}, "fair"),
         ([0.1, 0.2, 1.1], {}, "strong"),
         ([0.1, 0.2, math.inf], {"bins": 0}, "strong"),

@@ -38,7 +38,7 @@ def found() -> AttackAudit:
         return AttackResult(name, metrics, accuracy, correlation(accuracy, pdtp), scores)
 
     attacks = tuple(judged(name) for name in strengths)
-    return AttackAudit(np.arange(40), truth, attacks, pdtp[None], 1.0, 0.5, 0.5, 0.95, 100, 100, 5, 4)
+    return AttackAudit(np.arange(40), truth, attacks, 0.0005, pdtp[None], 1.0, 0.5, 0.5, 0.95, 100, 100, 5, 4)
 
 
 def record(audit: AttackAudit) -> AttackRecord:

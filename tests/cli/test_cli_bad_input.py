@@ -40,8 +40,6 @@ def refused(words: tuple[str, ...], *said: str) -> None:
         ((*QUICK, "--subsample", "nan"), ("--subsample", "nan")),
         ((*QUICK, "--level", "0"), ("--level", " 0.")),
         ((*QUICK, "--level", "1"), ("--level", " 1.")),
-        ((*QUICK, "--min-accuracy", "-0.1"), ("--min-accuracy", "-0.1")),
-        ((*QUICK, "--min-accuracy", "90"), ("--min-accuracy", "90")),
         ((*QUICK, "--target-data", "far.npz:0"), ("--target-data far.npz:0", "far.npz:0.5")),
         ((*QUICK, "--target-data", "far.npz:1.01"), ("--target-data far.npz:1.01",)),
         ((*QUICK, "--target-data", "far.npz:nan"), ("--target-data far.npz:nan",)),

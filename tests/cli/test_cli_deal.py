@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -12,10 +15,12 @@ from scipy import stats
 from support.cli_runs import SETS, content, jaxaudit, process, records
 
 from jaxaudit.data import load
+from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.metrics.deal import deal
 from jaxaudit.randomness import stream
 
 COUNT, SIZE = 600, 5
+ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 
 
 @pytest.fixture
@@ -53,11 +58,11 @@ def test_records_are_split_with_all_their_arrays(provider: Path) -> None:
     record, query, holdout, out = dealt("--holdout-share", "0.25", "--seed", "3")
     assert (record["query"]["records"], record["members"], record["holdout"]["records"]) == (450, None, 150)
     whole = arrays("all.npz")
-    assert list(query) == list(holdout) == list(whole)
+    assert list(query) == list(holdout) == ["x", "y", "patient", "place", "scale"]
     places = np.concatenate([query["place"], holdout["place"]])
     assert sorted(places) == list(range(COUNT))
-    for name in ("images", "labels", "patient"):
-        np.testing.assert_array_equal(np.concatenate([query[name], holdout[name]]), whole[name][places])
+    for mine, name in (("x", "images"), ("y", "labels"), ("patient", "patient")):
+        np.testing.assert_array_equal(np.concatenate([query[mine], holdout[mine]]), whole[name][places])
     assert query["scale"] == holdout["scale"] == 2.0
     assert "450 records" in out
     assert "patient, place, scale" in out
@@ -136,7 +141,7 @@ def test_no_value_of_a_group_is_written(provider: Path, key: str) -> None:
     words = ("--groups", "PATIENT_id", "--members-share", "0.2", "--withdraw", "0.3")
     for out, chosen in (("deal", words[:4]), ("withdrawn", (*words[:2], *words[4:]))):
         record, query, other, said = dealt(*chosen, data="folder/records.npz", out=out)
-        assert list(query) == list(other) == ["images", "labels", "place", "scale", "group"]
+        assert list(query) == list(other) == ["x", "y", "place", "scale", "group"]
         assert record["source"]["name"] == "records.npz"
         assert b"patient" not in written(out).lower()
         assert "patient" not in said.lower()
@@ -181,7 +186,7 @@ def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path) -> Non
     _, query, *_ = dealt("--groups", "patient", out="other")
     record, same, _, out = dealt("--groups", "patient", data="all.csv")
     assert list(same) == ["x", "y", "class_names", "group"]
-    np.testing.assert_array_equal(same["x"], query["images"])
+    np.testing.assert_array_equal(same["x"], query["x"])
     np.testing.assert_array_equal(same["group"], query["group"])
     assert record["source"]["sha256"] == hashlib.sha256(Path("all.csv").read_bytes()).hexdigest()
     assert b"patient" not in out.encode() + written("deal")
@@ -202,6 +207,89 @@ def test_splits_have_the_groups_of_their_own_records(provider: Path) -> None:
         assert (record["source"]["records"], record["source"]["groups"]) == (count, count // SIZE)
         assert not np.intersect1d(query["group"], held["group"]).size
         assert b"patient" not in written(data.replace("@", "-"))
+
+
+def test_one_of_several_splits_is_dealt_where_it_is_named_alone(provider: Path) -> None:
+    """Records of the others would be in no side: files, folders and sets of TensorFlow Datasets alike."""
+    whole = arrays("all.npz")
+    parts = {"train": slice(0, 300), "val": slice(300, 400), "test": slice(400, COUNT)}
+    named: dict[str, Any] = {
+        f"{each}_{name}": whole[name][rows] for name in ("images", "labels") for each, rows in parts.items()
+    }
+    np.savez("parts.npz", **named)
+    Path("folder").mkdir()
+    for name, array in named.items():
+        np.save(f"folder/{name}.npy", array)
+    for data in ("parts.npz", "folder"):
+        before = content(provider)
+        done = jaxaudit("deal", data, "--out", "deal")
+        assert (done.code, done.out, "300 of its 600 records" in done.err) == (2, "", True), done.err
+        for way in (f"{data}@all", f"{data}@train", f"{data}@train+test"):
+            assert way in done.err
+        assert content(provider) == before
+    assert "train, validation, test" in jaxaudit("deal", "parts.npz", "--out", "deal").err
+    for place, (data, count) in enumerate(
+        {"parts.npz@train": 300, "parts.npz@train+test": 500, "folder@all": 600}.items()
+    ):
+        record, query, _, out = dealt(data=data, out=f"of {place}")
+        assert (record["source"]["records"], data in out, list(query)[:2]) == (count, True, ["x", "y"])
+
+
+def test_what_deal_writes_is_planned_as_it_stands(provider: Path) -> None:
+    """Copies are one group each, also those that only other commands see, since they read images in gray.
+
+    The groups are named for each command that takes the files.
+    """
+    random = np.random.default_rng(1)
+    images = random.integers(0, 255, (60, 4, 4, 3), np.uint8)
+    images[7] = images[3]
+    # 114 * 34 is 299 * 11 + 587: as bright as each other.
+    images[20], images[41] = (0, 0, 34), (11, 1, 0)
+    np.savez("color.npz", x=images, y=np.arange(60) % 2, place=np.arange(60))
+    for seed in range(6):
+        deal = f"deal{seed}"
+        record, query, holdout, out = dealt("--seed", str(seed), data="color.npz", out=deal)
+        assert record["copies"] == 2
+        groups = np.concatenate([query["group"], holdout["group"]])[np.argsort(np.r_[query["place"], holdout["place"]])]
+        assert (groups[3] == groups[7], groups[20] == groups[41], len(np.unique(groups))) == (True, True, 58)
+        sets = ("--query", f"{deal}/query.npz", "--holdout", f"{deal}/holdout.npz", "--models", "19")
+        for command in ("shadows plan", "shadows train"):
+            assert command in out
+        (flags,) = re.findall(r"by (--groups group --holdout-groups group)", out)
+        done = jaxaudit("shadows", "plan", *sets, *flags.split(), "--out", f"bank{seed}")
+        assert done.code == 0, done.err
+        done = jaxaudit("shadows", "plan", *sets, "--out", f"none{seed}")
+        assert (done.code, flags in done.err) == (2, True)
+
+
+def test_the_example_reads_what_deal_writes(provider: Path) -> None:
+    """From a file whose arrays are `images` and `labels`."""
+    dealt()
+    sets = [f"deal/{name}.npz" for name in ("query", "holdout")]
+    words = ("--query", sets[0], "--holdout", sets[1], "--outputs", "probabilities", "--models", "2", "--out", "bank")
+    assert jaxaudit("shadows", "plan", *words).code == 0
+    script = Path(__file__).parents[2] / "examples" / "shadows_sklearn.py"
+    done = subprocess.run([sys.executable, script, "bank", *sets], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert load_bank("bank").finished().tolist() == [0, 1]
+
+
+def test_a_deal_by_whole_numbers_leaves_none_of_them(provider: Path) -> None:
+    """Nor does a file beside it, and two deals that nobody seeded differ in sides and numbers."""
+    numbers = 910_000_000 + np.arange(COUNT) // SIZE
+    whole = arrays("all.npz")
+    np.savez("whole.npz", x=whole["images"], y=whole["labels"], place=whole["place"], patient=numbers)
+    found = []
+    for out in ("first", "second"):
+        assert jaxaudit("deal", "whole.npz", "--groups", "patient", "--members-share", "0.2", "--out", out).code == 0
+        for path in Path(out).iterdir():
+            data = path.read_bytes()
+            for number in np.unique(numbers).tolist():
+                texts = (str(number).encode(), *(number.to_bytes(size, order) for size in (4, 8) for order in ORDERS))
+                assert not any(text in data for text in texts), path
+        found.append(arrays(f"{out}/query.npz"))
+    assert found[0]["place"].tolist() != found[1]["place"].tolist()
+    assert not np.intersect1d(found[0]["group"], found[1]["group"]).size
 
 
 def test_sets_are_found_in_the_data_folder(provider: Path, monkeypatch: pytest.MonkeyPatch) -> None:

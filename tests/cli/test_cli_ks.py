@@ -143,7 +143,7 @@ def test_run_directory_holds_the_same_result_and_plain_arrays(sets: Path):
 def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
     # No --models-per-batch, so that it is measured; falsy values, which are options all the same.
     words = (*SETS, "--hidden", "16", "--epochs", "2", "--replicates", "2", "--batch-size", "50", "--tests", "rho")
-    first = jaxaudit("ks", *words, "--seed", "0", "--controls", "0", "--min-accuracy", "0", "--color", "--json")
+    first = jaxaudit("ks", *words, "--seed", "0", "--controls", "0", "--color", "--json")
     again = first.result["provenance"]["command"]
     assert again[:2] == ["jaxaudit", "ks"]
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "fresh"))
@@ -192,14 +192,14 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
 def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     seen = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
-    given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "min_accuracy": 0.7, "models_per_batch": 6}
+    given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "models_per_batch": 6}
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13")
     target = ("--target", "t.npy", "--target-data", "far.npz", "--allow-unrelated-target")
     done = jaxaudit("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
     assert done.err.endswith("Error: enough\n")
     assert seen["tests"] == (RhoTest(replicates=4, controls=2, subsample=0.5),)
-    assert (seen["level"], seen["min_accuracy"], seen["execution"].models_per_batch) == (0.8, 0.7, 6)
+    assert (seen["level"], seen["execution"].models_per_batch) == (0.8, 6)
     file, simulated = seen["targets"]
     assert (file.name, file.allow_unrelated, simulated.name) == ("t.npy", True, "far.npz")
     assert (seen["learner"].epochs, seen["learner"].batch_size) == (11, 13)

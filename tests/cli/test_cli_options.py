@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli_runs import jaxaudit, options_of
 
+from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.cli.app import COMMANDS
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.groups import failing
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.command import KS
-from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
 from jaxaudit.cli.options import Field, command_line, fields_of, group, identity_of, option, plain, renamed
 from jaxaudit.cli.unlearn.command import UnlearnOptions
 
@@ -288,3 +289,7 @@ def test_what_a_group_shares_comes_after_its_own():
     assert fail_on.declared.choices == ("very-good", "bad")
     assert (shared.kind, shared.flag) == (int, "--shared")
     assert command_line("x", _Options(_Own(own=False))) == ["jaxaudit", "x", "--other", "--shared", "1"]
+
+
+def test_every_test_of_ks_is_named_on_the_command_line():
+    assert tuple(test.name for test in TESTS) == TEST_NAMES

@@ -123,6 +123,17 @@ def test_what_another_machine_measured_is_none_of_ours(cache: Path, monkeypatch:
     assert recall(WORK) is None
 
 
+def test_a_speed_is_that_of_so_many_threads_and_cores(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    speed = Speed(4, 2e-4, 1e-6, 1_000_000)
+    remember_speed(WORK, speed)
+    assert recall_speed(WORK) == speed
+    monkeypatch.setenv("NPROC", "61")
+    assert recall_speed(WORK) is None
+    monkeypatch.delenv("NPROC")
+    monkeypatch.setattr("jaxaudit.ensemble.machine.cores", lambda: list(range(62)))
+    assert recall_speed(WORK) is None
+
+
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\xff", "[" * 100_000, '{"a": "b"}'])
 def test_a_damaged_memory_is_no_memory(cache: Path, text: str):
     cache.mkdir()

@@ -2,7 +2,9 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jsonschema
@@ -11,7 +13,10 @@ import pytest
 from support.cli_runs import RECORDS, SETS, jaxaudit
 from support.clouds import CALIBRATION, LEARNER, QUERY
 
+from jaxaudit.audits.ks.models import Design
+from jaxaudit.audits.power import audit
 from jaxaudit.audits.power.audit import audit_power
+from jaxaudit.ensemble import Execution, models_per_batch, speed
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
@@ -118,6 +123,45 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     assert "--sample" in refused.err
 
 
+def test_a_network_is_measured_once_a_machine(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    """The number of models per batch is searched for once; a new shape of records is timed, new records are not."""
+    timed: dict[str, int] = {}
+
+    def counting(module: Any, name: str) -> None:
+        usual = module.probe_models_per_batch
+
+        def counted(*given: Any) -> float:
+            timed[name] = timed.get(name, 0) + 1
+            return usual(*given)
+
+        monkeypatch.setattr(module, "probe_models_per_batch", counted)
+
+    counting(models_per_batch, "search")
+    counting(speed, "probe")
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
+    random = np.random.default_rng(1)
+
+    def planned(features: int, records: int, classes: int) -> dict[str, Any]:
+        for name in ("q.npz", "c.npz"):
+            inputs = random.normal(size=(records, features)).astype(np.float32)
+            np.savez(name, x=inputs, y=np.arange(records) % classes)
+        words = ("--query", "q.npz", "--calibration", "c.npz", *RECIPE, "--epochs", "9999", "--budget", "99h")
+        timed.clear()
+        done = jaxaudit("power", *words, "--dry-run", "--json")
+        assert ("on this machine" in done.err) == bool(timed)
+        return done.result
+
+    first = planned(7, 120, 3)
+    assert timed["search"] > 1
+    assert planned(7, 150, 3)["seconds_a_model_step"] == first["seconds_a_model_step"]
+    assert timed == {}
+    other = planned(700, 120, 4)
+    assert timed == {"probe": 1}
+    assert other["seconds_a_model_step"] != first["seconds_a_model_step"]
+    assert planned(700, 150, 4)["seconds_a_model_step"] == other["seconds_a_model_step"]
+    assert timed == {}
+
+
 def test_within_a_budget_the_numbers_are_those_without_one(sets: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
     words = ("power", *SETS, *RECIPE, "--epochs", "2", "--json")
@@ -162,6 +206,25 @@ def audit_groups(count: int) -> InputError:
     with pytest.raises(InputError) as refused:
         audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, groups=np.arange(count))
     return refused.value
+
+
+def test_more_models_leave_those_that_were_there_as_they_were(monkeypatch: pytest.MonkeyPatch):
+    """So a larger budget changes no model that a smaller one trained: bit for bit, with designs that take turns."""
+    seen: list[np.ndarray] = []
+    usual = audit.separation
+
+    def keeping(odds: np.ndarray, *others: Any) -> Any:
+        seen.append(odds)
+        return usual(odds, *others)
+
+    monkeypatch.setattr(audit, "separation", keeping)
+    designs = (Design("longer", replace(LEARNER, epochs=30)),)
+    for models in (8, 14):
+        execution = Execution(models_per_batch=3)
+        audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, designs=designs, models=models, execution=execution)
+    fewer, more = seen
+    assert (len(fewer), len(more)) == (8, 14)
+    assert more[:8].tobytes() == fewer.tobytes()
 
 
 def test_two_and_two_share_a_draw_of_the_calibration_set():

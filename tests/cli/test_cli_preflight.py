@@ -1,6 +1,7 @@
 """Everything wrong with the words of a command is said at once, before anything heavy is imported."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,42 @@ def test_nothing_heavy_is_imported_before(tmp_path: Path):
     assert done.code == 2
     assert done.err.count("Error: ") == 3
     assert "heavy" not in done.err
+
+
+BEFORE = """
+import sys
+from jaxaudit.cli import harness, main
+
+def look(_):
+    print("jax" in sys.modules)
+    sys.exit()
+
+harness.before_jax = look
+main()
+"""
+"""Runs a command up to what must be done before JAX starts, and prints whether JAX is imported by then."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ks", *SETS, "--target-data", "far.npz:0.5", "--tests", "shadow,rho"),
+        ("pdtp", "--data", "query.npz", "--model", "nn"),
+        ("attack", "--data", "query.npz", "--attacks", "distance"),
+        ("power", *SETS, "--groups", "groups"),
+        ("efficacy",),
+        ("unlearn", "--data", "query.npz"),
+    ],
+)
+def test_all_that_a_command_checks_is_checked_before_jax_is_imported(sets: Path, words: tuple[str, ...]):
+    Path("page.html").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE, *words, "--out", "run", "--report", "page.html"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.parametrize(

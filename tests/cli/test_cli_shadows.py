@@ -394,49 +394,6 @@ def test_a_place_that_is_taken_or_not_there_is_refused(folder: Path):
     np.testing.assert_array_equal(np.load("bank/outputs/00003.npy"), outputs(3))
 
 
-def test_outputs_of_another_model_are_refused_by_its_number(folder: Path):
-    good()
-    train(0, 1, 2, 3)
-    for model in (4, 10):
-        np.save(f"{model}.npy", outputs(model))
-    # As a shell sorts them.
-    done = jaxaudit("shadows", "add", "bank", "10.npy", "4.npy")
-    assert (done.code, "--model 10" in done.err) == (2, True)
-    assert load_bank("bank").finished().tolist() == [0, 1, 2, 3]
-    assert not Path("bank/lock").exists()
-    assert jaxaudit("shadows", "add", "bank", "4.npy").code == 0
-    assert jaxaudit("shadows", "add", "bank", "10.npy", "--model", "10").code == 0
-
-
-def test_the_first_files_of_a_bank_are_held_against_one_another(folder: Path):
-    """One alone may be taken for another's: nothing tells how difficult the records are."""
-    good()
-    for model in range(5):
-        np.save(f"{model}.npy", outputs(model, memory=1.5))
-    before = content(folder)
-    done = jaxaudit("shadows", "add", "bank", "1.npy", "0.npy", *(f"{model}.npy" for model in (2, 3, 4)))
-    assert (done.code, "--model 1" in done.err) == (2, True)
-    # None is added.
-    assert content(folder) == before
-    assert jaxaudit("shadows", "add", "bank", *(f"{model}.npy" for model in range(5))).code == 0
-    assert load_bank("bank").finished().tolist() == list(range(5))
-
-
-def test_a_file_is_added_once(folder: Path):
-    good()
-    np.save("0.npy", outputs(0))
-    done = jaxaudit("shadows", "add", "bank", "0.npy", "0.npy")
-    assert (done.code, "is there already as model 0" in done.out) == (0, True)
-    assert load_bank("bank").finished().tolist() == [0]
-
-
-def test_a_model_that_remembers_nothing_is_added_anywhere(folder: Path):
-    good()
-    train(0, 1)
-    np.save("any.npy", outputs(5, memory=0.0))
-    assert jaxaudit("shadows", "add", "bank", "any.npy").code == 0
-
-
 def test_one_process_at_a_time_writes(folder: Path):
     good()
     np.save("0.npy", outputs(0))
@@ -538,6 +495,26 @@ def test_what_is_there_is_shown(folder: Path):
     ):
         assert words in done.out
     assert found["next"] in done.out
+
+
+@pytest.mark.skipif(not hasattr(os.stat_result, "st_blocks"), reason="the system does not tell what a disk holds")
+def test_a_bank_of_holes_is_not_read(folder: Path):
+    """Files of a few bytes that claim a gigabyte; as many models of few records are read a thousand at a time."""
+    found = {}
+    for count, models in ((1_200, 10**6), (90, 10**6)):
+        bank = banks.write_bank(folder / f"of {count}", 0, models=models, records=count, counts=None)
+        np.save(bank / "labels.npy", np.zeros(count, int))
+        with (bank / "membership.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": "|b1", "fortran_order": False, "shape": (models, count)}
+            )
+            file.write(bytes([1]))
+            file.truncate(file.tell() - 1 + models * count)
+        start = time.process_time()
+        found[count] = jaxaudit("shadows", "show", str(bank))
+        assert time.process_time() - start < 30
+    assert (found[1_200].code, found[1_200].out, "holes" in found[1_200].err) == (2, "", True)
+    assert (found[90].code, "0 of 1000000" in found[90].out) == (0, True)
 
 
 def test_the_command_that_is_shown_adds_what_is_missing(folder: Path):

@@ -100,7 +100,7 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: [
             sparse(f"experiment-{m}_6/logits/0000000100.npy", (POOL, 1000, 10**6), "<f4")(folder) for m in range(6)
         ],
-        "model 0 are more than this machine has memory for",
+        "experiment-0_6/logits/0000000100.npy: has .* GiB, more than the allowed",
     ),
     "no logits": (lambda folder: [path.unlink() for path in folder.rglob("logits/*")], "inference.py"),
     "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),

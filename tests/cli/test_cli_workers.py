@@ -17,9 +17,8 @@ from jaxaudit.cli.attack.command import AttackOptions
 from jaxaudit.cli.groups import Machines, Recipe
 from jaxaudit.cli.options import identity_of
 from jaxaudit.cli.words import parse_cluster
-from jaxaudit.cli.workers import NAMED, VISIBLE, before_jax, crew
+from jaxaudit.cli.workers import crew
 from jaxaudit.ensemble import MixedDevicesWarning
-from jaxaudit.ensemble.local_workers import gpus_of
 from jaxaudit.errors import InputError
 
 NETWORK = """
@@ -136,26 +135,40 @@ def test_what_becomes_of_workers_is_said_and_what_is_mixed_is_kept(capsys: pytes
         assert executor is None
 
 
+LOOK = """
+import os, sys
+from jax._src import xla_bridge
+
+def look(*_):
+    options = xla_bridge._options_from_jax_configs("cuda")
+    names = "CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_PREALLOCATE"
+    print(options.get("visible_devices", "all"), *map(os.environ.get, names), flush=True)
+    os._exit(0)
+
+xla_bridge.backends = look
+from jaxaudit.cli import main
+sys.argv = ["jaxaudit", *sys.argv[1:]]
+main()
+"""
+"""Runs a command up to its first device, and prints what JAX would ask CUDA for: its own function says it."""
+
+
 @pytest.mark.parametrize(
-    ("named", "seen", "workers"), [(None, "0", ["0", "1"]), ("3,5", "3", ["3", "5"]), ("6", "6", None)]
+    ("words", "seen"),
+    [
+        (("cluster", "check", "--workers", "2"), "[0] 6,GPU-7 false"),
+        (("pdtp", "--data", "digits", "--workers", "2", "--report", "page.html"), "[0] 6,GPU-7 false"),
+        (("pdtp", "--data", "digits", "--report", "page.html"), "all 6,GPU-7 None"),
+    ],
 )
-def test_workers_have_the_gpus_that_were_named(
-    named: str | None, seen: str, workers: list[str] | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    """On a host with GPUs, told by a folder; JAX has started here, and takes no notice."""
-    for name, value in ((NAMED, None), (VISIBLE, named), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")):
-        monkeypatch.setenv(name, value or "")
-        if value is None:
-            monkeypatch.delenv(name)
-    monkeypatch.setattr("jaxaudit.cli.workers.GPUS", tmp_path)
-    for _ in range(2):
-        before_jax(Machines(workers=2))
-        assert os.environ[VISIBLE] == seen
-    if workers is None:
-        with pytest.raises(InputError, match="1 are named"):
-            gpus_of(os.environ.get(NAMED), 2)
-    else:
-        assert gpus_of(os.environ.get(NAMED), 2) == workers
+def test_a_command_with_workers_uses_one_gpu_itself(words: tuple[str, ...], seen: str, tmp_path: Path):
+    """And leaves the others to be seen: by its workers, or by a Ray that it starts."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "6,GPU-7"}
+    environment.pop("XLA_PYTHON_CLIENT_PREALLOCATE", None)
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.splitlines() == [seen], done.stderr
 
 
 def test_a_run_of_mixed_devices_is_another_run():

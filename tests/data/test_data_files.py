@@ -191,7 +191,7 @@ def test_no_data(tmp_path):
     with pytest.raises(InputError, match=r"none.npz: there is no such file or folder"):
         load_path(tmp_path / "none.npz")
     (tmp_path / "a.h5").write_bytes(b"")
-    with pytest.raises(InputError, match=r"known kind; give \.npz, \.npy, \.csv, \.mat, an IDX file"):
+    with pytest.raises(InputError, match=r"known kind; give \.npz, \.npy, \.csv, \.parquet, \.mat, an IDX file"):
         load_path(tmp_path / "a.h5")
     np.savez(tmp_path / "a.npz", x=X, y=Y)
     with pytest.raises(InputError, match="more than the"):

@@ -1,10 +1,29 @@
 """Labels in every form people store them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.errors import InputError
+
+
+@pytest.mark.parametrize("one", [np.inf, -np.inf, np.nan, 1e308])
+@pytest.mark.parametrize("shape", [(2, 3), (6,), (6, 1)])
+def test_infinite_labels_are_an_error_and_no_warning(one: float, shape: tuple[int, ...]):
+    labels = np.zeros(6)
+    labels[0], labels[2] = one, -one
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError):
+            encode_labels(labels.reshape(shape), None, "y.npy")
+
+
+def test_very_wide_labels_are_no_classes():
+    """What one row of zeros claims is not made as names."""
+    with pytest.raises(InputError, match="at most 100,000 classes"):
+        encode_labels(np.eye(1, 100_001), None, "y.npy")
 
 
 @pytest.mark.parametrize(

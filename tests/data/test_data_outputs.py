@@ -12,6 +12,13 @@ from jaxaudit.data.outputs.outputs import confidence_of, load_outputs
 from jaxaudit.errors import InputError
 
 
+@pytest.mark.parametrize("name", ["outputs.pt", "outputs.pth", "outputs.pkl", "outputs.joblib"])
+def test_a_pickle_of_outputs_is_refused_with_the_line_that_converts_it(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"is never read here.*numpy\.save\('FILE\.npy', numpy\.asarray\("):
+        load_outputs(tmp_path / name, NAMES, 20)
+
+
 @pytest.fixture
 def write(tmp_path):
     return lambda content: write_outputs(tmp_path, content)

@@ -333,6 +333,7 @@ def test_what_lies_in_the_folder_is_looked_at_first(prepared, kind):
     ("old", "new"),
     [
         ('"7"', '"700000000"'),
+        ('"7"', '"7000000000000000000"'),
         ("{DATASET}-{SPLIT}", "../{DATASET}-{SPLIT}"),
         ("{DATASET}-{SPLIT}", "/etc/{DATASET}-{SPLIT}"),
         ('"7"', '"-7"'),

@@ -79,7 +79,8 @@ def test_spaces_do_not_matter_and_parts_keep_their_order():
 
 
 @pytest.mark.parametrize(
-    "text", ["train[", "train[5]", "train[:1:2]", "train[a:]", "[:5]", "train+", "a b", "train[:1.5]"]
+    "text",
+    ["train[", "train[5]", "train[:1:2]", "train[a:]", "[:5]", "train+", "a b", "train[:1.5]", f"train[:{'9' * 5000}]"],
 )
 def test_what_is_no_split_is_refused(text):
     with pytest.raises(InputError, match=r"is not a split; write a split or a slice of one \(train, train\[:1000\]"):

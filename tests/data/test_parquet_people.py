@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
+from jaxaudit.data import load
+from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.csv_format import Asked
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.table import MISSING
@@ -43,6 +45,39 @@ def test_the_table_is_that_of_the_csv(write, tmp_path, name):
     assert read_people(path).columns[1].categories == ("private", "state", MISSING)
     with pytest.raises(InputError, match="are for CSV"):
         read_people(path, asked=Asked(delimiter=","))
+
+
+NUMBERS = {"age": COLUMNS["age"], "children": COLUMNS["children"], "label": COLUMNS["y"]}
+
+
+def test_records_are_those_of_the_csv(write, tmp_path):
+    """As a data set, with a column of labels, labels beside it, or the index that pandas keeps."""
+    csv.write_csv(pa.table(NUMBERS), tmp_path / "same.csv")
+    wanted = load(str(tmp_path / "same.csv"))
+    assert wanted.inputs.shape == (N, 2)
+    path = write(NUMBERS)
+    assert load(str(path)).content_hash == wanted.content_hash
+    assert load(f"{path}@train[:5]").labels.tolist() == wanted.labels[:5].tolist()
+    assert load(str(path), drop=("age",)).inputs.shape == (N, 1)
+    indexed = pa.table({**NUMBERS, "__index__": list(range(N))})
+    write(indexed.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["__index__"]})}))
+    assert load(str(path)).content_hash == wanted.content_hash
+    write({name: values for name, values in NUMBERS.items() if name != "label"})
+    np.save(tmp_path / "y.npy", np.array(NUMBERS["label"]))
+    assert load_path(path, tmp_path / "y.npy").content_hash == wanted.content_hash
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([None, *COLUMNS["age"][1:]], "row 1, column 'age' is empty"),
+        (COLUMNS["work"], "column 'age' holds text"),
+        ([[1.0, 2.0]] * N, "column 'age' has values of type list"),
+    ],
+)
+def test_records_that_are_no_numbers_are_refused(write, column, words):
+    with pytest.raises(InputError, match=words):
+        load(str(write({**NUMBERS, "age": column})))
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows, learner, records
 from support.workers_child import EPOCHS
 
-from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
+from jaxaudit.ensemble import Execution, LocalWorkers, RayWorkers, fit_many, kept_models
+from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
 from jaxaudit.ensemble.machine import this_machine, unlike
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
@@ -191,6 +194,74 @@ def test_no_share_of_the_cores_decides_a_bit(count: int):
     alone = flat_rows(fit_many(*call, execution=Execution(2)), 2)
     with LocalWorkers(count) as workers:
         assert flat_rows(fit_many(*call, execution=Execution(2, executor=workers)), 2).tobytes() == alone.tobytes()
+
+
+def gpus_here() -> list[str]:
+    """What JAX in this process would have of the GPUs that CUDA lets it see."""
+    from jax._src import xla_bridge
+
+    visible = seen_by_cuda(os.environ["CUDA_VISIBLE_DEVICES"])
+    wanted = xla_bridge._options_from_jax_configs("cuda").get("visible_devices")
+    return visible if wanted is None else [visible[number] for number in wanted]
+
+
+@pytest.mark.parametrize(
+    ("visible", "own"),
+    [
+        (None, [["0"], ["1"]]),
+        ("5,3,1", [["5"], ["3"]]),
+        ("GPU-5a,GPU-3b", [["GPU-5a"], ["GPU-3b"]]),
+        ("MIG-5a,MIG-3b", [["MIG-5a"], ["MIG-3b"]]),
+    ],
+)
+def test_each_worker_has_one_gpu(visible: str | None, own: list[list[str]], monkeypatch: pytest.MonkeyPatch):
+    """Asked in the workers' own processes; that there are GPUs is pretended here, and nothing is trained."""
+    monkeypatch.setattr("jaxaudit.ensemble.local_workers.jax.default_backend", lambda: "gpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    with LocalWorkers(2) as workers:
+        assert sorted(workers.everyone(gpus_here, 60.0)) == sorted(own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("visible", "own"), [("4,7", [["4"], ["7"]]), ("GPU-5a,GPU-3b", [["GPU-3b"], ["GPU-5a"]])])
+def test_each_actor_has_the_gpu_that_ray_gave_it(visible: str, own: list[list[str]], monkeypatch: pytest.MonkeyPatch):
+    """Ray limits what its actors see; nothing that is set here takes its place. Two GPUs are pretended."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr("jaxaudit.ensemble.ray_workers.jax.default_backend", lambda: "gpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    ray.init(address="local", num_gpus=2, include_dashboard=False, logging_level="ERROR")
+    try:
+        with RayWorkers() as workers:
+            assert sorted(workers.everyone(gpus_here, 120.0)) == own
+    finally:
+        ray.shutdown()
+
+
+INDICES = st.integers(0, 99).map(str)
+NAMES = st.text("0123456789abcdef-", min_size=1, max_size=8)
+DEVICES = st.one_of(*(st.lists(each, min_size=1, max_size=9, unique=True) for each in
+                      (INDICES, NAMES.map("GPU-{}".format), NAMES.map("MIG-{}".format))))  # fmt: skip
+
+
+@given(DEVICES, st.integers(1, 9), st.data())
+def test_workers_share_what_cuda_sees_one_each(devices: list[str], count: int, data: st.DataObject):
+    """Of a list of one kind: all of it; up to an entry that names no device; none of it where one is there twice."""
+    text = ",".join(devices)
+    assert seen_by_cuda(text) == seen_by_cuda(text.replace(",", " , ")) == devices
+    stop = data.draw(st.sampled_from(["", "-1", "x", "GPU-" if devices[0].startswith("MIG-") else "MIG-"]))
+    assert seen_by_cuda(",".join([*devices, stop, *devices])) == devices
+    assert seen_by_cuda(",".join([stop, *devices])) == []
+    assert seen_by_cuda(",".join([*devices, data.draw(st.sampled_from(devices))])) == []
+    if count > len(devices):
+        with pytest.raises(InputError, match=rf"{count} workers need a GPU each.*{len(devices)} of CUDA_VISIBLE"):
+            gpus_of(text, count)
+        return
+    own = gpus_of(text, count)
+    assert own == devices[:count]
+    assert [seen_by_cuda(each) for each in own] == [[each] for each in own]
 
 
 def wide(input_shape: tuple[int, ...], classes: int, *, rngs: Any) -> Any:

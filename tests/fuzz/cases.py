@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import PurePath
 
-from fuzz import archives, arrays, columns, lines, names, places, texts, trees
+from fuzz import archives, arrays, claims, columns, lines, names, places, texts, trees
 from fuzz.damage import damaged
 from fuzz.places import Hole, Tree
 
@@ -40,6 +40,7 @@ class Case:
         tree: the files.
         said: what was done to them.
         options: chooses how they are read.
+        meanwhile: chooses how they change while they are read; of few cases.
     """
 
     def __init__(self, seed: int, reader: str, index: int, base: Tree, writes: bool) -> None:
@@ -47,6 +48,8 @@ class Case:
         self.tree: Tree = dict(base)
         self.said: list[str] = []
         self.options = random.Random(f"{seed}/{reader}/{index}/options")
+        meanwhile = random.Random(f"{seed}/{reader}/{index}/meanwhile")
+        self.meanwhile = meanwhile if meanwhile.random() < 0.06 else None
         for _ in range(choose.choice((1, 1, 1, 2, 3))):
             if self.tree:
                 self.said.append(change(self.tree, choose, writes))
@@ -54,10 +57,9 @@ class Case:
 
 def change(tree: Tree, choose: random.Random, writes: bool) -> str:
     """One change to one of the files, in place; what it was."""
-    if choose.random() < 0.08:
-        for hostile in (hollow_chunks, equal_records, hostile_features):
-            if found := hostile(tree, choose):
-                return found
+    for hostile, share in HOSTILE:
+        if choose.random() < share and (found := hostile(tree, choose)):
+            return found
     for suffix, way in WORDS.items():
         for name in tree:
             if name.endswith(suffix) and isinstance(content := tree[name], bytes):
@@ -67,7 +69,7 @@ def change(tree: Tree, choose: random.Random, writes: bool) -> str:
     every = sorted(tree)
     # Descriptions are few among many files of numbers.
     known = [name for name in every if way_of(name, tree[name]) is not damaged]
-    name = choose.choice(known if known and choose.random() < 0.7 else every)
+    name = of_one_kind(known if known and choose.random() < 0.7 else every, choose)
     content = tree[name]
     if choose.random() < 0.12 or not isinstance(content, bytes):
         return places.displaced(tree, name, choose, writes)
@@ -75,6 +77,14 @@ def change(tree: Tree, choose: random.Random, writes: bool) -> str:
     changed, said = way(content, choose)
     tree[name] = changed
     return f"{name}: {said}"
+
+
+def of_one_kind(files: list[str], choose: random.Random) -> str:
+    """One of the files, as often of the few of one kind and folder as of the many of another."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for name in files:
+        kinds.setdefault((str(PurePath(name).parent), PurePath(name).suffix), []).append(name)
+    return choose.choice(choose.choice(list(kinds.values())))
 
 
 def way_of(name: str, content: object) -> Way:
@@ -125,3 +135,13 @@ def hostile_features(tree: Tree, choose: random.Random) -> str | None:
     features = choose.choice(texts.HOSTILE_FEATURES)
     tree[name] = json.dumps(features).encode()
     return f"{name}: {features}"
+
+
+HOSTILE: tuple[tuple[Callable[[Tree, random.Random], str | None], float], ...] = (
+    (hollow_chunks, 0.08),
+    (equal_records, 0.08),
+    (hostile_features, 0.08),
+    (claims.bank, 0.25),
+    (claims.array, 0.03),
+)
+"""What is done to whole inputs, as far as they have what it takes, and how often."""

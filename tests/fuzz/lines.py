@@ -2,16 +2,10 @@
 
 import json
 import random
-import re
-import shutil
-import sys
 from collections.abc import Callable
-from contextlib import chdir, redirect_stderr, redirect_stdout
-from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from support.banks import logits, rows, write_bank
@@ -19,16 +13,13 @@ from support.other_tools import write_lira
 from support.saved_runs import RUNS, save
 
 from fuzz import names
-from fuzz.places import Link, Special, Tree, state
+from fuzz.commands import command, swept
+from fuzz.places import Link, Special, Tree
 from fuzz.readers import SECRET, Reader
-from jaxaudit.cli import main
 from jaxaudit.cli.options import Field, fields_of
-from jaxaudit.errors import InputError
 
 SUFFIX = ".words"
 """Of the file that holds a command's words: nothing else is changed."""
-BEGINS = re.compile(r"\bon (cpu|gpu|tpu)\b")
-"""What the line says with which training begins: a fuzzer does not wait for that."""
 NUMBERS = ("", "-1", "0", "1", "1.5", "nan", "inf", "-inf", "x", "1e308", "1e-320", "0x10", "1_0", "٣", "9" * 5000)
 NUMBERS += ("18446744073709551616", "9223372036854775807", "4294967296", "2147483648", "1e400", "-0", " 7", "7 ")
 PATHS = (
@@ -77,22 +68,7 @@ USUAL = {
 }
 
 
-class Begun(BaseException):
-    """Training would now begin."""
-
-
-class Ear(StringIO):
-    """What stands for stderr, and listens."""
-
-    def write(self, text: str, /) -> int:
-        """Keeps the text."""
-        count = super().write(text)
-        if BEGINS.search(text):
-            raise Begun
-        return count
-
-
-def prepare(command: str) -> Callable[[Path], object]:
+def prepare(line: str) -> Callable[[Path], object]:
     """A folder with small data, odd places, and the command's usual words."""
 
     def make(folder: Path) -> None:
@@ -106,7 +82,7 @@ def prepare(command: str) -> Callable[[Path], object]:
         write_bank(folder / "bank")
         write_lira(folder / "exp", 4)
         np.save(folder / "outputs.npy", logits(3, rows()[3]))
-        (folder / f"it{SUFFIX}").write_text(json.dumps([*command.split(), *USUAL[command]]))
+        (folder / f"it{SUFFIX}").write_text(json.dumps([*line.split(), *USUAL[line]]))
 
     return make
 
@@ -138,7 +114,8 @@ def fields_called(words: list[str]) -> list[Field]:
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     """The words with an odd value for one of the options, or words that belong elsewhere."""
     words = json.loads(data)
-    option = choose.choice(options_of(words))
+    # A dry run trains for some seconds, to time it.
+    option = choose.choice([each for each in options_of(words) if "--dry-run" not in each.opts])
     name = choose.choice(option.opts)
     value = choose.choice(choose.choice((NUMBERS, NUMBERS, PATHS, names.ODD)))
     if option.param_type_name == "argument":
@@ -158,37 +135,11 @@ def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 def run_line(folder: Path, choose: random.Random) -> object:
     """Runs the words up to where training begins."""
     words: list[str] = json.loads((folder / f"it{SUFFIX}").read_bytes())
-    written = [folder, folder.parent / "home"]  # by those that succeed
-    before = {place: set(state(place)) for place in written if place.exists()}
-    out, err = StringIO(), Ear()
-    # The program's own arguments cannot hold these.
-    words = [word.replace("\0", "") for word in words]
-    with (
-        mock.patch.object(sys, "argv", ["jaxaudit", *words]),
-        mock.patch.dict("os.environ", JAXAUDIT_DEBUG="1"),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        chdir(folder),
-    ):
-        try:
-            main()
-            code: Any = 0
-        except SystemExit as stop:
-            code = stop.code
-        except Begun:
-            code = "begun"
-    last = err.getvalue().rstrip("\n").rpartition("\n")[2]
-    if "Traceback" in err.getvalue() or code not in (None, 0, 2, 3, "begun"):
-        raise AssertionError(f"status {code}: {err.getvalue()[-500:]}")
-    if code in ("begun", 0, None) and (wrong := meaningless(words)):
+    with swept(folder):
+        ran = command(folder, words)
+    if ran.status != 2 and (wrong := meaningless([word.replace("\0", "") for word in words])):
         raise AssertionError(f"{wrong} was not refused")
-    for place in before if code in (None, 0, 3) else ():
-        for name in sorted(set(state(place)) - before[place], reverse=True):
-            path = place / name
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-    if code == 2 and last.startswith("Error: "):
-        raise InputError(last)
-    return code
+    return ran
 
 
 def meaningless(words: list[str]) -> str | None:
@@ -205,6 +156,5 @@ def meaningless(words: list[str]) -> str | None:
 
 
 READERS = [
-    Reader(f"line-{command.replace(' ', '-')}", prepare(command), run_line, 3 if command == "ks" else 2)
-    for command in USUAL
+    Reader(f"line-{name.replace(' ', '-')}", prepare(name), run_line, 3 if name == "ks" else 2) for name in USUAL
 ]

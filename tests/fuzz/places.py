@@ -45,6 +45,7 @@ ODD = (
     b"\x1f\x8b",
     b"\n",
     b"PK\5\6" + bytes(18),
+    b"\x80\x02cfuzz_canary\nThing\nq\x00.",
 )
 
 

@@ -9,8 +9,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from fuzz.meanwhile import Meddler, changing
+from fuzz.printed import check_bibliography, check_card, check_markdown, check_page
 from fuzz.readers import SECRET, Reader
 from jaxaudit.errors import InputError
+from jaxaudit.report.papers import as_bibtex
 
 
 def refuse(message: str) -> Callable[[Path], object]:
@@ -46,6 +49,14 @@ def change(folder: Path) -> object:
     return (folder / "more").write_bytes(b"")
 
 
+def reads_again(folder: Path) -> object:
+    """Takes for granted that a file stays what it was."""
+    (folder / "x").write_bytes(b"x" * 99)
+    with changing(Meddler(folder, random.Random(2))):
+        for _ in range(40):
+            assert (folder / "x").read_bytes() == b"x" * 99
+
+
 PLANTED: dict[str, Callable[[Path], object]] = {
     "read": lambda folder: None,
     "refused": refuse("a.csv: cannot be read; is it there?"),
@@ -60,6 +71,11 @@ PLANTED: dict[str, Callable[[Path], object]] = {
     "import": lambda folder: importlib.import_module("fuzz_canary"),
     "message": refuse("two\nlines"),
     "message-long": refuse("long" * 1000),
+    "exception-card": lambda folder: check_card("---\nmodel-index: []\nmore: 1\n---\n"),
+    "exception-link": lambda folder: check_markdown("# A\n\nsee www.example.org"),
+    "exception-entry": lambda folder: check_bibliography(f"{as_bibtex((), '1')}% @misc{{x, title = {{x}}}}"),
+    "exception-script": lambda folder: check_page("<p onclick='x()'>"),
+    "exception-meanwhile": reads_again,
     "cell": refuse(f"row 3 holds {SECRET}"),
 }
 

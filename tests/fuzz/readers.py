@@ -43,9 +43,10 @@ def all_readers(planted: bool = False) -> dict[str, Reader]:
         from fuzz import planted as made_to_be_found
 
         return {reader.name: reader for reader in made_to_be_found.READERS}
-    from fuzz import lines, results, runs, sets
+    from fuzz import banks, deals, lines, models, results, runs, sets
 
-    return {reader.name: reader for reader in (*sets.READERS, *results.READERS, *runs.READERS, *lines.READERS)}
+    modules = (sets, results, models, runs, banks, deals, lines)
+    return {reader.name: reader for module in modules for reader in module.READERS}
 
 
 def turns(readers: dict[str, Reader]) -> list[str]:

@@ -1,22 +1,23 @@
-"""Readers of what the package itself wrote: runs, unfinished work, chunks, reports in their place; and of banks."""
+"""Readers of what the package itself wrote: runs, unfinished work, chunks, reports in their place."""
 
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
-from support.banks import HOLDOUT, QUERY, rows, write_bank
 from support.saved_runs import RUNS, save
 from support.saved_runs.ks import ks_run, without_rho
 
+from fuzz import banks
+from fuzz.commands import command
+from fuzz.printed import check_bibliography, check_card, check_markdown, check_page
 from fuzz.readers import Reader, only
-from jaxaudit.audits.ks.bank.state import allowed_tests, usable_models
-from jaxaudit.audits.ks.bank.whose import first_models, misplaced
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
+from jaxaudit.errors import InputError
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.record import to_json
 from jaxaudit.runs.directory import claim
@@ -52,15 +53,37 @@ def printed(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps(to_json(RUNS["ks"]().result)))
 
 
+def of_bank(folder: Path) -> None:
+    """Attacks on records by a bank."""
+    with TemporaryDirectory() as place:
+        banks.bank(Path(place))
+        command(Path(place), ("attack", "--shadows", "bank", "--target", "all.npy", "--out", "run"))
+        (Path(place) / "run").rename(folder / "run")
+
+
 def several(folder: Path) -> None:
     """Two runs to be compared."""
     for name in ("before", "after"):
         save(RUNS["efficacy"](name), folder / name)
 
 
-def read_page(folder: Path, choose: random.Random) -> object:
-    """The page of all runs there."""
-    return report_html([read_run(path) for path in sorted(folder.iterdir())])
+def read_shown(folder: Path, choose: random.Random) -> object:
+    """All runs there in one of the forms in which they are shown, which has nothing that it should not have."""
+    paths = sorted(folder.iterdir()) or [folder / "run"]
+    form = choose.choice(("page", "--card", "--markdown", "cite", "--text", "page"))
+    if form == "page":
+        text = report_html([read_run(path) for path in paths])
+        check_page(text)
+        return text
+    words = ("cite",) if form == "cite" else ("report", form)
+    text = command(folder, (*words, "--", *(path.name for path in paths))).out
+    if form == "--card":
+        check_card(text, len(paths))
+    elif form == "--markdown":
+        check_markdown(text, len(paths))
+    elif form == "cite":
+        check_bibliography(text)
+    return text
 
 
 def chunk(folder: Path) -> None:
@@ -94,7 +117,10 @@ def go_on(folder: Path, choose: random.Random) -> object:
     claim(place)
     is_unfinished(place / "unfinished")
     # The process that signs beside the lock has the same number of digits in few runs only.
-    work = open_unfinished(place / "unfinished", SELF)
+    try:
+        work = open_unfinished(place / "unfinished", SELF)
+    except OSError as error:
+        raise InputError(f"{place.name} cannot be written: {error.strerror}") from error
     try:
         return kept_models(work.checkpoints)
     finally:
@@ -113,31 +139,13 @@ def write_again(folder: Path, choose: random.Random) -> object:
     return write_report(place, [RUNS["efficacy"]()])
 
 
-def bank(folder: Path) -> None:
-    """Shadow models that somebody trained, with all that may stand beside them."""
-    place = write_bank(folder / "bank", designs=["a", "b"], groups=True, seed=3, class_names=["x", "y", "z"])
-    np.save(place / "designs.npy", np.arange(len(rows())) % 2)
-    np.save(place / "groups.npy", np.arange(QUERY + HOLDOUT) // 3)
-    np.save(place / "seeds.npy", np.arange(len(rows()), dtype=np.uint32))
-    np.save(place / "dropped.npy", ~rows().any(axis=0))
-
-
-def read_bank(folder: Path, choose: random.Random) -> object:
-    """The bank, its outputs, and what it allows."""
-    found = load_bank(folder / "bank")
-    usable = usable_models(found)
-    allowed_tests(found, usable.accuracy)
-    known = first_models(found)
-    return [misplaced(found, 0, each, known) for each in known.values()]
-
-
 READERS = [
-    *(Reader(f"run-{kind}", saved(kind), read_page, 2) for kind in RUNS),
-    Reader("run-without-rho", without, read_page, 2),
-    Reader("run-records", many_records, read_page, 2),
-    Reader("run-json", printed, read_page, 2),
-    Reader("run-several", several, read_page, 1),
-    Reader("bank", bank, read_bank, 4),
+    *(Reader(f"run-{kind}", saved(kind), read_shown, 3) for kind in RUNS),
+    Reader("run-of-bank", of_bank, read_shown, 3),
+    Reader("run-without-rho", without, read_shown, 2),
+    Reader("run-records", many_records, read_shown, 2),
+    Reader("run-json", printed, read_shown, 2),
+    Reader("run-several", several, read_shown, 1),
     Reader("chunk", chunk, read_kept, 4),
     Reader("unfinished", unfinished, go_on, 4, writes=True),
     Reader("report-place", report_place, write_again, 2, writes=True),

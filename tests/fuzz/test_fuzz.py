@@ -12,7 +12,7 @@ from fuzz.planted import PLANTED
 
 pytestmark = pytest.mark.slow
 
-CASES = 300
+CASES = 200
 TESTS = Path(__file__).parent.parent
 
 

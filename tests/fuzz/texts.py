@@ -99,7 +99,9 @@ def changed(document: Any, choose: random.Random) -> tuple[Any, str]:
             holder[names.odd(choose)] = copy.deepcopy(odd_value(choose))
             return document, f"a neighbour of {where}"
         case 3 if isinstance(holder, list):
-            holder += [holder[last]] * choose.choice((1, 9, 1000))
+            # Lists of lists of a thousand copies would be larger than any file.
+            many = 9 if isinstance(holder[last], dict | list) else 1000
+            holder += [holder[last]] * choose.choice((1, 9, many))
             return document, f"{where} repeated"
         case 4:
             other = choose.choice(paths)
@@ -140,10 +142,12 @@ def odd_value(choose: random.Random, instead: Any = None) -> Any:
         return choose.choice(HOSTILE_FEATURES)
     if kind == 4:
         return nested(choose.choice(DEEP[:3]))
+    if kind == 5 and choose.random() < 0.5:
+        return choose.choice(("fuzz_canary:Thing", "net.py:Net", "modeling_own.Model", CANARY))
     if kind == 5:
         return json.dumps(choose.choice(HOSTILE_FEATURES))
     if kind == 6:
-        return [instead] * choose.choice((0, 1, 2, 500))
+        return [instead] * choose.choice((0, 1, 2, 2 if isinstance(instead, dict | list) else 500))
     return names.odd(choose)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from fuzz.meanwhile import Meddler, changing
 from fuzz.places import Tree, lay_out, state
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader
 from jaxaudit.errors import InputError
@@ -80,8 +81,8 @@ class Room:
         return [str(path.relative_to(self.folder)) for path in found]
 
 
-def watched(room: Room, read: Callable[[], object], reader: Reader) -> Outcome:
-    """Reads the case that lies in the room."""
+def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Meddler | None = None) -> Outcome:
+    """Reads the case that lies in the room, while the meddler changes it."""
     before, modules = room.state(reader.writes), set(sys.modules)
     given = room.drafts()
     gc.collect()
@@ -89,7 +90,8 @@ def watched(room: Room, read: Callable[[], object], reader: Reader) -> Outcome:
     start = memory("VmRSS")
     limit_cpu(CPU_SECONDS)
     try:
-        outcome = called(read)
+        with changing(meddler):
+            outcome = called(read)
     finally:
         growth = memory("VmHWM") - start
         limit_cpu(60)
@@ -106,8 +108,10 @@ def watched(room: Room, read: Callable[[], object], reader: Reader) -> Outcome:
     if new:
         return Outcome("import", ", ".join(sorted(new)), "imported while reading")
     after = room.state(reader.writes)
-    if after != before:
-        names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    if meddler and meddler.said:
+        names = [name for name in names if not name.startswith(f"{room.input.name}/")]
+    if names:
         return Outcome("leftover", names[0].partition("/")[0], f"changed or left: {names[:5]}")
     if drafts := [name for name in room.drafts() if name not in given]:
         return Outcome("leftover", "draft", f"left: {drafts[:5]}")

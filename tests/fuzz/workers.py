@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fuzz.cases import Case
+from fuzz.meanwhile import Meddler
 from fuzz.places import Tree, load_tree
 from fuzz.readers import Reader
 from fuzz.watch import MOST_GROWTH, Outcome, Room, called, memory, text_of, watched
@@ -220,7 +221,9 @@ def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, 
                 said = case.said
                 (folder / "said").write_text("\n".join(said), "utf-8", "backslashreplace")
                 del case.tree
-                outcome = watched(room, lambda r=reader, c=case: r.read(room.input, c.options), reader)
+                meddler = case.meanwhile and Meddler(room.input, case.meanwhile)
+                outcome = watched(room, lambda r=reader, c=case: r.read(room.input, c.options), reader, meddler)
+                said += [meddler.said] if meddler and meddler.said else []
             os.write(answers, f"{json.dumps([outcome, said])}\n".encode())
     except BaseException:
         os.dup2(own, 2)

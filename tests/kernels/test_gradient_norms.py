@@ -59,17 +59,19 @@ def test_softmax_regression_in_closed_form():
 
 
 @pytest.mark.parametrize(
-    ("build", "shape", "words"),
+    ("build", "shape", "words", "rtol", "atol"),
     [
-        (partial(MLP, (2, 3), CLASSES, hidden=(5, 4)), (2, 3), 0),
-        (Images, (7, 6, 2), 0),
-        (Words, (5,), 7),
-        (Recurrent, (4, 2), 0),
+        (partial(MLP, (2, 3), CLASSES, hidden=(5, 4)), (2, 3), 0, 1e-9, 1e-20),
+        (Images, (7, 6, 2), 0, 1e-9, 1e-20),
+        # Whatever its parameters, Flax takes the softmax of attention and a table's rows in float32. So rounding depends on
+        # the processor, and is all there is of one gradient: a bias that is added to all keys changes no softmax.
+        (Words, (5,), 7, 1e-5, 1e-14),
+        (Recurrent, (4, 2), 0, 1e-9, 1e-20),
     ],
     ids=["MLP", "Images", "Words", "Recurrent"],
 )
-def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: int):
-    """In float64 to rounding; and everything is contracted."""
+def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: int, rtol: float, atol: float):
+    """To rounding, in float64 where the layers allow it; and everything is contracted."""
     log_prob, params = nnx_log_prob(build(rngs=nnx.Rngs(5)))
     x, y = examples(2, *shape, words=words)
     weights = np.array([1.0, 2.5])
@@ -77,10 +79,10 @@ def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: i
         params, x = wide(params), np.asarray(wide(x))
         gradients = gradients_by_loop(log_prob, params, x, y)
         found = squared_grad_norms(log_prob, params, x, y)
-        close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=1e-9, atol=1e-20)
+        close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=rtol, atol=atol)
         if build is not Images:  # which compiles for long, and has no path that the others have not
             fisher = fisher_diagonal(log_prob, params, x, y, weights=weights)
-            close(jax.tree.leaves(fisher), fisher_by_loop(gradients, weights), rtol=1e-9, atol=1e-20)
+            close(jax.tree.leaves(fisher), fisher_by_loop(gradients, weights), rtol=rtol, atol=atol)
     assert set(found.paths_of_leaves) == {"contracted"}
 
 
@@ -162,7 +164,7 @@ def test_parameters_that_no_rule_knows_are_exact_all_the_same():
         gradients = gradients_by_loop(odd, params, x, Y)
         weights = np.arange(6.0)
         found = squared_grad_norms(odd, params, x, Y, chunk=4)
-        close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=1e-9, atol=1e-20)
+        close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=rtol, atol=atol)
         close(
             jax.tree.leaves(fisher_diagonal(odd, params, x, Y, weights=weights, chunk=4)),
             fisher_by_loop(gradients, weights),

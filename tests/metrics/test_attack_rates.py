@@ -50,7 +50,7 @@ def test_calls_are_by_thresholds_of_the_other_models(seed: int, ties: bool):
 @pytest.mark.parametrize("ties", [False, True])
 def test_no_threshold_admits_more_false_positives_among_the_others_than_stated(ties: bool):
     scores, truth = world(5, ties, unjudged=0.0)
-    thresholds_of = scores[1:], truth[1:]
+    thresholds_of = [(scores[1:], truth[1:])] * (MODELS - 1)
     for limit in (0.2, 0.1, 0.02):
         own = called_at(scores[1:], truth[1:], [limit], thresholds_of)[0]
         assert (own & ~truth[1:]).sum() <= limit * (~truth[1:]).sum()
@@ -115,7 +115,7 @@ def test_one_model_of_known_membership_has_delongs_interval():
     random = np.random.default_rng(3)
     truth = random.random((1, RECORDS)) < 0.5
     scores = (random.normal(size=(1, RECORDS)) + truth).round(1)
-    found = attack_rates(scores, truth, thresholds_of=world(0))
+    found = attack_rates(scores, truth, thresholds_of=[world(0)])
     members, others = scores[truth], scores[~truth]
     wins = (np.sign(members[:, None] - others) + 1) / 2
     error = np.sqrt(wins.mean(axis=1).var(ddof=1) / len(members) + wins.mean(axis=0).var(ddof=1) / len(others))
@@ -133,6 +133,55 @@ def test_stated_false_positive_rates_are_realised_on_average():
         error = np.sqrt(rate.stated / (~truth).sum())
         assert abs(rate.realised.value - rate.stated) < 4 * error
         assert rate.realised.low < rate.stated < rate.realised.high
+
+
+def lumps(models: int = 40, records: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """Scores that say nothing: of each model nearly all are equal, at a level of its own."""
+    random = np.random.default_rng(21)
+    truth = random.random((models, records)) < 0.5
+    scores = np.broadcast_to(random.permutation(models)[:, None] / models, truth.shape).copy()
+    scores[random.random(truth.shape) < 0.002] = 1.0
+    return scores, truth
+
+
+def test_a_rate_whose_thresholds_call_more_than_stated_is_not_that_of_its_limit():
+    """Thresholds lie between the levels of the models, so the highest model has nearly all its records called."""
+    scores, truth = lumps()
+    found = attack_rates(scores, truth, false_positive_rates=(0.01,))
+    rate = found.rates[0]
+    called = called_at(scores, truth, [rate.stated])[0]
+    assert rate.realised.value == pytest.approx((called & ~truth).sum() / (~truth).sum())
+    assert rate.realised.value > 2 * rate.stated
+    assert (rate.resolvable, rate.holds) == (True, False)
+    assert np.isnan([*rate.true_positive, rate.spread]).all()
+    # One threshold for all models, chosen with the truth, keeps the limit.
+    levels = np.unique(scores)
+    kept = [level for level in levels if (scores[~truth] > level).mean() <= rate.stated]
+    assert rate.on_curve == pytest.approx((scores[truth] > min(kept)).mean())
+    # Each model's own ties count, though no two models share them.
+    shares = [np.unique(own, return_counts=True)[1].max() / len(own) for own in scores]
+    assert found.tied == pytest.approx(np.mean(shares))
+    assert found.tied > 0.9
+
+
+def test_thresholds_of_models_alike_hold():
+    """Of 60 draws without a lump, all; models differ in level by a tenth of the spread of scores."""
+    random = np.random.default_rng(22)
+    for _ in range(60):
+        truth = random.random((20, 500)) < 0.5
+        scores = random.normal(size=truth.shape) + 0.1 * random.normal(size=(20, 1)) + truth
+        assert all(rate.holds for rate in attack_rates(scores, truth).rates)
+
+
+def test_each_model_may_have_thresholds_of_other_models():
+    (scores, truth), first, second = world(3), world(4), world(5)
+    whole = [first if model % 2 else second for model in range(MODELS)]
+    found, rates = called_at(scores, truth, (0.2, 0.05), whole), attack_rates(scores, truth, thresholds_of=whole)
+    for model, others in enumerate(whole):
+        own = slice(model, model + 1)
+        np.testing.assert_array_equal(found[:, own], called_at(scores[own], truth[own], (0.2, 0.05), [others]))
+    alone = [attack_rates(scores[m : m + 1], truth[m : m + 1], thresholds_of=[whole[m]]) for m in range(MODELS)]
+    assert rates.balanced_accuracy.value == pytest.approx(np.mean([each.balanced_accuracy.value for each in alone]))
 
 
 def test_the_interval_of_the_area_covers_it():

@@ -26,7 +26,9 @@ NONE = np.zeros(0)
 
 
 def control(high: float, median: float = 0.4) -> Rho:
-    return Rho(NONE, median, 0.1, high, NONE, NONE)
+    """One whose 95% interval ends there."""
+    values = np.full(3, median)
+    return Rho(values, median, 0.1, high, values, values, float((high - median) / stats.t.ppf(0.975, 2)))
 
 
 def share_tied(share: float) -> np.ndarray:

@@ -188,20 +188,21 @@ def test_the_interval_covers_at_its_level(powers):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"),
+    ("mean", "reach", "expected"),
     [
-        (1.0, 1.5, "forgotten"),
-        (1.2, 1.3, "forgotten"),
-        (0.999, 1.5, "inconclusive"),
-        (0.5, 1.0, "inconclusive"),
-        (0.5, 0.999, "not forgotten"),
+        (1.25, 0.25, "forgotten"),
+        (1.25, 0.05, "forgotten"),
+        (1.25, 0.251, "inconclusive"),
+        (0.75, 0.251, "inconclusive"),
+        (0.75, 0.249, "not forgotten"),
         (0.0, 0.0, "not forgotten"),
-        (np.nan, np.nan, "inconclusive"),
+        (1.25, np.nan, "inconclusive"),
     ],
 )
-def test_the_verdict_is_where_the_whole_interval_lies(low, high, expected):
-    none = np.zeros(0)
-    assert verdict(Rho(none, 0.0, low, high, none, none)) == expected
+def test_the_verdict_is_where_the_whole_interval_lies_whatever_the_level_of_the_one_shown(mean, reach, expected):
+    values, error = np.full(5, mean), reach / stats.t.ppf(0.975, 4) * (1 - 1e-12)
+    for low, high in ((mean, mean), (0.0, 9.0)):
+        assert verdict(Rho(values, mean, low, high, values, np.ones(5), error)) == expected
 
 
 @pytest.mark.parametrize(

@@ -351,6 +351,28 @@ def test_images_without_channels_are_not_turned():
     np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, inputs, labels), rtol=1e-5)
 
 
+class Photographs(Gray):
+    """As usual in PyTorch: channels, height, width."""
+
+    def forward(self, inputs: Any) -> Any:
+        return self.out(torch.tanh(self.conv(inputs)).flatten(1))
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 5, 1), (1, 5, 5)])
+def test_gray_images_get_the_channel_that_convolutions_want(shape: tuple[int, ...]):
+    torch.manual_seed(3)
+    module, inputs, labels = Photographs(), images(6, *shape), np.arange(6) % 3
+    found = measured(Photographs, module, inputs, labels)
+    wanted = squared_norms(module, inputs.reshape(6, 1, 5, 5), labels)
+    np.testing.assert_allclose(found.judged.measured.per_example, wanted, rtol=1e-5)
+
+
+def test_records_that_convolutions_cannot_take_are_refused_with_the_shape_they_want():
+    for shape in ((25,), (5, 5, 3)):
+        with pytest.raises(InputError, match=r"does not accept.*\(channels, height, width\): reshape yours"):
+            pure_module(Photographs, shape, 3)
+
+
 class Probabilities(Plain):
     def forward(self, inputs: Any) -> Any:
         return super().forward(inputs).softmax(-1)

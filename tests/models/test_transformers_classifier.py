@@ -130,6 +130,7 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
         ({"quantization_config": {"bits": 4}}, ["quantised"]),
         ({"use_timm_backbone": True}, ["another package"]),
         ({"hidden_size": 10**12}, ["larger than any size"]),
+        ({"hidden_size": 10**400}, ["larger than any size"]),
         ({"hidden_size": float("nan")}, ["larger than any size"]),
         ({"hidden_size": 2**20, "intermediate_size": 2**20}, ["GiB", "memory"]),
         ({"num_hidden_layers": 10**6}, ["parts"]),

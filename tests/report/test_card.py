@@ -4,19 +4,25 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from support.cli_runs import jaxaudit
+from support.html_pages import Parsed
 from support.saved_runs import RUNS, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run
 from support.saved_runs.names import HOSTILE
+from support.terminals import said
 
+from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
 from jaxaudit.report.build import part_of
 from jaxaudit.report.card import as_card
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.run import Run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "model_card.py"
@@ -51,9 +57,36 @@ def test_it_says_what_the_finding_says(kind: str):
         assert (verdict["type"], verdict["value"]) == ("verdict", answer.finding.verdict)
         assert verdict["args"]["confidence"] == answer.finding.confidence.word
         assert number["name"] == answer.measure
+        assert number["args"]["confidence"] == answer.confidences[-1][1].word
         assert number["args"]["seed"] == str(facts.seed)
         assert f"**{answer.finding.verdict}**" in prose
         assert unescaped(answer.finding.sentence) in said
+
+
+@pytest.mark.parametrize("word", ["fair", "weak", "none"])
+def test_a_used_fraction_has_a_confidence_of_its_own_and_is_said_once(word: str):
+    """That of the p-value, on which `not forgotten` rests, is another one."""
+    target = judged(usage=(USED,))
+    (of_use, *others) = target.judgements
+    own = of_use._replace(fraction_confidence=Confidence(word, "For a reason."))  # pyright: ignore[reportArgumentType]
+    run = ks_run(audit=audit_of(replace(target, judgements=(own, *others))))
+    metadata, prose = card(run)
+    (result,) = metadata["model-index"][0]["results"]
+    verdict, fraction = result["metrics"]
+    assert (verdict["args"]["confidence"], fraction["type"]) == ("strong", "estimated-used-fraction")
+    assert (fraction["value"], fraction["args"]["confidence"]) == (0.92, word)
+    assert len(re.findall(r"used fraction: \d", prose)) == 1
+    about = f"confidence in the estimated used fraction: {word}. For a reason."
+    shown = (
+        prose,
+        as_markdown(part_of(run)),
+        Parsed(report_html([run])).text.lower().replace("fraction ", "fraction: "),
+    )
+    assert all(each.count("confidence in the verdict") == 1 for each in shown)
+    assert f"- {about}" in prose
+    assert f"confidence in the estimated used fraction: {word} for a reason." in shown[-1]
+    assert (about in said(run)) == (word != "none")
+    assert "confidence in the verdict: strong. The test is exact" in said(run)
 
 
 @pytest.mark.parametrize("kind", RUNS)

@@ -220,15 +220,16 @@ def said_once(run: Run[Any]) -> None:
         assert f"{about}: {finding.verdict}. {finding.sentence}".removeprefix(": ") in text
         assert f"{finding.verdict} {finding.sentence}" in page
         assert f"{about}: **{finding.verdict}**. {finding.sentence}".removeprefix(": ") in markdown
-        assert f"Confidence {finding.confidence.word} {finding.confidence.why}" in page
-    confidences = {finding.confidence for _, finding in shown}
-    for each in confidences:
-        whose = [about for about, finding in shown if finding.confidence == each]
+    answers = part_of(run).answers
+    trusted = [(answer.about, *each) for answer in answers for each in answer.confidences]
+    assert [answer.confidences[0][1] for answer in answers] == [finding.confidence for _, finding in shown]
+    for what, each in {(what, each) for _, what, each in trusted}:
+        assert f"{what[:1].upper()}{what[1:]} {each.word} {each.why}" in page
+        whose = [about for about, *said_of in trusted if said_of == [what, each]]
         names = "" if len(whose) == len(shown) else f" ({', '.join(whose)})"
         # A terminal does not say that nothing deserves no confidence.
-        assert (f"confidence: {each.word}{names}. {each.why}" in text) == (each.word != "none")
-        assert f"- {each.word}{names}. {each.why}" in markdown
-    assert text.count("confidence: ") == sum(each.word != "none" for each in confidences)
+        assert (f"{what}: {each.word}{names}. {each.why}" in text) == (each.word != "none")
+        assert f"- {what}: {each.word}{names}. {each.why}" in markdown
     failed = {
         (check.name, check.message) for _, finding in shown for check in finding.checks if check.state == "failed"
     }

@@ -117,6 +117,54 @@ def test_unlearning_names_what_it_measured_with_and_every_method():
     assert papers[4] == Paper("A paper of my own, 2026")
 
 
+def entries_of(text: str) -> list[tuple[str, str]]:
+    """The key and the text of each entry, as BibTeX finds them: from an @ to the brace that closes the first.
+
+    Raises:
+        AssertionError: something is no entry, or there is anything but blanks between entries.
+    """
+    found, place = [], 0
+    while text[place:].strip():
+        head = re.compile(r"\s*@[a-z]+\{(\w+),").match(text, place)
+        assert head is not None, text[place : place + 100]
+        depth, end = 1, head.end()
+        while depth:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        found.append((head[1], text[head.start() : end].strip()))
+        place = end
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@preamble{{\\write18{rm -rf}}}",
+        "} @misc{x, title = {x}}",
+        "a\n@string{own = {x}}",
+        "mail@example.org",
+        "% {",
+        "x",
+    ],
+)
+def test_nothing_of_a_result_but_keys_is_in_the_bibliography(tmp_path: Path, source: str):
+    run = RUNS["pdtp"]()
+    value = as_json(run)
+    value["papers"] = [
+        {"source": source, "key": None, "bibtex": source},
+        {"source": f"{source} 2", "key": source, "bibtex": source},
+        {"source": f"{source} 3", "key": "long2017membership", "bibtex": source},
+    ]
+    value["provenance"]["jaxaudit"] = "1.0}} @misc{x,"
+    save(run, tmp_path / "run", value)
+    done = jaxaudit("cite", str(tmp_path / "run"))
+    assert done.code == 0, done.err
+    *papers, (program, _) = entries_of(done.out)
+    own = {entry.key: entry.bibtex for entry in bibliography()}
+    assert papers == [("long2017membership", own["long2017membership"])]
+    assert program == "jaxaudit"
+
+
 def test_what_a_result_says_of_an_entry_is_never_printed(tmp_path: Path):
     run = RUNS["pdtp"]()
     value = as_json(run)
@@ -131,9 +179,9 @@ def test_what_a_result_says_of_an_entry_is_never_printed(tmp_path: Path):
     assert "write18" not in done.out
     assert "\x1b" not in done.out
     assert "Towards Measuring Membership Privacy" in done.out
-    comments = [line for line in done.out.splitlines() if line.startswith("% No entry is known for: ")]
-    assert len(comments) == 2
-    assert [line for line in done.out.splitlines() if line.startswith("@misc{x")] == []
+    assert [name for name, _ in entries_of(done.out)] == ["long2017membership", "jaxaudit"]
+    assert done.err.count("no entry is known for: ") == 2
+    assert "no entry is known for: two\\nlines} @misc{x,\n" in done.err
 
 
 def test_several_runs_are_cited_once_and_the_program_with_its_version(tmp_path: Path):

@@ -13,6 +13,7 @@ from rich.console import Console
 from support.html_pages import ALLOWED, Parsed
 from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
 from support.saved_runs.names import HOSTILE
+from support.terminals import said as said_on_terminal
 
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.errors import visible
@@ -156,15 +157,25 @@ def test_what_else_was_measured_is_on_the_page():
     assert "Log-likelihood" not in Parsed(report_html([replace(efficacy_run(), result=read)])).text
 
 
-def test_the_most_exposed_records_are_those_with_the_smallest_norms():
+def test_the_records_that_are_listed_are_those_that_the_weights_fit_best():
     run = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0])))
     rows = [line.split() for line in shown(run, top=2).splitlines() if line.split()[1:2] in (["b"], ["c"])]
     assert [row[0] for row in rows] == ["1", "2"]
     assert [row[2] for row in rows] == ["0.5", "1"]
-    assert "exposed records" not in shown(run, top=0)
+    assert "The 2 records that the weights fit best" in shown(run, top=2)
+    assert "fit best" not in shown(run, top=0)
 
 
-def test_beyond_so_many_records_the_most_exposed_are_kept(monkeypatch: pytest.MonkeyPatch):
+def test_what_is_small_after_training_is_called_no_exposure():
+    """A model that never saw the records has more information and less efficacy: the words do not turn that round."""
+    run = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5]), weights("untrained", [30.0, 50.0])))
+    for text in (said_on_terminal(run), Parsed(report_html([run])).text):
+        # What the audit asks about is what weights expose; no single number of it is called so.
+        assert "exposed" not in text
+        assert "large for weights that never saw them" in text
+
+
+def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "MOST_RECORDS", 2)
     result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
     assert [record.index for record in result.records] == [1, 2]

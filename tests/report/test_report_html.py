@@ -26,8 +26,8 @@ from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.export import VARIABLES
 from jaxaudit.report.build import MOST_RUNS, build
 from jaxaudit.report.glossary import GLOSSARY
+from jaxaudit.report.html.first_lines import FIRST_LINES
 from jaxaudit.report.html.render import report_html, write_pictures
-from jaxaudit.report.page import FIRST_LINES
 from jaxaudit.report.record import to_json
 from jaxaudit.report.run import Run
 from jaxaudit.runs.report_file import claim_report, write_report

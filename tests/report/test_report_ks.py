@@ -27,7 +27,7 @@ from jaxaudit.report.record import from_json, to_json
 from jaxaudit.report.run import Run
 from jaxaudit.report.terminal import as_terminal
 
-APART = rho_between(1.125, 1.5, 1.25)
+APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
 FINE, FAILED = check("query size"), check(DISTANCES_APART, False, message="seeds matter too much")
 WARNING = check("tied confidences", False, False, "many are 1")
 
@@ -49,7 +49,7 @@ def rows(made: Run[KSRecord]) -> list[list[str]]:
 
 def test_a_row():
     made = run(judged(rho=APART, checks=(FINE,)))
-    assert ["outputs.csv", "forgotten", "1.25", "1.12-1.50", "forgotten"] in rows(made)
+    assert ["outputs.csv", "forgotten", "1.25", "1.12-1.38", "forgotten"] in rows(made)
     assert "used" not in shown(made).split("Noise floor")[0]
     assert "checks passed: query size" in shown(made)
     assert "0.020 apart (at most 0.060)" in said(made)
@@ -160,14 +160,14 @@ def replace_check(made: Any) -> Any:
 
 
 def test_numbers_in_json():
-    value = as_json(run(judged(rho=APART, controls=(APART._replace(high=0.75),))))
+    value = as_json(run(judged(rho=APART, controls=(CONTROL,))))
     (only,) = value["targets"]
     assert value["schema"] == "jaxaudit.ks/2"
     assert value["level"] == 0.95
     assert value["noise_floor"] == {"median": 0.02, "max": 0.06, "values": [0.01, 0.02, 0.06]}
     assert only["ks"] == {"target": [1.25, 1.25], "calibration": [1.0, 1.0]}
-    assert only["rho"] == {"median": 1.25, "low": 1.125, "high": 1.5, "values": [1.25, 1.25]}
-    assert only["controls"] == [{**only["rho"], "high": 0.75}]
+    assert only["rho"] == {"median": 1.25, "low": 1.125, "high": 1.375, "values": [1.25, 1.25]}
+    assert only["controls"] == [{"median": 0.5, "low": 0.25, "high": 0.75, "values": [0.5, 0.5]}]
     assert only["truth"] is None
     assert (only["method"], only["verdict"], only["rho_verdict"]) == ("rho", "forgotten", "forgotten")
     assert only["because"] == "; ".join(only["finding"]["reasons"])

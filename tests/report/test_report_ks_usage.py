@@ -12,7 +12,7 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, ema, ju
 from support.terminals import said, shown
 
 from jaxaudit.audits.ks.evidence import Truth
-from jaxaudit.audits.ks.result import Rates, TargetResult
+from jaxaudit.audits.ks.result import Rates, Resembles, TargetResult
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
@@ -172,8 +172,8 @@ def test_fractions_that_are_known_need_no_word_on_others():
 )
 def test_confidence_depends_on_the_test(usage: Usage, word: str):
     made = run(judged(usage=(usage,), checks=(check("query size"),)))
-    assert f"Confidence {word}" in page(made)
-    assert (f"confidence: {word}." in said(made)) == (word != "none")
+    assert re.search(f"Confidence( in the verdict)? {word}", page(made))
+    assert bool(re.search(f"confidence( in the verdict)?: {word}\\.", said(made))) == (word != "none")
 
 
 def test_a_check_that_the_test_does_not_rest_on_is_a_warning():
@@ -203,6 +203,24 @@ def test_rho_has_its_own_verdict_in_its_own_table():
     assert cells.rows[0][:2] == ("outputs.csv", "forgotten")
     assert made.result.targets[0].rho_verdict == "forgotten"
     assert made.result.targets[0].verdict == "not forgotten"
+
+
+@pytest.mark.parametrize(("middle", "differs"), [(1.2, True), (0.5, False)])
+def test_a_rule_that_says_something_else_than_the_verdict_is_explained(middle: float, differs: bool):
+    made = run(judged(rho=rho_between(middle - 0.1, middle + 0.1), usage=(USED,)))
+    (target,) = made.result.targets
+    assert (target.verdict, target.paper_rule == "forgotten") == ("not forgotten", differs)
+    why = "It differs from the verdict: the rule only asks whether rho is 1 or more"
+    for text in (said(made), page(made)):
+        assert (why in text) == ("The verdict is that of the holdout test." in text) == differs
+
+
+def test_no_number_has_more_digits_than_it_is_worth():
+    target = judged("a.csv", usage=(USED,))
+    made = run(replace(target, resembles=Resembles("shorter", 13 / 19)))
+    for text in (said(made), page(made)):
+        assert "68%" in text
+        assert not re.search(r"\d\.\d{7,}", text)
 
 
 def test_what_the_verdict_rests_on_is_drawn():

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from support.html_pages import ALLOWED, Parsed
 from support.saved_runs.names import HOSTILE
 from support.saved_runs.power import KNOWN, power_audit, power_run
+from support.terminals import said as said_on_terminal
 
 from jaxaudit.audits.power.result import FRACTIONS, Power
 from jaxaudit.errors import visible
@@ -173,3 +175,18 @@ def test_hostile_names_stay_text():
     assert visible(HOSTILE) in page.text
     assert not {c for c in html if not c.isprintable()} - {"\n"}
     assert not {c for c in shown(run) if not c.isprintable()} - {"\n"}
+
+
+@pytest.mark.parametrize("fraction", [0.02, 0.9])
+def test_one_number_of_records_is_said(fraction: float):
+    """Two approximations differ by some percent; of a question that the records do not answer the finding has both."""
+    run = power_run(audit=power_audit(fraction, 300, 300, KNOWN))
+    finding, needed = run.result.finding, run.result.records_needed
+    assert finding.verdict == ("sufficient" if fraction > 0.5 else "insufficient")
+    assert needed is not None
+    for text in (said_on_terminal(run), Parsed(report_html([run])).text):
+        assert ("Records that suffice" in text) == (finding.verdict == "sufficient")
+        numbers = {
+            int(found.replace(",", "")) for found in re.findall(r"([\d,]+) query(?: and as many|, [\d,]+ h)", text)
+        }
+        assert len(numbers - {300}) == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from jaxaudit.ensemble.machine import threads
 from jaxaudit.errors import InputError
 from jaxaudit.runs import identity as identities
 from jaxaudit.runs.identity import differences, identity_hash, machine_facts, run_identity, sources_hash
@@ -225,10 +226,14 @@ def test_the_machine_is_what_rounding_depends_on(monkeypatch: pytest.MonkeyPatch
     facts = machine_facts()
     assert facts["device"] == "cpu: cpu"
     assert facts["devices"] == 1
-    assert facts["cores"] == os.cpu_count()
+    assert facts["threads"] == threads()
     assert {"processor", "jax", "jaxlib", "numpy"} <= set(facts)
     assert facts["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
     assert facts["XLA_FLAGS"] == "--xla_dummy"
     assert "JAX_COMPILATION_CACHE_DIR" not in facts
     monkeypatch.delenv("XLA_FLAGS")
     assert "XLA_FLAGS" not in machine_facts()
+    # XLA cuts large products by the number of its threads.
+    monkeypatch.setenv("NPROC", str(threads() + 1))
+    assert machine_facts() != facts
+    assert machine_facts()["threads"] == facts["threads"] + 1

@@ -25,6 +25,7 @@ from jaxaudit.learners import Learner
 from jaxaudit.membership import subsets
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy
 from jaxaudit.metrics.pdtp import BINS, pdtp
+from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.randomness import generator_of, several, stream
 
 
@@ -77,7 +78,7 @@ def audit_attack(
         measured: the number of (first) iterations in which PDTP is measured.
         fresh_shadows: see above.
         bins: equal bins into which outputs are rounded before any use; 0: no bins; 1 is refused.
-        level: confidence level of the bootstrap intervals over targets.
+        level: confidence level of the bootstrap intervals over targets; the verdict does not depend on it.
         execution: how models are trained, progress, and where finished chunks are kept. A later call with the same
             arguments resumes from them; see `fit_many`. The caller must ensure that `learner` is unchanged.
 
@@ -131,10 +132,12 @@ def audit_attack(
     measurements = _measure(keys, examples, learner, drawn, models.left_out, bins, size, of_left_out)
     truth = drawn.membership[:, drawn.targets]
     judge = partial(_judge, stream(key, "intervals"), truth, measurements.mean(axis=0), level)
+    scores = [np.concatenate(parts[attack.name]) for attack in attacks]
     return AttackAudit(
         targets=drawn.targets,
         truth=truth,
-        attacks=tuple(judge(attack, np.concatenate(parts[attack.name])) for attack in attacks),
+        attacks=tuple(map(judge, attacks, scores)),
+        p_value=better_than_guessing(stream(key, "verdict"), np.stack(scores) > 0, truth),
         measurements=measurements,
         train_accuracy=float(np.mean(train_accuracy)),
         test_accuracy=float(np.mean(test_accuracy)),

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order
 from jaxaudit.metrics.attack import Estimate
+from jaxaudit.metrics.effect import ALPHA
 
 if TYPE_CHECKING:
     from jaxaudit.audits.attack.result import AttackAudit, AttackResult
 
 FEW_TARGETS = 30
+CLEARLY = 0.01
+"""A p-value of at most this is far below the level."""
 MATTERS = 0.55
-"""`attacks fail` requires that the intervals of all attacks end below this accuracy."""
-JUST_CLEARS = 0.51
+"""`attacks fail` requires that the upper limits of all attacks' accuracies lie below this."""
 MIN_REACH = 0.1
 """How far from guessing the commonest class to perfection a classifier that works must get."""
 
@@ -23,58 +26,69 @@ MIN_REACH = 0.1
 def find(audit: "AttackAudit") -> Finding:
     """The verdict over all attacks.
 
-    `attack succeeds` if the interval of some attack's accuracy lies above 0.5; `attacks fail` if the intervals of all
-    attacks end below `MATTERS`; else `inconclusive`.
+    `attack succeeds` if the p-value of "no attack is right more often than by guessing", over all attacks together, is
+    at most 0.05; `attacks fail` if the upper limit of every attack's accuracy (one-sided, 95%, over targets) is below
+    `MATTERS`; else `inconclusive`. No option moves these levels.
     """
     best = best_attack(audit.attacks)
-    accuracy = best.metrics.accuracy
-    attacks = [attack.metrics.accuracy for attack in audit.attacks]
-    words = f"{best.name} attack, accuracy {_interval(accuracy, audit.level)}"
+    words = f"{best.name} attack, accuracy {_interval(best.metrics.accuracy, audit.level)}"
     checks, caveats = _checks(audit), _caveats(audit)
-    if any(each.low > 0.5 for each in attacks):
-        sentence = f"Membership can be inferred better than by guessing ({words}; guessing: 50%)."
-        return Finding(
-            "attack succeeds", "bad", sentence, (words,), _found(audit, accuracy), checks, caveats, _advice(audit)
-        )
-    if all(each.high < MATTERS for each in attacks):
+    if len(audit.targets) > 1 and audit.p_value <= ALPHA:
+        attacks = "" if len(audit.attacks) == 1 else f" over {len(audit.attacks)} attacks"
+        reasons = (words, f"p = {audit.p_value:.2g}{attacks} that guessing does as well")
+        sentence = f"Membership can be inferred better than by guessing ({'; '.join(reasons)}; guessing: 50%)."
+        return Finding("attack succeeds", "bad", sentence, reasons, _found(audit), checks, caveats, _advice(audit))
+    most = max(accuracy_limits(attack)[1] for attack in audit.attacks)
+    if most < MATTERS:
         sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
-        return Finding("attacks fail", "good", sentence, (words,), _failed(audit, accuracy), checks, caveats)
-    if not math.isfinite(accuracy.low):
+        return Finding("attacks fail", "good", sentence, (words,), _failed(audit, most), checks, caveats)
+    if len(audit.targets) == 1:
         sentence = f"A single target gives no interval ({words})."
         why = "One target does not represent the classifier's records."
     else:
         sentence = (
             f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
         )
-        why = f"The interval of some attack reaches from 50% or less to {MATTERS:.0%} or more."
+        why = (
+            f"Guessing may do as well (p = {audit.p_value:.2g}), and some attack may be right on {MATTERS:.0%} or more."
+        )
     more = ("Attack more targets (--targets), or each target more often (--iterations).",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
 def best_attack(attacks: Sequence["AttackResult"]) -> "AttackResult":
-    """The attack that is furthest above 0.5 by its interval; where none is, the one with the largest accuracy."""
+    """The attack that is furthest above 0.5 by its lower limit; where none is, the one with the largest accuracy."""
 
     def rank(attack: "AttackResult") -> tuple[float, float]:
-        low = attack.metrics.accuracy.low
+        low = accuracy_limits(attack)[0]
         return (max(low, 0.5) if math.isfinite(low) else 0.5, attack.metrics.accuracy.value)
 
     return max(attacks, key=rank)
 
 
-def _found(audit: "AttackAudit", accuracy: Estimate) -> Confidence:
-    attacks, targets = len(audit.attacks), len(audit.targets)
-    if attacks > 1 and accuracy.low < JUST_CLEARS:
-        return Confidence("weak", f"The interval just clears 50%, and this is the best of {attacks} attacks.")
-    if targets < FEW_TARGETS:
-        return Confidence("weak", f"Only {targets} targets were attacked.")
-    return Confidence("strong", "The whole interval lies above 50%.")
+def accuracy_limits(attack: "AttackResult") -> tuple[float, float]:
+    """The one-sided 95% limits of an attack's accuracy, by Student's t over targets; NaN with a single target."""
+    rates, targets = attack.per_target, len(attack.per_target)
+    if targets < 2:
+        return float("nan"), float("nan")
+    reach = special.stdtrit(targets - 1, 1 - ALPHA) * rates.std(ddof=1) / np.sqrt(targets)
+    return float(rates.mean() - reach), float(rates.mean() + reach)
 
 
-def _failed(audit: "AttackAudit", accuracy: Estimate) -> Confidence:
+def _found(audit: "AttackAudit") -> Confidence:
     if len(audit.targets) < FEW_TARGETS:
         return Confidence("weak", f"Only {len(audit.targets)} targets were attacked.")
-    most = math.ceil(1000 * max(attack.metrics.accuracy.high for attack in audit.attacks)) / 1000
-    return Confidence("fair", f"All intervals end at {most:.1%} or below. An attack that was not tried may do better.")
+    if audit.p_value > CLEARLY:
+        return Confidence("fair", "The p-value is exact, and not far below 0.05.")
+    return Confidence("strong", "The p-value is exact, and pays for the number of attacks.")
+
+
+def _failed(audit: "AttackAudit", most: float) -> Confidence:
+    if len(audit.targets) < FEW_TARGETS:
+        return Confidence("weak", f"Only {len(audit.targets)} targets were attacked.")
+    limit = math.ceil(1000 * most) / 1000
+    why = f"The accuracy of every attack is at most {limit:.1%} (95%). An attack that was not tried may do better."
+    return Confidence("fair", why)
 
 
 def _advice(audit: "AttackAudit") -> tuple[str, ...]:
@@ -147,7 +161,7 @@ def _caveats(audit: "AttackAudit") -> tuple[str, ...]:
     )
     if not np.isfinite(audit.pdtp).all():
         found.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
-    if max(attack.metrics.accuracy.high for attack in audit.attacks) < MATTERS:
+    if max(accuracy_limits(attack)[1] for attack in audit.attacks) < MATTERS:
         found.append("Attacks that fail do not prove that a better one would fail.")
     return tuple(found)
 

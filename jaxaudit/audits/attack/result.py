@@ -46,6 +46,7 @@ class AttackAudit:
         targets: indices of the attacked records among the candidates.
         truth: whether each attacked model was trained on each target.
         attacks: one result per attack.
+        p_value: of "no attack is right more often than by guessing", see `better_than_guessing`.
         measurements: PDTP of each target in nats, one per measured iteration.
         train_accuracy: the attacked models' mean accuracy on their own half.
         test_accuracy: the same on the other half.
@@ -60,6 +61,7 @@ class AttackAudit:
     targets: Int[np.ndarray, " targets"]
     truth: Bool[np.ndarray, "models targets"]
     attacks: tuple[AttackResult, ...]
+    p_value: float
     measurements: Float[np.ndarray, "measurements targets"]
     train_accuracy: float
     test_accuracy: float

@@ -6,21 +6,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import special
 
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.models import OF_RHO, Designs, Roles, Trained
 from jaxaudit.audits.pool import Pool
+from jaxaudit.audits.resolution import Brought, as_logits, resolution_of, rounded
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, match_logits, match_precision
-from jaxaudit.data.outputs.precision import MOST_DECIMALS, step_near
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.scores import log_odds
 
 Made = TypeVar("Made")
-Brought = Callable[[Float[np.ndarray, "models asked"]], Float[np.ndarray, "models asked"]]
 
 
 class Compared(NamedTuple):
@@ -119,6 +117,8 @@ class Evidence:
         own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
         reduced: how the shadow models differ from those that were asked for, in words.
         left_out: what is not among them, in sentences.
+        targets: how many targets are judged by them.
+        content_hash: of the bank whose models they are; empty where they were trained here.
     """
 
     trained: Mapping[str, Trained]
@@ -134,6 +134,8 @@ class Evidence:
     own_recipe: bool = False
     reduced: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    targets: int = 1
+    content_hash: str = ""
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -218,29 +220,7 @@ def of_file(
         target = np.concatenate([_log_odds(*each) for each in zip(files, labels, strict=True)])
         return match_logits(target, *grids), resolution_of(grids), compared
     said = np.concatenate([confidence_of(*each) for each in zip(files, labels, strict=True)])
-    return _rounded(said, grids), resolution_of(grids), compared
-
-
-def resolution_of(grids: tuple[Outputs, ...]) -> Brought:
-    """What brings log-odds to the coarsest of these resolutions; without any, it leaves them."""
-    if not grids:
-        return lambda odds: odds
-    if as_logits(grids):
-        return lambda odds: match_logits(odds, *grids)
-    return lambda odds: _rounded(special.expit(odds.astype(np.float64)).astype(np.float32), grids)
-
-
-def _rounded(confidences: np.ndarray, grids: tuple[Outputs, ...]) -> np.ndarray:
-    """Log-odds of confidences as these files would have them."""
-    step = max(map(_step, grids))
-    for file in grids:
-        confidences = match_precision(confidences, file)
-    return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
-
-
-def as_logits(grids: tuple[Outputs, ...]) -> bool:
-    """Whether all of these are logits, so that log-odds are compared as they are."""
-    return all(each.kind == "logits" for each in grids)
+    return rounded(said, grids), resolution_of(grids), compared
 
 
 def _compared(file: Outputs, labels: Int[np.ndarray, " n"], trained: Mapping[str, Trained]) -> Compared:
@@ -261,11 +241,4 @@ def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray,
     A constant added to all logits of a record cancels, and no precision is lost near a probability of 1.
     """
     with np.errstate(over="ignore"):
-        return log_odds(file.logits.astype(np.float64), labels)
-
-
-def _step(file: Outputs) -> float:
-    """The step between two neighbouring probabilities of a file, near 1."""
-    if file.kind == "logits":
-        return 10.0**-MOST_DECIMALS
-    return max(10.0**-MOST_DECIMALS, step_near(1.0, file.decimals, file.significant, file.dtype))
+        return log_odds(file.logits.astype(np.float64), file.columns(labels))

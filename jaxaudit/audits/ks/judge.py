@@ -38,7 +38,7 @@ def judge_targets(
         evidence: outputs and training sets of the models.
         heard: outputs of each target.
         tests: the tests to make, at least one, the deciding one first.
-        level: confidence level of the intervals.
+        level: confidence level of the intervals that are shown; no verdict depends on it.
 
     Returns:
         One result per target, in their order. `models_per_batch` and `shadow_log_odds` are left to who trained.
@@ -46,6 +46,7 @@ def judge_targets(
     Raises:
         InputError: a test needs models that are not there.
     """
+    evidence = replace(evidence, targets=len(heard))
     common = _common_checks(evidence)
     judged = adjusted(
         [

@@ -172,7 +172,7 @@ class FileTarget(NamedTuple):
         unseen = _within(evidence.referred, len(pool.asked)) if referred else None
         log_odds, at_resolution, compared = of_file(files, labels, evidence.trained, evidence.stored)
         checks = tuple(
-            target_accuracy(float(np.mean(each.probabilities.argmax(axis=1) == own)), own, each.name, of=of, check=name)
+            target_accuracy(_accuracy(each, own), own, each.name, of=of, check=name)
             for each, own, of, name in asked
             if not self.allow_unrelated
         )
@@ -223,6 +223,10 @@ class SimulatedTarget(NamedTuple):
         return Said(self.name, truth, odds, lambda odds: odds, False, compared, seen, unseen=unseen, trained_here=True)
 
 
+def _accuracy(file: Outputs, labels: Int[np.ndarray, " n"]) -> float:
+    return float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
+
+
 def _within(places: slice, records: int) -> Bool[np.ndarray, " records"]:
     found = np.zeros(records, bool)
     found[places] = True
@@ -235,7 +239,7 @@ def refuse_shape(file: Outputs, records: int, classes: int, name: str) -> None:
     Raises:
         InputError: they are.
     """
-    if file.probabilities.shape != (records, classes):
+    if file.probabilities.shape != (records, 2 if file.own_class else classes):
         raise InputError(
             f"{file.name} has outputs of shape {file.probabilities.shape}, but the {name} has {records} records "
             f"and {classes} classes: give one row per record, in the {name}'s order."

@@ -20,24 +20,30 @@ def find(audit: "PDTPAudit") -> Finding:
     """The verdict by the DTP-1 rule (Long et al. 2017, section 5).
 
     `do not publish` if a record's PDTP is above 1 nat; `publish` if none is and all records were measured; else
-    `inconclusive`.
+    `inconclusive`: also where records are above 1 only because they cross the edge of a bin. The sentence names the
+    bins, because outputs that are published with more digits may show more.
     """
     reasons, checks, caveats = _reasons(audit), _checks(audit), _caveats(audit)
+    rule = f"DTP-1 rule, {f'outputs in {audit.bins:,} bins' if audit.bins else 'no bins'}"
+    risky, measured = audit.above_1, len(audit.records)
+    above = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 ({rule})"
+    if audit.publish is None and risky:
+        sentence = f"{above}, but none without bins: crossing the edge of one bin is enough."
+        why = "Bins alone lift these records above 1."
+        return Finding("inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, (NO_BINS,))
     if audit.publish is None:
-        sentence = f"No PDTP is above 1 (DTP-1 rule), but only {_measured(audit)} were measured."
+        sentence = f"No PDTP is above 1 ({rule}), but only {_measured(audit)} were measured."
         why = "A record that was not measured may have a larger PDTP."
         return Finding(
             "inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, (MEASURE_ALL,)
         )
     if audit.publish:
-        sentence = "No record has a PDTP above 1 (DTP-1 rule)."
+        sentence = f"No record has a PDTP above 1 ({rule})."
         if _is_bounded(audit):
             sentence += " No record can move an output by more than 1 nat on any other input."
         return Finding("publish", "good", sentence, reasons, _passed(audit), checks, caveats, (ATTACK,))
-    risky, measured = audit.above_1, len(audit.records)
-    sentence = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 (DTP-1 rule)."
     confidence, advice = _broken(audit)
-    return Finding("do not publish", "bad", sentence, reasons, confidence, checks, caveats, advice)
+    return Finding("do not publish", "bad", f"{above}.", reasons, confidence, checks, caveats, advice)
 
 
 def _passed(audit: "PDTPAudit") -> Confidence:
@@ -47,8 +53,6 @@ def _passed(audit: "PDTPAudit") -> Confidence:
 
 
 def _broken(audit: "PDTPAudit") -> tuple[Confidence, tuple[str, ...]]:
-    if audit.binning_artefacts == audit.above_1:
-        return Confidence("weak", "Without bins no record is above 1: crossing bin edges may explain it."), (NO_BINS,)
     if audit.above_1_within_floor == audit.above_1:
         return Confidence("fair", "Another seed alone moves these records as much."), (NO_FLOOR,)
     floor = "some exceed their seed floor" if audit.seeded else "the learner uses no random numbers"
@@ -71,7 +75,7 @@ def _reasons(audit: "PDTPAudit") -> tuple[str, ...]:
 
 
 def _checks(audit: "PDTPAudit") -> tuple[Checked, ...]:
-    whole = audit.publish is not None
+    whole = audit.publish is not None or len(audit.records) == audit.examples
     found = [
         Checked(
             "records measured",

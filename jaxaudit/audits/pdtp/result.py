@@ -91,9 +91,12 @@ class PDTPAudit:
 
     @property
     def publish(self) -> bool | None:
-        """The DTP-1 rule: False if a value is above 1 nat; None if none is but not all records were measured."""
+        """The DTP-1 rule: False if a value is above 1 nat, True if none of all records is.
+
+        None if not all records were measured, or if the values above 1 are so because of bins alone.
+        """
         if not publishable(self.max_pdtp):
-            return False
+            return None if self.binning_artefacts == self.above_1 else False
         return True if len(self.records) == self.examples else None
 
     @property

@@ -1,51 +1,29 @@
 """The attacks on every record by a bank of shadow models; nothing is trained."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, Shadowed
 from jaxaudit.attacks.records.attack import check, enough
 from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.record_attack.beside_pdtp import beside_pdtp
-from jaxaudit.audits.record_attack.calls import by_chance, called_by_shadows, expected, rate_named_at, surely_named
+from jaxaudit.audits.record_attack.calls import called_by_shadows, rate_named_at, surely_named
 from jaxaudit.audits.record_attack.epsilon import bound_of_recipe
-from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, content_hash, revealing_classes
-from jaxaudit.audits.record_attack.finding import SURELY, find_target
-from jaxaudit.audits.record_attack.result import Named, RecordAttackResult, RecordAudit, TargetRecords
+from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs, revealing_classes
+from jaxaudit.audits.record_attack.judged import Heard, RecordTarget, compared, heard_by, judged_targets, scores_of
+from jaxaudit.audits.record_attack.result import RecordAttackResult, RecordAudit
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, AttackRates, attack_rates, called_at
-from jaxaudit.metrics.vulnerability import likeness, same_outputs, vulnerability
+from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, AttackRates, attack_rates
+from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 
 USUAL: tuple[RecordAttack, ...] = tuple(each for each in RECORD_ATTACKS if not isinstance(each, LiRACode))
 MOST_UNJUDGED = 0.5
 """An attack that says nothing of more than this share of records is refused."""
-
-
-class RecordTarget(NamedTuple):
-    """A model that is attacked.
-
-    Attributes:
-        name: as it is shown.
-        log_odds: nats, of each record's own class, as `log_odds_by_view` gives them for the bank's own models: a column
-            per record that is attacked, dropped ones included.
-        members: which of these it was trained on, if that is known.
-    """
-
-    name: str
-    log_odds: Float[np.ndarray, "views records"]
-    members: Bool[np.ndarray, " records"] | None = None
-
-    @property
-    def content_hash(self) -> str:
-        """`blake2b:...` of its log-odds."""
-        return f"blake2b:{hashlib.blake2b(self.log_odds.astype('<f8').tobytes(), digest_size=16).hexdigest()}"
 
 
 def audit_records(
@@ -63,13 +41,16 @@ def audit_records(
     """Which records do models of this recipe give away? Every attack on every record, by the models of a bank.
 
     Each shadow model is attacked by all others, so rates are those of attacks on models of known membership. Thresholds
-    come from the other models, and realised false positive rates stand beside stated ones. Nothing is random.
+    come from the other models, and realised false positive rates stand beside stated ones. Nothing is random. A target
+    and the shadow models are compared at the coarser of their resolutions, so its verdict does not depend on whether
+    its file has logits or probabilities; the rates over shadow models do not depend on targets.
 
     Args:
         bank: the shadow models; those without outputs are left out.
         targets: models that are attacked with the thresholds of the shadow models; without them, these are attacked
             alone.
-        attacks: the deciding one first; by default all that the bank has enough models for, `stacked` first.
+        attacks: the deciding one first; by default all that the bank has enough models for, `stacked` first. No other
+            moves a verdict, and the verdict that attacks fail is given by the default one alone.
         records: attack only the first so many of the bank, such as its query set; by default all.
         false_positive_rates: the stated ones.
         level: confidence level of the intervals.
@@ -118,17 +99,17 @@ def attack_records(
     own = known.shadowed
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
-    others = _targets(targets, known, bank)
+    groups = compared(targets, known, bank)
     if pdtp is not None and pdtp.shape != (known.records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
     # Refused before the attacks are made.
     epsilon = None if delta is None else bound_of_recipe(bank, own, chosen[0], delta, level)
-    results, best, named_at, relative = [], None, np.nan, False
+    results: list[RecordAttackResult] = []
+    best: tuple[RecordAttack, np.ndarray, list[Heard]] | None = None
     # Of records that all models have, or none, nothing can be told but how the bank was dealt.
-    alone = own.membership.all(axis=0) | ~own.membership.any(axis=0)
+    alone = np.asarray(own.membership.all(axis=0) | ~own.membership.any(axis=0))
     for place, attack in enumerate(chosen):
-        scores = attack.scores(own)
-        scores[:, alone] = np.nan
+        scores = scores_of(attack, own, alone)
         if np.isnan(scores).all():
             if attacks is not None:
                 raise InputError(
@@ -137,48 +118,43 @@ def attack_records(
             left_out = (*left_out, attack.name)
             continue
         rates = attack_rates(scores, own.membership, false_positive_rates=false_positive_rates, level=level)
-        said = None
-        if others is not None:
-            said = attack.scores(others)
-            said[:, alone] = np.nan
-        of_targets = _of_targets(said, targets, known, scores, own, false_positive_rates, level)
-        if best is None:
-            best, named_at = (scores, said, rates), rate_named_at(rates)
-            asks = getattr(attack, "relative", None)
-            relative = asks is not None and asks(own)
-        kept = scores if said is None else said
+        heard = heard_by(attack, groups, own, scores, alone)
+        of_targets = _of_targets(heard, targets, known, false_positive_rates, level)
+        best = best or (attack, scores, heard)
+        kept = np.stack([each.said for each in heard]) if heard else scores
         results.append(RecordAttackResult(attack.name, attack.meaning, attack.source, kept, rates, of_targets))
         if progress is not None:
             progress(place + 1, len(chosen))
     if best is None:
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
-    called, judged = called_by_shadows(best[0], own.membership, named_at)
+    deciding, scores, heard = best
+    named_at = rate_named_at(results[0].rates)
+    called, judged = called_by_shadows(scores, own.membership, named_at)
     odds = own.models.mean(axis=1)
     seen = vulnerability(odds, own.membership, called, judged, level=level)
     found = RecordAudit(
         attacks=tuple(results),
         left_out=left_out,
         targets=(),
+        usual=attacks is None or deciding == _possible(USUAL, own, refuse=False)[0][0],
         named_at=named_at,
         surely_named=surely_named(seen, len(own.models)),
         vulnerability=seen,
+        saturated=(np.abs(own.models) >= known.limit).mean(axis=(0, 1)),
         copies=same_outputs(odds, bank.labels[known.columns]),
         revealing=revealing_classes(bank, known.models.tolist(), known.columns),
         models=known.models,
         membership=own.membership,
         columns=known.columns,
         records=known.records,
-        content_hash=content_hash(bank, known),
-        references=(own if others is None else others).references,
+        content_hash=known.content_hash,
+        references=(groups[0].shadowed if groups else own).references,
         views=bank.description.queries,
         level=level,
         epsilon=epsilon,
         pdtp=None if pdtp is None else beside_pdtp(pdtp[known.columns], seen.named, seen.separation),
     )
-    if others is None:
-        return found
-    of_targets = _judged(targets, others, best, own, found, false_positive_rates, relative)
-    return replace(found, targets=of_targets)
+    return replace(found, targets=judged_targets(targets, heard, found, deciding))
 
 
 def _possible(
@@ -204,85 +180,25 @@ def _possible(
     return tuple(chosen), tuple(left_out)
 
 
-def _targets(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank) -> Shadowed | None:
-    if not targets:
-        return None
-    wanted = (bank.description.queries, known.records)
-    for target in targets:
-        if target.log_odds.shape != wanted:
-            raise InputError(
-                f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
-                "records."
-            )
-    said = np.stack([target.log_odds[:, known.columns] for target in targets])
-    unused = known.shadowed.unused
-    for target in targets:
-        # What a target is said to have used is nothing to compare others with.
-        if unused is not None and target.members is not None and (unused & target.members[known.columns]).any():
-            unused = None
-    found = known.shadowed._replace(targets=said, unused=unused)
-    check(found)
-    return found
-
-
 def _of_targets(
-    said: np.ndarray | None,
+    heard: Sequence[Heard],
     targets: Sequence[RecordTarget],
     known: BankOutputs,
-    scores: np.ndarray,
-    own: Shadowed,
     false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership."""
     told = [
-        place
-        for place, target in enumerate(targets)
+        (each, target.members[known.columns])
+        for each, target in zip(heard, targets, strict=True)
         if target.members is not None and 0 < target.members[known.columns].sum() < len(known.columns)
     ]
-    if said is None or not told:
+    if not told:
         return None
-    truth = np.stack([members[known.columns] for members in (targets[t].members for t in told) if members is not None])
     return attack_rates(
-        said[told],
-        truth,
+        np.stack([each.said for each, _ in told]),
+        np.stack([members for _, members in told]),
         false_positive_rates=false_positive_rates,
         level=level,
-        thresholds_of=(scores, own.membership),
+        thresholds_of=[(each.scores, each.own.membership) for each, _ in told],
     )
-
-
-def _judged(
-    targets: Sequence[RecordTarget],
-    others: Shadowed,
-    best: tuple[np.ndarray, np.ndarray | None, AttackRates],
-    own: Shadowed,
-    found: RecordAudit,
-    false_positive_rates: Sequence[float],
-    relative: bool,
-) -> tuple[TargetRecords, ...]:
-    """What the deciding attack says of each target."""
-    scores, said, rates = best
-    assert said is not None
-    told = [] if relative else rates.rates
-    limits = [rate.stated for rate in told if rate.resolvable and rate.stated in false_positive_rates]
-    surely = 1 - SURELY / len(targets)
-    called = called_at(said, np.zeros(said.shape, bool), limits, (scores, own.membership))
-    chance = by_chance(scores, own.membership, limits)
-    at_named = np.zeros(said.shape, bool)
-    if np.isfinite(found.named_at):
-        at_named = called_at(said, np.zeros(said.shape, bool), [found.named_at], (scores, own.membership))[0]
-    odds, judged = own.models.mean(axis=1), []
-    for place, target in enumerate(targets):
-        records = int((~np.isnan(said[place])).sum())
-        numbers = tuple(
-            Named(limit, int(each[place].sum()), *expected(by_model, records, surely), surely)
-            for limit, each, by_model in zip(limits, called, chance, strict=True)
-        )
-        like = None
-        if others.targets is not None and len(own.models) >= 4:
-            like = likeness(others.targets[place].mean(axis=0), odds, own.membership)
-        at = next((number for number in numbers if number.stated == found.named_at), None)
-        finding = find_target(found.finding, at, like, records, len(own.models), relative)
-        judged.append(TargetRecords(target.name, at_named[place], numbers, like, finding))
-    return tuple(judged)

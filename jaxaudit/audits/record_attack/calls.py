@@ -13,8 +13,8 @@ from jaxaudit.metrics.vulnerability import Vulnerability
 
 
 def rate_named_at(rates: AttackRates) -> float:
-    """The false positive rate at which records count as named; NaN if none can be told."""
-    told = sorted(rate.stated for rate in rates.rates if rate.resolvable and rate.stated >= NAMED_AT)
+    """The false positive rate at which records count as named; NaN if none can be told or thresholds hold at none."""
+    told = sorted(rate.stated for rate in rates.rates if rate.resolvable and rate.holds and rate.stated >= NAMED_AT)
     return told[0] if told else float("nan")
 
 

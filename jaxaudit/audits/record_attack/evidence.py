@@ -1,8 +1,6 @@
 """What the models of a bank say of its records, and what targets say, as attacks on records need it."""
 
-import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +8,16 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records import Shadowed
 from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
-from jaxaudit.audits.bank_odds import BLOCK, log_odds_by_view
+from jaxaudit.audits.bank_odds import BLOCK, FINEST, log_odds_of
+from jaxaudit.audits.resolution import as_stored, distinct, resolution_of
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.scores import LIMIT
 
 LEAST_MODELS = 4
-READERS = 4
-"""Files of outputs that are read at the same time."""
 
 
 class BankOutputs(NamedTuple):
@@ -26,13 +26,19 @@ class BankOutputs(NamedTuple):
     Attributes:
         models: their numbers in the bank.
         columns: of the records in the bank; `records`: those of the bank that are attacked, dropped ones included.
-        shadowed: log-odds and membership.
+        shadowed: log-odds and membership; the log-odds of all models at the coarsest resolution of their files.
+        stored: outputs of some models as their files have them, one for each resolution.
+        limit: log-odds (nats) as far from 0 as these files can say; of those that were further nothing else is known.
+        content_hash: of the bank; see `read_models`.
     """
 
     models: Int[np.ndarray, " models"]
     columns: Int[np.ndarray, " n"]
     records: int
     shadowed: Shadowed
+    stored: tuple[Outputs, ...]
+    limit: float
+    content_hash: str
 
 
 def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOutputs:
@@ -61,18 +67,18 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
             "attacks; name fewer (--attacks)."
         )
     odds = np.empty((len(models), views, len(columns)))
+    labels = np.where(bank.dropped, 0, bank.labels)
 
-    def read(place: int) -> None:
-        try:
-            odds[place] = log_odds_by_view(bank, int(models[place]))[:, columns]
-        except InputError as error:
-            raise InputError(
-                f"{bank.directory.name}, model {models[place]} of {len(bank)}: {error} Make these outputs again; the "
-                "bank can also be used without that file."
-            ) from error
+    def read(place: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        odds[place] = log_odds_of(bank.description.outputs, values, labels)[:, columns]
+        return as_stored(bank, values, f"model {models[place]}")
 
-    with ThreadPoolExecutor(READERS) as threads:
-        list(threads.map(read, range(len(models))))
+    grids, content_hash = read_models(bank, models.tolist(), read)
+    stored = distinct(grids)
+    # The largest log-odds that these files can say.
+    limit = np.array([FINEST if bank.description.outputs == "logits" else LIMIT])
+    if len(stored) > 1:
+        odds, limit = (resolution_of(stored)(each).astype(np.float64) for each in (odds, limit))
     membership = np.array(bank.membership[models][:, columns])
     inside = membership.sum(axis=0)
     if not ((inside > 0) & (inside < len(models))).any():
@@ -82,7 +88,9 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     shadowed = Shadowed(
         odds, membership, dealt=_dealt(bank, columns), unused=unused_records(bank.membership[:, columns])
     )
-    return BankOutputs(models, columns, records or bank.description.records, shadowed)
+    return BankOutputs(
+        models, columns, records or bank.description.records, shadowed, stored, float(limit[0]), content_hash
+    )
 
 
 def _dealt(bank: Bank, columns: Int[np.ndarray, " n"]) -> Dealt:
@@ -94,15 +102,6 @@ def _dealt(bank: Bank, columns: Int[np.ndarray, " n"]) -> Dealt:
             for whole, own in zip(found, deal_of(np.array(bank.membership[:, kept])), strict=True):
                 whole[kept] = own
     return Dealt(*(each[columns] for each in found))
-
-
-def content_hash(bank: Bank, known: BankOutputs) -> str:
-    """`blake2b:...` of the labels, membership and log-odds that the attacks rest on."""
-    digest = hashlib.blake2b(bank.labels[known.columns].astype("<i4").tobytes(), digest_size=16)
-    for row, odds in zip(known.shadowed.membership, known.shadowed.models, strict=True):
-        digest.update(np.packbits(row).tobytes())
-        digest.update(odds.astype("<f8").tobytes())
-    return f"blake2b:{digest.hexdigest()}"
 
 
 def revealing_classes(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
-from jaxaudit.metrics.attack_rates import AttackRates, RateAt, mean_of_models
+from jaxaudit.metrics.attack_rates import AttackRates, Interval, RateAt, clopper_pearson, mean_of_models
 
 if TYPE_CHECKING:
     from jaxaudit.audits.record_attack.result import Named, RecordAttackResult, RecordAudit
@@ -19,26 +19,28 @@ DECIDING_LEVEL = 0.95
 SURELY = 0.01
 """The probability that some record is named so often by chance alone, at most."""
 MATTERS = 0.55
-"""`attacks fail` requires that the areas under the ROC curves of all attacks are below this, with their intervals."""
+"""`attacks fail` requires that the area under the ROC curve is below this, with its interval."""
 TIMES_CHANCE = 2.0
-"""And that no attack's true positive rate reaches this many times the stated false positive rate."""
+"""And that the true positive rate does not reach this many times the stated false positive rate."""
 FEW_MODELS = 16
 TIED = 0.2
-"""A commonest score of this share of records leaves an attack with few thresholds."""
+"""A commonest score of this share of a model's records leaves an attack with few thresholds."""
 
 
 def find(audit: "RecordAudit") -> Finding:
-    """The verdict over models of this recipe; the deciding attack is fixed before any number is seen.
+    """The verdict over models of this recipe, by one attack alone, which is fixed before any number is seen.
 
     `attack succeeds` if the 95% interval of its area under the ROC curve lies above `CLEAR`, or that of its true
     positive rate above `TIMES_CHANCE` times a stated false positive rate and the realised one, or if single records are
-    named far more often than chance explains. `attacks fail` if no attack comes near, and each could have; else
-    `inconclusive`. Whatever `--level` says: that is of the intervals that are shown.
+    named far more often than chance explains. `attacks fail` if it comes near none of these, and could have, and is the
+    attack that decides where none is named: an attack that was chosen may be a weak one. Else `inconclusive`. Neither
+    `--level`, which is of the intervals that are shown, nor the other attacks that are made move the verdict.
     """
     deciding = audit.attacks[0]
-    area, words = mean_of_models(deciding.rates.auc_of, DECIDING_LEVEL), _in_words(deciding)
-    checks, caveats, single = _checks(audit), _caveats(audit), audit.surely_named
-    strong = [rate for rate in deciding.rates.rates if _well_above(rate)]
+    rates, words = deciding.rates, _in_words(deciding)
+    area = mean_of_models(rates.auc_of, DECIDING_LEVEL)
+    checks, caveats, single = _checks(audit, rates), _caveats(audit), audit.surely_named
+    strong = [rate for rate in rates.rates if _well_above(rate, rates)]
     if area.low > CLEAR or strong:
         sentence = f"Records that a model of this recipe was trained on can be told from others ({words})."
         return Finding("attack succeeds", "bad", sentence, (words,), _found(audit, strong), checks, caveats)
@@ -50,35 +52,43 @@ def find(audit: "RecordAudit") -> Finding:
         )
         why = f"With probability {1 - SURELY:.0%} no record's outputs would differ so much by chance."
         return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
-    if all(_fails(each.rates) for each in audit.attacks):
-        sentence = f"No attack tells records that a model was trained on from others ({words}; guessing: 0.5)."
-        why = f"All attacks stay below an area of {MATTERS}. An attack that was not tried may do better."
+    fails = _fails(area, rates)
+    if fails and audit.usual:
+        sentence = f"Records that a model was trained on cannot be told from others ({words}; guessing: 0.5)."
+        why = f"The attack stays below an area of {MATTERS}. Another may do better."
         sure = Confidence("fair" if len(audit.models) >= FEW_MODELS else "weak", why)
         return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
-    sentence = f"The deciding attack is not clearly better than guessing, and not all attacks clearly fail ({words})."
-    why = (
-        f"The interval of some attack reaches {MATTERS} or more, there is none, or its scores tie too often to tell "
-        "records apart."
-    )
-    more = ("Add shadow models to the bank (--models).",)
+    if fails:
+        sentence = f"The deciding attack fails, but it is not the one that can show that attacks fail ({words})."
+        why = "An attack that was chosen may be weaker than the one that decides where none is named."
+        more = ("Leave out --attacks (in Python, attacks=None).",)
+    else:
+        sentence = f"The deciding attack is not clearly better than guessing, and does not clearly fail ({words})."
+        why = (
+            f"Its interval reaches {MATTERS} or more, there is none, or its scores tie too often to tell records apart."
+        )
+        more = ("Add shadow models to the bank (--models).",)
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
 def find_target(
-    audit_finding: Finding,
+    audit: "RecordAudit",
+    rates: AttackRates,
     named: "Named | None",
     likeness: "Likeness | None",
     records: int,
-    models: int,
     relative: bool,
 ) -> Finding:
-    """The verdict over one target of unknown membership.
+    """The verdict over one target of unknown membership, by the deciding attack.
+
+    `rates` are those on the shadow models, at the resolution that the target is compared at.
 
     `attack succeeds` if more of its records are called members than chance explains; else `inconclusive`: it may have
     used none of them, or the attack may be too weak. A target that is unlike the shadow models is `inconclusive`.
     """
     unlike = likeness is not None and not likeness.like
-    checks = in_order((_like(likeness), *audit_finding.checks))
+    attack, models = audit.attacks[0].name, len(audit.models)
+    checks = in_order((_like(likeness), *_checks(audit, rates)))
     caveats = (
         "A record that is called a member was not for certain in the training set: see the expected number of false "
         "calls. Thresholds come from the shadow models and hold for targets that are trained as they are.",
@@ -92,11 +102,15 @@ def find_target(
         sentence = "This attack does not tell how many calls are by chance."
         return Finding("inconclusive", "open", sentence, (), Confidence("none", why), checks, caveats)
     if named is None:
-        why = "The bank has too few records without their model to set a threshold."
-        return Finding("inconclusive", "open", "No threshold can be set.", (), Confidence("none", why), checks, caveats)
+        why = (
+            "The bank has too few records without their model to set a threshold, or the thresholds of other models do "
+            "not hold."
+        )
+        sentence = f"No threshold can be set for the deciding attack, {attack}."
+        return Finding("inconclusive", "open", sentence, (), Confidence("none", why), checks, caveats)
     words = (
-        f"{named.count:,} of {records:,} records are called members at {named.stated:.0%} false positives; about "
-        f"{named.by_chance:,.0f} would be if none were"
+        f"{named.count:,} of {records:,} records are called members by {attack}, which decides, at {named.stated:.0%} "
+        f"false positives; about {named.by_chance:,.0f} would be if none were"
     )
     if unlike:
         sentence = (
@@ -126,14 +140,24 @@ def find_target(
     return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
 
 
-def _well_above(rate: RateAt) -> bool:
-    return rate.resolvable and rate.true_positive.low > TIMES_CHANCE * max(rate.stated, rate.realised.high)
+def _well_above(rate: RateAt, rates: AttackRates) -> bool:
+    if not (rate.resolvable and rate.holds):
+        return False
+    found, realised = _decided(rate.true_positive, rates.members), _decided(rate.realised, rates.others)
+    return found.low > TIMES_CHANCE * max(rate.stated, realised.high)
 
 
-def _fails(rates: AttackRates) -> bool:
-    calm = (rate.true_positive.high < TIMES_CHANCE * rate.stated for rate in rates.rates if rate.resolvable)
-    shown = [rate for rate in rates.rates if rate.resolvable and rate.stated <= 0.01]
-    return rates.auc.high < MATTERS and all(calm) and bool(shown) and rates.tied <= TIED
+def _decided(share: Interval, of: int) -> Interval:
+    """The same share with the interval that decides, whatever level is shown."""
+    return clopper_pearson(round(share.value * of), of, DECIDING_LEVEL)
+
+
+def _fails(area: Interval, rates: AttackRates) -> bool:
+    told = [rate for rate in rates.rates if rate.resolvable]
+    calm = (
+        rate.holds and _decided(rate.true_positive, rates.members).high < TIMES_CHANCE * rate.stated for rate in told
+    )
+    return area.high < MATTERS and any(rate.stated <= 0.01 for rate in told) and rates.tied <= TIED and all(calm)
 
 
 def _found(audit: "RecordAudit", strong: list[RateAt]) -> Confidence:
@@ -148,10 +172,10 @@ def _found(audit: "RecordAudit", strong: list[RateAt]) -> Confidence:
     return Confidence("fair", "Members score higher on average, but few are found with confidence.")
 
 
-def _in_words(attack: "RecordAttackResult") -> str:
+def _in_words(attack: "RecordAttackResult", decides: bool = True) -> str:
     area = attack.rates.auc
     between = f", {area.low:.3f} to {area.high:.3f}" if math.isfinite(area.low) else ""
-    return f"{attack.name}, area under the ROC curve {area.value:.3f}{between}"
+    return f"{attack.name}{' decides' if decides else ''}: area under the ROC curve {area.value:.3f}{between}"
 
 
 def _like(likeness: "Likeness | None") -> Checked:
@@ -165,14 +189,11 @@ def _like(likeness: "Likeness | None") -> Checked:
     return Checked(name, "passed" if likeness.like else "failed", words)
 
 
-def _checks(audit: "RecordAudit") -> tuple[Checked, ...]:
-    deciding = audit.attacks[0].rates
+def _checks(audit: "RecordAudit", deciding: AttackRates) -> tuple[Checked, ...]:
+    """What the deciding attack's rates rest on; whether thresholds hold is said of all attacks that were made."""
     coarse = [f"{100 * rate.stated:g}%" for rate in deciding.rates if not rate.resolvable]
-    off = [
-        f"{100 * rate.stated:g}% stated, {100 * rate.realised.value:.2g}% realised"
-        for rate in deciding.rates
-        if rate.resolvable and not rate.realised.low <= rate.stated <= rate.realised.high
-    ]
+    rates_of = {audit.attacks[0].name: deciding, **{each.name: each.rates for each in audit.attacks[1:]}}
+    off = {name: words for name, rates in rates_of.items() if (words := _not_held(rates))}
     models = len(audit.models)
     return in_order(
         (
@@ -190,15 +211,27 @@ def _checks(audit: "RecordAudit") -> tuple[Checked, ...]:
             ),
             Checked(
                 "thresholds hold on other models",
-                "warning" if off else "passed",
-                "; ".join(off) if off else "realised false positive rates agree with the stated ones",
+                "failed" if audit.attacks[0].name in off else "warning" if off else "passed",
+                "more non-members are called than stated, so no true positive rate is given there: "
+                + "; ".join(f"{name}, {words}" for name, words in off.items())
+                if off
+                else "realised false positive rates are not above the stated ones",
+                f"true positive rates of {', '.join(off)}" if off else "",
             ),
             Checked(
                 "few ties",
                 "warning" if deciding.tied > TIED else "passed",
-                f"{deciding.tied:.0%} of the scores are equal" if deciding.tied > TIED else "scores differ",
+                f"{deciding.tied:.0%} of a model's scores are equal" if deciding.tied > TIED else "scores differ",
             ),
         )
+    )
+
+
+def _not_held(rates: AttackRates) -> str:
+    return ", ".join(
+        f"{100 * rate.stated:g}% stated and {100 * rate.realised.value:.2g}% realised"
+        for rate in rates.rates
+        if rate.resolvable and not rate.holds
     )
 
 
@@ -209,6 +242,13 @@ def _caveats(audit: "RecordAudit") -> tuple[str, ...]:
         "Intervals of rates treat records and models as independent; the spread over models is told beside them.",
         "The riskiest of many records look riskier than they are: their intervals hold for a record alone.",
     ]
+    better = [
+        _in_words(each, decides=False)
+        for each in audit.attacks[1:]
+        if mean_of_models(each.rates.auc_of, DECIDING_LEVEL).low > max(CLEAR, audit.attacks[0].rates.auc.value)
+    ]
+    if better:
+        found.append(f"Attacks that do not decide do better: {'; '.join(better)}.")
     if audit.attacks[0].rates.unjudged > 0:
         found.append(
             f"{audit.attacks[0].rates.unjudged:.1%} of the records and models have too few shadow models and are not "

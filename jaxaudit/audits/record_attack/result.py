@@ -62,7 +62,7 @@ class TargetRecords:
     Attributes:
         name: of its file.
         called: which records are called members at the rate that records are named at.
-        named: how many are, at each false positive rate that the bank resolves.
+        named: how many are, at each false positive rate that the bank resolves and its thresholds hold at.
         likeness: whether its outputs are such as the shadow models give; None where too few models tell.
         finding: what the audit concludes of it.
     """
@@ -82,15 +82,19 @@ class RecordAudit:
         attacks: one result each; the first decides.
         left_out: attacks that the bank has too few models for, by name.
         targets: one result per target; none where each shadow model is a target.
+        usual: whether the deciding attack is the one that decides where none is named.
         named_at: the false positive rate at which records count as named: `NAMED_AT`, or the smallest above it that
-            can be told; NaN if none can.
+            can be told and whose thresholds hold; NaN if there is none.
         surely_named: how many records are named more often than chance explains, whatever their number.
         vulnerability: of each record, by the deciding attack at `named_at`.
+        saturated: of each record the share of shadow models, over its views, whose log-odds lie where the files of the
+            bank can say no more: a probability of 1, or log-odds beyond 20 nats of probabilities. There the gap of a
+            record is not known; where it is 0, the gap is that of the models' logits.
         copies: the group of records with the same outputs in every model; -1 of one alone.
         revealing: the class that gives each record away; None if the bank does not say.
         models: numbers of the shadow models in the bank; `membership`: which records each was trained on.
         columns: of the records in the bank; `records`: those that are attacked, dropped ones included.
-        content_hash: of the labels, membership and log-odds of the bank.
+        content_hash: of the bank.
         references: shadow models that attack each target.
         views: of each record.
         level: confidence level of the intervals.
@@ -101,9 +105,11 @@ class RecordAudit:
     attacks: tuple[RecordAttackResult, ...]
     left_out: tuple[str, ...]
     targets: tuple[TargetRecords, ...]
+    usual: bool
     named_at: float
     surely_named: int
     vulnerability: Vulnerability
+    saturated: Float[np.ndarray, " n"]
     copies: Int[np.ndarray, " n"]
     revealing: Int[np.ndarray, " n"] | None
     models: Int[np.ndarray, " models"]

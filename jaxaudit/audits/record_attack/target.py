@@ -7,12 +7,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jaxaudit.audits.bank_odds import log_odds_of
+from jaxaudit.audits.resolution import grid_of
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
-from jaxaudit.data.outputs.outputs import Kind, load_outputs
+from jaxaudit.data.outputs.outputs import Kind, Outputs, load_outputs
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.scores import cut
 
 
 def prefixes(bank: Bank) -> dict[int, str]:
@@ -26,8 +28,10 @@ def prefixes(bank: Bank) -> dict[int, str]:
     }
 
 
-def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> Float[np.ndarray, "views records"]:
+def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[np.ndarray, "views records"], Outputs]:
     """Log-odds (nats) of each record's own class, from a file of a target's outputs on the first records of a bank.
+
+    Beside them the outputs as the file has them, which tell how finely the log-odds are known.
 
     The file has a row for each record of one of `prefixes`. A .npy of the form of the models' files is read as they
     are: several views, or log-odds of a bank of log-odds. Other files have outputs of every class, logits or
@@ -46,7 +50,8 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> Float[np.nda
         if shape[1:] == said.shape[1:] != (said.classes,):
             records = shape[0]
             values = load_into(path, msgspec.structs.replace(said, records=records, counts=None))
-            return log_odds_of(said.outputs, values, _labels(bank, records))
+            grid = grid_of(said, values, values.dtype.name, path.name)
+            return log_odds_of(said.outputs, values, _labels(bank, records)), grid
         known = {shape[0]: known[shape[0]]} if shape else known
     if said.queries > 1:
         raise InputError(
@@ -66,7 +71,9 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> Float[np.nda
             second = values.astype(np.float64)
             values = np.concatenate([1 - second if outputs.kind == "probabilities" else 0 * second, second], axis=1)
         of_kind = "probabilities" if outputs.kind == "probabilities" else "logits"
-        return log_odds_of(of_kind, values[:, None], _labels(bank, records))
+        odds = log_odds_of(of_kind, values[:, None], _labels(bank, records))
+        # The files of the bank say no more: see `log_odds_of`.
+        return (odds if said.outputs == "logits" else cut(odds)), outputs
     assert problem is not None
     raise problem
 

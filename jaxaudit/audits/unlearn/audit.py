@@ -81,7 +81,7 @@ def audit_unlearn(
             it forgot, and the same network attacks each method's model. True trains a new one on every model, with its
             remaining records as members, as in the paper. Such a network sees the label: for a class that was forgotten
             as a whole it has seen no member, and it answers "not a member" whatever the model remembers.
-        level: the confidence at which a method is called distinguishable from retraining, over all its scores and sets.
+        level: confidence level of the intervals that are shown; no verdict depends on it.
         execution: how models are trained, progress in millionths of the work, and where finished work is kept, trained
             models included. A later call with the same arguments resumes from it; see `fit_many`. The caller must
             ensure that `learner` is unchanged.

@@ -38,7 +38,7 @@ def find(audit: "UnlearnAudit", name: str, forget_set: int = 0) -> Finding:
     checks, caveats = _checks(audit, forget_set), _caveats(audit, verdict, forget_set)
     more = () if audit.nonmembers else ("Also attack the models (--nonmembers above 0).",)
     if verdict == "distinguishable":
-        why = f"The test over seeds is exact, and its level of {100 * audit.level:.10g}% covers all scores together."
+        why = "The test over seeds is exact, and its level of 95% covers all scores together."
         sentence, reasons = _differences(audit, name, forget_set)
         return Finding(verdict, "bad", sentence, reasons, Confidence("strong", why), checks, caveats)
     if verdict == "not distinguishable":

@@ -13,6 +13,7 @@ from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.unlearn.finding import Conclusion, Position, find, together
 from jaxaudit.metrics import ChallengeScore, ULira
+from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.retrained_band import Place
@@ -103,7 +104,7 @@ class UnlearnAudit:
         test_examples: number of test records.
         nonmembers: number of test records that attack networks learned from, beside all members.
         members_share: share of members among the records that an attack on the original learned from.
-        level: with this probability, a method that is as good as retraining has no place `above` or `below`.
+        level: confidence level of the intervals that are shown; no verdict depends on it.
         models_per_batch: models trained at the same time.
     """
 
@@ -153,8 +154,8 @@ class UnlearnAudit:
 
     @property
     def threshold(self) -> float:
-        """The largest p-value of a difference: 1 - level, divided among all scores and sets of a method."""
-        return (1 - self.level) / (len(COMPARED) * len(self.forget))
+        """The largest p-value of a difference: 0.05, divided among all scores and sets of a method."""
+        return ALPHA / (len(COMPARED) * len(self.forget))
 
     @property
     def enough_seeds(self) -> bool:

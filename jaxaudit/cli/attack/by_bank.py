@@ -10,8 +10,9 @@ from typing import IO, Any
 import numpy as np
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, RecordAttack
-from jaxaudit.audits.record_attack.audit import USUAL, RecordTarget, attack_records
-from jaxaudit.audits.record_attack.evidence import bank_outputs, content_hash
+from jaxaudit.audits.record_attack.audit import USUAL, attack_records
+from jaxaudit.audits.record_attack.evidence import bank_outputs
+from jaxaudit.audits.record_attack.judged import RecordTarget
 from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.audits.record_attack.target import prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack.command import OF_BANK, AttackOptions, attacks_named
@@ -72,7 +73,7 @@ def prepare_by_bank(options: AttackOptions) -> Job[RecordAudit]:
 
     return Job(
         options=options,
-        data=described_bank(path, bank, {}, len(known.models), content_hash(bank, known)),
+        data=described_bank(path, bank, {}, len(known.models), known.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,
@@ -100,13 +101,13 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
     """The targets, and how many of the bank's records they say anything of."""
     audit = options.audit
     said = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
-    rows = {odds.shape[1] for odds in said}
+    rows = {odds.shape[1] for odds, _ in said}
     if len(rows) > 1:
         raise InputError(f"--target: files have {' and '.join(map(str, rows))} rows; give files of the same records.")
     records = next(iter(rows), bank.description.records)
     members = [read_members(path, records) for path in audit.members] or [None] * len(said)
     given = zip(audit.target, said, members, strict=True)
-    return tuple(RecordTarget(path.name, odds, row) for path, odds, row in given), records
+    return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in given), records
 
 
 def _names(bank: Bank) -> Names:
@@ -139,6 +140,7 @@ def _rows(found: RecordAudit, names: Names) -> Iterator[list[Any]]:
         "gap": each.gap,
         "gap_low": each.gap_low,
         "gap_high": each.gap_high,
+        "saturated": found.saturated,
         "separation": each.separation,
         "named": each.named,
         "named_low": each.named_low,

@@ -19,6 +19,8 @@ ON_RECORDS = (
     *("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
 )
 """Attacks by a bank; a test holds these names to `RECORD_ATTACKS`, which takes a second to import."""
+ON_TARGETS = ("untargeted", "distance", "frequency")
+"""Attacks without a bank, held to `ATTACKS` in the same way."""
 NEEDING_BANK = frozenset({"target", "members", "target_kind", "gamma", "offline_scale", "delta", "pdtp"})
 OF_BANK = NEEDING_BANK | {"shadows", "attacks", "seed", "level", "top", "as_json", "out", "report", "fail_on"}
 
@@ -27,13 +29,17 @@ def attacks_named(text: str | None) -> tuple[str, ...]:
     """The attacks that `--attacks` names; without it all that there are.
 
     Raises:
-        InputError: one is unknown.
+        InputError: one is unknown, or code of one's own, which only Python takes.
     """
-    # Imported here because it takes a second.
-    from jaxaudit.attacks import ATTACKS
-
-    known = tuple(attack.name for attack in ATTACKS)
-    return known if text is None else parse_names(text, (*known, *ON_RECORDS), "--attacks")
+    own = next((name for name in (text or "").split(",") if ":" in name), None)
+    if own is not None:
+        raise InputError(
+            f"--attacks {own.strip()}: an attack of your own is given in Python, not here: "
+            "jaxaudit.audit_records(jaxaudit.load_bank(PATH), attacks=[YourAttack()]) by shadow models, "
+            "jaxaudit.audit_attack(key, examples, learner, attacks=[YourAttack()]) without. Names here: "
+            f"{', '.join(ON_RECORDS)} with --shadows; {', '.join(ON_TARGETS)} without."
+        )
+    return ON_TARGETS if text is None else parse_names(text, (*ON_TARGETS, *ON_RECORDS), "--attacks")
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,9 @@ class AttackAudit(ByBank, Level):
     attacks: str | None = option(
         None,
         "Attacks to make, such as distance,frequency; with --shadows: "
-        f"{', '.join(ON_RECORDS)}. The first decides. [default: all but those that end in -code]",
+        f"{', '.join(ON_RECORDS)}. With --shadows the first decides, and only the default one can show that attacks "
+        "fail; without, all decide together. [default: all; with --shadows all but those that end in -code, stacked "
+        "first]",
         metavar="NAME,...",
         check=attacks_named,
     )

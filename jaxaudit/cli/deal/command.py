@@ -16,7 +16,12 @@ SEED_BITS = 63
 class DealData(DataFolder):
     """The records."""
 
-    data: str = option(..., "The provider's records: NAME[@SPLIT] or a path.", argument=True, names="data")
+    data: str = option(
+        ...,
+        "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all.",
+        argument=True,
+        names="data",
+    )
     groups: str | None = dealt_groups(
         "Group of each record, such as its patient, to deal groups whole: .npy, .csv, or the name of an array in the "
         ".npz or of a column in the .csv that DATA names."
@@ -113,7 +118,8 @@ deal = as_parameters(
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --holdout`. With `--members-share`, some
     shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
     are dealt together, and so are the records of a group; the array or column of `--groups` is not written, but random
-    numbers in its place. deal.json has the seed and hashes, and no record: keep it until the proof is needed.
+    numbers in its place. Inputs are written as x, labels as y. deal.json has the seed and hashes, and no record: keep
+    it until the proof is needed.
 
     Examples:
 

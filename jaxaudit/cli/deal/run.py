@@ -5,7 +5,8 @@ import json
 import platform
 import secrets
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -18,7 +19,7 @@ from jaxtyping import Array, Bool, Int, Key
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
 from jaxaudit.cli.deal.show import RECORD, Side, summary
 from jaxaudit.cli.show import show_text
-from jaxaudit.data import Examples, load
+from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.groups import COLUMN, groups_file, load_groups, numbered
@@ -36,12 +37,16 @@ NUMBERS = 2**53
 """Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
 
 
+INPUTS, LABELS = "x", "y"
+"""The arrays of what a deal writes, whatever they were called; class names have the first of their usual names."""
+
+
 class Source(NamedTuple):
     """The provider's records.
 
     Attributes:
         examples: as every command reads them.
-        arrays: as they are written; of a `.npz` its own, without the groups.
+        arrays: as they are written; of a `.npz` all of its own, without the groups.
         split: names of the arrays with one row per record.
         path: the file, if it is one.
         name: what the source is called, without folders.
@@ -66,7 +71,7 @@ def run(options: DealOptions) -> None:
     # A column with groups is no input, and its values are not written: the files are shared.
     source = _read(data, data_dir, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
-    copies = source.examples.record_hashes.view("S16")
+    copies = _as_compared(source.examples).record_hashes.view("S16")
     given = np.arange(count) if groups is None else load_groups(groups, data, count, "data", data_dir)
     together = numbered(joined(given, copies))
     copied = count - len(np.unique(copies))
@@ -141,26 +146,55 @@ def _dealt(
 
 
 def _read(data: str, data_dir: Path | None, groups: str | None) -> Source:
-    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels."""
+    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
+
+    Raises:
+        InputError: they cannot be read, or are one of several splits that nobody named.
+    """
     if groups is not None and role_of(groups) is not None:
         raise InputError(
             f"--groups {groups} is the name of inputs or labels, which are shared with the records; copy the groups to "
             "an array or column of another name, or to a file."
         )
-    examples = load(data, data_dir=data_dir, drop=[] if groups is None else [groups])
+    dropped = [] if groups is None else [groups]
+    examples = load(data, data_dir=data_dir, drop=dropped)
     path, split = file_and_split(data, data_dir)
     name = without_folders(data) if path is None else path.name + ("" if split is None else f"@{split}")
     file = path if path is not None and split is None and path.is_file() else None
-    if file is not None and file.suffix.lower() == ".npz":
-        archive = NpzArrays(file)
-        if list(find_pairs(archive.names, file.name)) == [None]:
-            # The reader of groups also takes names that differ in case or hyphens.
-            kept = [each for each in archive.names if groups is None or named_in([each], groups, None) is None]
-            arrays = {each: archive.read(each) for each in kept if each != groups}
-            rows = {each for each, array in arrays.items() if array.shape[:1] == (len(examples),)}
-            return Source(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
-    arrays = {"x": examples.inputs, "y": examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
-    return Source(examples, arrays, frozenset({"x", "y"}), file, name)
+    archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None
+    pairs = {} if archive is None else find_pairs(archive.names, name)
+    if split is None and (file is None or len(pairs) > 1):
+        _refuse_others(name, len(examples), len(load(f"{data}@all", data_dir=data_dir, drop=dropped)), pairs)
+    if archive is not None and list(pairs) == [None]:
+        inputs, labels = pairs[None]
+        own = {inputs: INPUTS, str(labels): LABELS}
+        # The reader of groups also takes names that differ in case or hyphens.
+        kept = [each for each in archive.names if groups is None or named_in([each], groups, None) is None]
+        arrays = {own.get(each, each): archive.read(each) for each in kept if each != groups}
+        rows = {each for each, array in arrays.items() if array.shape[:1] == (len(examples),)}
+        return Source(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
+    arrays = {INPUTS: examples.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
+    return Source(examples, arrays, frozenset({INPUTS, LABELS}), file, name)
+
+
+def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str | None]) -> None:
+    """Refuses a set of several splits: what is not dealt now could only be dealt apart."""
+    if taken == whole:
+        return
+    named = ", ".join(each for each in splits if each is not None)
+    raise InputError(
+        f"{name} has several splits{f' ({named})' if named else ''}, and {taken:,} of its {whole:,} records in the one "
+        f"that is read where none is named: say which records to deal. {name}@all deals all of them, {name}@train one "
+        f"split, {name}@train+test two."
+    )
+
+
+def _as_compared(examples: Examples) -> Examples:
+    """The records as other commands compare them where no option says otherwise: images in gray."""
+    if is_image(examples) and examples.inputs.ndim == 4:
+        with suppress(InputError):  # numbers that no image has
+            return prepare_images(examples, examples.inputs.shape[1:3])
+    return examples
 
 
 def _recorded(side: Side, out: Path, examples: Examples) -> dict[str, Any]:

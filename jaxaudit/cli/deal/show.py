@@ -11,6 +11,8 @@ from jaxaudit.data.groups import COLUMN
 from jaxaudit.errors import visible
 
 RECORD = "deal.json"
+TAKE_GROUPS = ("ks", "shadows plan", "shadows train")
+"""The commands that take query set and holdout with their groups."""
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
@@ -70,7 +72,13 @@ def summary(
         "SHA-256 may be published now.",
     ]
     if whole:
-        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
+        flags = " ".join(_group_options(members=False))
+        further = " ".join(_group_options(members=True)[4:])
+        lines += [
+            f"The files tell which records belong together ({COLUMN}), by random numbers. Commands that read them",
+            f"must be told: {', '.join(TAKE_GROUPS)} by {flags}, power by --groups {COLUMN}"
+            f"{f', ks also by {further}' if members else ''}.",
+        ]
     if others:
         lines.append(f"The files also have these arrays of {source}; check that none is private: {', '.join(others)}.")
     asked = "the model's outputs on the records of each file" + ("" if members else ", and give a calibration set")
@@ -88,6 +96,10 @@ def _command(out: Path, members: bool, holdout: bool, whole: bool) -> list[str]:
     else:
         words += ["--calibration", "CALIBRATION", "--target", "OUTPUTS"]
         words += ["--holdout", held, "--holdout-target", "HOLDOUT_OUTPUTS"]
-    if whole:
-        words += ["--groups", COLUMN, "--holdout-groups", COLUMN, *(("--members-groups", COLUMN) if members else ())]
-    return words
+    return [*words, *(_group_options(members) if whole else ())]
+
+
+def _group_options(members: bool) -> list[str]:
+    """What tells a command of the groups of the sets that it is given."""
+    words = ["--groups", COLUMN, "--holdout-groups", COLUMN]
+    return [*words, "--members-groups", COLUMN] if members else words

@@ -79,7 +79,9 @@ class EfficacyAudit(Seeded):
 class EfficacyOutput(ListOutput):
     """What is printed and written."""
 
-    top: int = option(5, "Number of most exposed records to list.", minimum=0, maximum=MOST, decides=False)
+    top: int = option(
+        5, "Number of records to list, of those that the weights fit best.", minimum=0, maximum=MOST, decides=False
+    )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy.command import EfficacyData, EfficacyOptions
 from jaxaudit.cli.harness import Job, Outcome
-from jaxaudit.cli.network_inputs import label_outputs, read_inputs
+from jaxaudit.cli.network_inputs import label_outputs, outputs_for, read_inputs
 from jaxaudit.cli.own_model import pretrained_config
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_factory
@@ -192,7 +192,7 @@ def _outputs_of(records: Records, likelihood: Likelihood) -> int:
             f"{records.name}: labels of type {records.labels.dtype} and shape {records.labels.shape} are no classes; "
             "give one whole number for each record, from 0, or say what they are (--likelihood)."
         )
-    return int(records.labels.max()) + 1
+    return outputs_for(int(records.labels.max()), records.name)
 
 
 def _read_own(net: PureModule, path: Path) -> Weights:

@@ -139,6 +139,9 @@ def _by_hand(given: KSOptions) -> list[str]:
 def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: SteppedLearner) -> Speed:
     """The training speed of this model here: measured once per machine, then cached.
 
+    The number of models per batch is searched for once per network. On records of another shape it stays, and a few
+    steps are timed.
+
     Args:
         design: the model's name, and mlp's hidden layers.
         options: of any command with a `recipe`.
@@ -149,10 +152,15 @@ def speed_of(design: tuple[str, str], options: Any, query: Examples, learner: St
     work |= {"record": list(query.inputs.shape[1:]), "classes": len(query.class_names)}
     known = recall_speed(work)
     if known is None:
-        say(f"measuring how fast {_named(design)} trains on this machine (once; the result is cached)")
         number = options.recipe.models_per_batch or recall_models_per_batch(work)
-        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, number)
+        of_network = {**work, "command": "speed", "record": None, "classes": None}
+        near = recall_models_per_batch(of_network)
+        how = "measuring how fast" if near is None else "timing a few steps: how fast"
+        say(f"{how} {_named(design)} trains on this machine (once; the result is cached)")
+        known = measure_speed(jax.random.key(1), query.inputs, query.labels, learner, number, near)
         remember_speed(work, known)
+        if near is None:
+            remember_models_per_batch(of_network, known.models_per_batch)
         # A run without a budget trains as many at the same time, and so gets the same numbers.
         remember_models_per_batch(work, known.models_per_batch)
     return known

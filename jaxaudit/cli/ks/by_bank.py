@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxaudit.audits.ks.bank.audit import bank_tests, default_bank_tests, evidence_for, judge_by_bank
-from jaxaudit.audits.ks.bank.evidence import content_hash, models_of, target_outputs
+from jaxaudit.audits.ks.bank.evidence import models_of, target_outputs
 from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.result import KSAudit
@@ -51,7 +51,6 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     evidence = evidence_for(
         bank,
         targets,
-        min_accuracy=options.audit.min_accuracy,
         members=known,
         member_groups=_members_groups(options, bank, known),
         own_recipe=options.audit.same_recipe or _own_script(bank),
@@ -79,7 +78,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=replace(options, audit=replace(options.audit, tests=",".join(test.name for test in tests))),
-        data=described_bank(path, bank, names, models_of(evidence), content_hash(evidence)),
+        data=described_bank(path, bank, names, models_of(evidence), evidence.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxaudit.cli.harness import Command, Job, Planned
-from jaxaudit.cli.ks.options import OF_RHO, KSOptions, known_tests, reference_flag, tests_named
+from jaxaudit.cli.ks.options import OF_RHO, TEST_NAMES, KSOptions, reference_flag, tests_named
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.sets import check_groups, refuse_without_effect
 from jaxaudit.cli.words import check_pair
@@ -15,7 +15,7 @@ OF_BANK = frozenset(
         *("shadows", "query", "holdout", "calibration", "data_dir", "field_strength", "target", "holdout_target"),
         *("calibration_target", "before", "holdout_before", "target_kind", "allow_unrelated_target", "tests"),
         *("members", "members_target", "members_groups", "question", "same_recipe"),
-        *("leave_one_out", "stated_share", "min_accuracy", "level", "seed", "as_json", "out", "report", "fail_on"),
+        *("leave_one_out", "stated_share", "level", "seed", "as_json", "out", "report", "fail_on"),
     }
 )
 """The options that mean something where a bank is given."""
@@ -139,7 +139,7 @@ def _check_tests(options: KSOptions) -> None:
             "use --tests all."
         )
     first = "members" if known else "holdout"
-    if held and names[0] in known_tests() and names[0] != first:
+    if held and names[0] in TEST_NAMES and names[0] != first:
         others = ",".join(name for name in names if name != first)
         raise InputError(f"--tests {','.join(names)}: with --{first} the {first} test decides; give {first},{others}.")
     needing = [name for name in names if name in OF_RHO]

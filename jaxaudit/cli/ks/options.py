@@ -23,6 +23,8 @@ TARGET = "Target"
 SHADOW_MODELS, HOLDOUT_MODELS = 39, 40
 OF_RHO = ("rho", "ema")
 """Tests that need models of rho."""
+TEST_NAMES = ("members", "holdout", "reference", "shadow", "ema", "rho")
+"""The tests in their own order; a test holds these names to `TESTS`, which takes a second to import."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,6 @@ class KSAudit(Level):
     subsample: float = option(
         0.9, "rho: share of the calibration set that each replicate draws.", check=share_check("subsample")
     )
-    min_accuracy: float = option(0.9, "Minimum training accuracy of a shadow model.", check=share_check("min_accuracy"))
     budget: str | None = option(
         None,
         "Time limit, such as 10m or 2h. Records, numbers of models and the model are reduced to fit, unless given; "
@@ -211,15 +212,7 @@ def parse_tests(text: str) -> tuple[str, ...]:
     Raises:
         InputError: one is unknown.
     """
-    return parse_names(text, (*known_tests(), ALL), "--tests")
-
-
-def known_tests() -> tuple[str, ...]:
-    """The names of all tests, in their own order."""
-    # Imported here because it takes a second.
-    from jaxaudit.audits.ks.tests import TESTS
-
-    return tuple(test.name for test in TESTS)
+    return parse_names(text, (*TEST_NAMES, ALL), "--tests")
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
@@ -238,7 +231,7 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     missing = {*(() if holdout else ("holdout",)), *(() if reference or simulated else ("reference",))}
     missing |= set(() if options.data.members is not None else ("members",))
     missing |= set(OF_RHO if options.audit.replicates == 0 else ())
-    return tuple(each for each in known_tests() if each not in missing) if ALL in names else names
+    return tuple(each for each in TEST_NAMES if each not in missing) if ALL in names else names
 
 
 def reference_flag(options: KSOptions) -> str:

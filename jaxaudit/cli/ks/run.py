@@ -90,7 +90,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Planned:
             own_recipe=options.audit.same_recipe or parse_model(options.model.model or "") is not None,
             reduced=() if plan is None else tuple(plan.numbers["unlike"]),
             level=options.audit.level,
-            min_accuracy=options.audit.min_accuracy,
             execution=execution,
         )
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxaudit.audits.ks.bank.evidence import bank_evidence, content_hash, models_of
+from jaxaudit.audits.ks.bank.evidence import bank_evidence, models_of
 from jaxaudit.audits.power.audit import power_of_evidence
 from jaxaudit.audits.power.result import Power
 from jaxaudit.cli.harness import Job, Outcome
@@ -35,7 +35,7 @@ def prepare_by_bank(options: PowerOptions) -> Job[Power]:
 
     return Job(
         options=options,
-        data=described_bank(path, bank, {}, models_of(evidence), content_hash(evidence)),
+        data=described_bank(path, bank, {}, models_of(evidence), evidence.content_hash),
         hashes={},
         audit=audit,
         outcome=outcome,

@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxaudit.audits.bank_odds import said
-from jaxaudit.audits.ks.bank.whose import COMPARED, first_models, misplaced
+from jaxaudit.audits.ks.bank.whose import COMPARED, Whose, first_models, whose
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.outputs import load_into, outputs_path
 from jaxaudit.data.bank.writing import write_outputs
-from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics.row_fit import RATE
 from jaxaudit.runs.lock import working_in
@@ -22,6 +23,8 @@ from jaxaudit.runs.lock import working_in
 Values = Float32[np.ndarray, "n views values"]
 FIRST = 64
 """Rows that are compared before whole files are."""
+LISTED = 5
+"""Files that a line names."""
 
 
 class Placed(NamedTuple):
@@ -36,6 +39,8 @@ class Placed(NamedTuple):
 def run(path: Path, files: list[Path], model: int | None) -> None:
     """Adds these files' outputs to the bank, in this order; all of them, or none if one is refused.
 
+    Files that do not show which model they are of are named on stderr.
+
     Raises:
         InputError: there is no such bank, another process works there, or a file is refused.
     """
@@ -47,10 +52,11 @@ def run(path: Path, files: list[Path], model: int | None) -> None:
     with working_in(bank.directory):
         # What another process added meanwhile is in it.
         bank = load_bank(path)
-        placed = _placed(bank, files, model)
+        placed, unshown = _placed(bank, files, model)
         for each in placed:
             if each.new:
                 _write(bank, each)
+    _tell_of_unshown(bank, unshown)
     lines = [
         f"{visible(file.name)}: {'added' if new else 'is there already'} as model {at}" for file, at, new, _ in placed
     ]
@@ -64,15 +70,23 @@ def _shown(bank: Bank) -> str:
     return visible(shlex.quote(str(bank.directory)))
 
 
-def _placed(bank: Bank, files: list[Path], model: int | None) -> list[Placed]:
-    """The model that each file is for; nothing is written."""
+def _placed(bank: Bank, files: list[Path], model: int | None) -> tuple[list[Placed], list[Path]]:
+    """The model that each file is for, and the files that do not show it; nothing is written."""
     missing, known = bank.missing().tolist(), first_models(bank)
-    placed, early = list[Placed](), list[Placed]()
+    # The first few are held against the rows when there are others to compare them with, and again with the next ones.
+    early = {number: outputs_path(bank.directory, number) for number in known} if len(known) < COMPARED else {}
+    placed, fits = list[Placed](), dict[int, Whose | None]()
     for file in files:
         values = load_into(file, bank.description)
         digest = _digest(values)
-        there = next((each.model for each in placed if each.digest == digest), _identical(bank, values, model))
+        _refuse_twice(file, digest, placed)
+        there = _identical(bank, values)
         if there is not None:
+            if model not in (None, there):
+                raise InputError(
+                    f"{file}: has the very outputs that model {there} has already, and two models never have the same; "
+                    f"is it the file of model {model}?"
+                )
             placed.append(Placed(file, there, False, digest))
             continue
         number = _place(bank, file, missing, model)
@@ -80,14 +94,36 @@ def _placed(bank: Bank, files: list[Path], model: int | None) -> list[Placed]:
         placed.append(Placed(file, number, True, digest))
         log_odds = said(bank, values).log_odds
         if len(known) < COMPARED:
-            # The first few are held against the rows when there are others to compare them with.
-            known[number] = log_odds
-            early.append(placed[-1])
+            known[number], early[number] = log_odds, file
         else:
-            _refuse_misplaced(bank, placed[-1], log_odds, known)
-    for each in early:
-        _refuse_misplaced(bank, each, known[each.model], known)
-    return placed
+            fits[number] = _checked(bank, file, number, log_odds, known)
+    for number, file in early.items():
+        fits[number] = _checked(bank, file, number, known[number], known)
+    return placed, [each.file for each in placed if each.new and not ((fit := fits[each.model]) and fit.shown)]
+
+
+def _refuse_twice(file: Path, digest: bytes, placed: list[Placed]) -> None:
+    """Refuses a second file of the same outputs: all files after it would be taken for the wrong models."""
+    for each in placed:
+        if each.digest == digest:
+            raise InputError(
+                f"{file} and {each.file} have the same outputs, and two models never have; is one of them a copy that "
+                "was saved under the wrong name?"
+            )
+
+
+def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
+    """Says which files nobody can tell the model of by their outputs."""
+    if not unshown:
+        return
+    more = f" and {len(unshown) - LISTED} more" if len(unshown) > LISTED else ""
+    names = ", ".join(visible(file.name) for file in unshown[:LISTED]) + more
+    why = (
+        "the training sets of this bank were not dealt by jaxaudit"
+        if bank.description.seed is None
+        else "they fit no training set clearly better than all others"
+    )
+    say(f"{names}: these outputs cannot show which model they are of ({why}); make sure that the files are in order")
 
 
 def _place(bank: Bank, file: Path, missing: list[int], model: int | None) -> int:
@@ -119,18 +155,15 @@ def _digest(values: Values) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
 
 
-def _identical(bank: Bank, values: Values, model: int | None) -> int | None:
-    """The model that has these very outputs, `model` alone if it is given."""
-    for number in bank.finished().tolist() if model is None else [model]:
-        path = outputs_path(bank.directory, number)
-        if path.exists() and _equal(path, values.reshape(bank.description.shape)):
-            return number
-    return None
+def _identical(bank: Bank, values: Values) -> int | None:
+    """The model that has these very outputs."""
+    shaped = values.reshape(bank.description.shape)
+    return next((each for each in bank.finished().tolist() if _equal(outputs_path(bank.directory, each), shaped)), None)
 
 
 def _equal(path: Path, values: np.ndarray) -> bool:
     try:
-        there = map_npy(path)
+        there = StoredArray(path)
     except InputError:
         return False
     if there.shape != values.shape or there.dtype.kind != "f":
@@ -142,17 +175,25 @@ def _equal(path: Path, values: np.ndarray) -> bool:
         )
 
 
-def _refuse_misplaced(bank: Bank, placed: Placed, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> None:
-    """Refuses outputs that fit the training records of another model."""
-    file, model, found = placed.file, placed.model, misplaced(bank, placed.model, log_odds, known)
-    if found is None:
-        return
+def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> Whose | None:
+    """Which training set outputs fit.
+
+    Raises:
+        InputError: that of another model.
+    """
+    found = whose(bank, model, log_odds, known)
+    if found is None or found.other is None:
+        return found
+    own = outputs_path(bank.directory, model)
+    advice = (
+        f"Delete it, and add it again with --model {found.other}"
+        if file == own
+        else f"Are the files in order? Give --model {found.other}; if you are sure, save it as {own} yourself"
+    )
     raise InputError(
-        f"{file}: seems to be the outputs of model {found.model}, not of model {model}: it fits the training records "
-        f"of model {found.model} by {found.fit:.1f} standard deviations, those of model {model} by "
-        f"{found.own_fit:.1f} (right outputs are refused at most once in {1 / RATE:,.0f} times). Are the files in "
-        f"order? Give --model {found.model}; if you are sure, save it as {outputs_path(bank.directory, model)} "
-        "yourself."
+        f"{file}: seems to be the outputs of model {found.other}, not of model {model}: it fits the training records "
+        f"of model {found.other} by {found.fit:.1f} standard deviations, those of model {model} by {found.own:.1f} "
+        f"(right outputs are refused at most once in {1 / RATE:,.0f} times). {advice}."
     )
 
 

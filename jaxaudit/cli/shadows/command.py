@@ -118,9 +118,10 @@ def add(
 ) -> None:
     """Adds outputs of shadow models to a bank.
 
-    Refuses outputs of other records, classes or kind, and outputs that fit the training records of another model
-    overwhelmingly better (right outputs are refused at most once in 10,000 times). Files that are in the bank already
-    are skipped, so the command can be repeated.
+    Refuses outputs of other records, classes or kind, outputs that another model has already, and outputs that fit the
+    training records of another model overwhelmingly better (right outputs are refused at most once in 100 times). Says
+    so where outputs cannot show which model they are of, as those of models that hardly remember their records. Files
+    that are in the bank already are skipped, so the command can be repeated.
 
     Examples:
 

@@ -1,6 +1,5 @@
 """Runs `jaxaudit shadows import`: a bank of the shadow models that another tool left."""
 
-import math
 import shlex
 from collections.abc import Callable
 from importlib.metadata import version
@@ -16,10 +15,10 @@ from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank import lira, privacy_meter
 from jaxaudit.data.bank.bank import DESIGNS, LABELS, MEMBERSHIP, Bank, load_bank
 from jaxaudit.data.bank.description import Counts, Description, as_text
-from jaxaudit.data.bank.foreign import PICKLES, Foreign, chosen_rows, is_folder, refuse_pickle
+from jaxaudit.data.bank.foreign import Foreign, chosen_rows, is_folder
 from jaxaudit.data.bank.outputs import checked
 from jaxaudit.data.bank.writing import bank_files
-from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
@@ -126,8 +125,6 @@ def _output(
         values = read()
         tail = description.shape[len(description.shape) - (description.outputs != "log_odds") :]
         if values.shape == (len(order), description.queries, *tail):
-            if math.prod(values.shape) * values.dtype.itemsize > MAX_BYTES:
-                raise InputError(f"the outputs of model {model} are more than this machine has memory for.")
             values = values[order].reshape(description.shape)
         checked(values, description, f"model {model}")
         return values

@@ -23,7 +23,8 @@ class BankData(Held, Sets):
     query: str | None = option(None, "The query set (the data in question): NAME[@SPLIT] or a path.", names="data")
     calibration: str | None = option(
         None,
-        "The calibration set: data of the same domain without any query record. Every model is trained on two thirds.",
+        "The calibration set: data of the same domain without any query record. Each model is trained on two thirds of "
+        "it, with --coins on about half.",
         names="data",
     )
     image_size: str | None = option(

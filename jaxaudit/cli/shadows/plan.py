@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -22,10 +23,11 @@ from jaxaudit.data.bank.bank import DESIGNS, DROPPED, GROUPS, LABELS, MEMBERSHIP
 from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
 from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.data.bank.writing import bank_files, grow, make_folder
-from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.formats.arrays import read_npy
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import claim, write_files
-from jaxaudit.runs.lock import working_in
+from jaxaudit.runs.lock import LOCK, OWNER, hold, sign, working_in
+from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty
 from jaxaudit.version import __version__
 
 COMMAND = ("shadows", "plan")
@@ -43,7 +45,8 @@ def plan(options: PlanOptions) -> None:
     sets = read_bank_sets(jax.random.key(options.models.seed), options.data)
     options = _filled(options, there, sets)
     description = describe(options, sets, command_line(" ".join(COMMAND), options))
-    lay(out, options, sets, there, description)
+    refuse_other(out, there, description)
+    lay(out, deal_of(options, sets, description), there, description)
     show_text(_summary(out, description, 0 if there is None else there.models))
 
 
@@ -60,23 +63,61 @@ def bank_there(options: PlanOptions) -> tuple[Path, Description | None]:
     return out, there
 
 
-def lay(out: Path, options: PlanOptions, sets: BankSets, there: Description | None, description: Description) -> None:
+def lay(out: Path, dealt: Arrays, there: Description | None, description: Description) -> None:
     """Writes a bank without outputs, or adds models to the one that is there.
 
+    Args:
+        out: where.
+        dealt: as `deal_of` returns it.
+        there: what was there when the command began.
+        description: of the bank.
+
     Raises:
-        InputError: the bank there is another, or cannot be written.
+        InputError: the bank there is another, another command made or changes it meanwhile, or it cannot be written.
     """
-    if there is not None:
-        _refuse_other(out, there, description)
-    arrays = _arrays(options, description, sets)
     if there is None:
-        write_files(out, bank_files(description, arrays))
-        _write(out, lambda: make_folder(out))
+        _lay_new(out, dealt, description)
         return
     with working_in(out):
-        _refuse_other(out, read_description(out), description)
-        _refuse_changed(out, there.models, arrays)
-        _write(out, lambda: grow(out, description, arrays))
+        refuse_other(out, read_description(out), description)
+        _refuse_changed(out, there.models, dealt)
+        _write(out, lambda: grow(out, description, dealt))
+
+
+def _lay_new(out: Path, dealt: Arrays, description: Description) -> None:
+    """Writes a new bank; of two commands at once only one does."""
+    _refuse_made(out)
+    made: tuple[Path, ...] = ()
+    lock = None
+    try:
+        made = make_directories(out / NAME)
+        # The folder in which the command itself keeps its drafts: `write_files` removes it with the lock.
+        lock = hold(out / NAME)
+        if lock is not None:
+            sign(out / NAME)
+        _refuse_made(out)
+        write_files(out, bank_files(description, dealt))
+        make_folder(out)
+    except OSError as error:
+        raise _unwritten(out, error) from error
+    finally:
+        if lock is not None:
+            for name in (OWNER, LOCK):
+                with suppress(OSError):
+                    (out / NAME / name).unlink()
+            lock.release()
+        remove_empty(made)
+
+
+def _refuse_made(out: Path) -> None:
+    """Refuses a bank that another command made since this one began, and says whether it is at work there."""
+    if not os.path.lexists(out / DESCRIPTION):
+        return
+    with working_in(out):
+        raise InputError(
+            f"--out {out}: another command made this bank meanwhile; repeat this command, which goes on with what is "
+            "there."
+        )
 
 
 def _filled(options: PlanOptions, there: Description | None, sets: BankSets) -> PlanOptions:
@@ -122,7 +163,12 @@ def describe(options: PlanOptions, sets: BankSets, command: Sequence[str], **mor
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def _arrays(options: PlanOptions, description: Description, sets: BankSets) -> Arrays:
+def deal_of(options: PlanOptions, sets: BankSets, description: Description) -> Arrays:
+    """The arrays of a bank by the names of their files: training sets, labels, seeds, and what else there is.
+
+    Raises:
+        InputError: training sets cannot be dealt so.
+    """
     sizes = description.sizes
     dealt = plan_bank(
         jax.random.key(options.models.seed),
@@ -144,8 +190,14 @@ def _arrays(options: PlanOptions, description: Description, sets: BankSets) -> A
     return arrays
 
 
-def _refuse_other(out: Path, there: Description, here: Description) -> None:
-    """Refuses a bank that is of something else, with what differs."""
+def refuse_other(out: Path, there: Description | None, here: Description) -> None:
+    """Refuses a bank that is of something else.
+
+    Raises:
+        InputError: it is, with what differs, or it has more models.
+    """
+    if there is None:
+        return
     ours, theirs = _facts(here), _facts(there)
     differing = [
         f"{name} ({_short(_apart(theirs[name], ours[name]))} there, {_short(_apart(ours[name], theirs[name]))} here)"
@@ -204,7 +256,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
     of_models = (MEMBERSHIP, SEEDS, DESIGNS)
     for name in (LABELS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, SEEDS):
         here = arrays.get(name)
-        there = map_npy(out / name) if os.path.lexists(out / name) else None
+        there = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
         if here is not None and there is not None and name in of_models:
             here, there = here[:models], there[:models]
         if (here is None) != (there is None) or not np.array_equal(here, there):  # pyright: ignore[reportArgumentType]
@@ -218,9 +270,13 @@ def _write(out: Path, write: Callable[[], None]) -> None:
     try:
         write()
     except OSError as error:
-        raise InputError(
-            f"--out {out} cannot be written ({error.strerror or error}); free space there and repeat the command."
-        ) from error
+        raise _unwritten(out, error) from error
+
+
+def _unwritten(out: Path, error: OSError) -> InputError:
+    return InputError(
+        f"--out {out} cannot be written ({error.strerror or error}); free space there and repeat the command."
+    )
 
 
 def _summary(out: Path, description: Description, before: int) -> str:

@@ -10,7 +10,7 @@ from jaxaudit.cli.read_sets import group_columns, reader
 from jaxaudit.cli.shadows.options import BankData
 from jaxaudit.data import Examples, align_classes, align_target_data, concatenate, drop_unshared
 from jaxaudit.data.bank.description import Counts, Hashes, SampledAlike
-from jaxaudit.data.groups import Groups, as_groups, load_groups
+from jaxaudit.data.groups import COLUMN, Groups, as_groups, load_groups
 from jaxaudit.data.overlap import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.exchangeability import alike
@@ -74,8 +74,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData) -> BankSets:
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
-            "the other: use --drop-overlap to leave them out, or deal copies together (`jaxaudit deal`, then --groups "
-            "group --holdout-groups group)."
+            f"the other: deal copies together, by the groups that `jaxaudit deal` wrote (--groups {COLUMN} "
+            f"--holdout-groups {COLUMN}), or leave them out (--drop-overlap)."
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,11 +20,12 @@ from jaxaudit.cli.options import command_line, fields_of
 from jaxaudit.cli.own_code import source_hash
 from jaxaudit.cli.own_learner import load_learner
 from jaxaudit.cli.own_model import parse_learner, source_hashes
-from jaxaudit.cli.progress import duration, progress_on_stderr, say
+from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.read_sets import tell_of_large_numbers
 from jaxaudit.cli.sets import GUESS, ShadowRecipe
+from jaxaudit.cli.shadows.estimate import Recipes, estimate_of
 from jaxaudit.cli.shadows.options import BankModels, PlanOptions, TrainOptions, used_options
-from jaxaudit.cli.shadows.plan import bank_there, describe, lay
+from jaxaudit.cli.shadows.plan import bank_there, deal_of, describe, lay, refuse_other
 from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.shadows.unfinished import unfinished_models
 from jaxaudit.cli.show import show_text
@@ -32,35 +33,16 @@ from jaxaudit.cli.trial import estimate, timed
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
 from jaxaudit.cli.workers import Crew, crew
 from jaxaudit.data import Examples, is_image
-from jaxaudit.data.bank.bank import Bank, finished_in, load_bank
+from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.ensemble import Speed
-from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
 from jaxaudit.errors import InputError
-from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
+from jaxaudit.learners import Learner, SteppedLearner
 from jaxaudit.runs.lock import working_in
 
 COMMAND = "shadows train"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
-PROGRAM_BYTES = 600 << 20
-"""Memory of Python, JAX and compiled programs."""
-COMPILE_SECONDS = 3.0
-"""Of a design; a deep network takes longer."""
-
-
-class Recipes(NamedTuple):
-    """The designs of a bank.
-
-    Attributes:
-        names: of each.
-        learners: how each is trained.
-        costs: the time of a model of each, in that of the first.
-    """
-
-    names: tuple[str, ...]
-    learners: tuple[Learner, ...]
-    costs: tuple[float, ...]
 
 
 def train(options: TrainOptions) -> None:
@@ -92,17 +74,17 @@ def train(options: TrainOptions) -> None:
         versions=_versions({} if there is None else there.versions),
     )
     spread = options.recipe.spread
+    refuse_other(out, there, description)
+    dealt = deal_of(planned, sets, description)
+    told = estimate_of(out, there, sets, description, dealt[MEMBERSHIP], recipes, speed, number, spread)
     if options.recipe.dry_run:
-        lines = _estimate(out, there, sets, description, recipes, speed, number, spread)
         if spread:
-            lines += _timed(
-                out, there, lambda at: lay(at, planned, sets, None, description), key, sets, recipes, options
-            )
-        show_text("\n".join(lines) + "\n")
+            told += _timed(out, there, lambda at: lay(at, dealt, None, description), key, sets, recipes, options)
+        show_text("\n".join(told) + "\n")
         return
-    lay(out, planned, sets, there, description)
+    lay(out, dealt, there, description)
     bank = load_bank(out)
-    for line in _estimate(out, there, sets, description, recipes, speed, number, spread):
+    for line in told:
         say(line)
     with working_in(out):
         _train(out, bank, key, sets, recipes, number, options.recipe)
@@ -266,42 +248,3 @@ def _in_words(options: TrainOptions) -> str:
 
 def _shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _estimate(
-    out: Path,
-    there: Description | None,
-    sets: BankSets,
-    description: Description,
-    recipes: Recipes,
-    speed: Speed | None,
-    number: int,
-    spread: bool,
-) -> list[str]:
-    """What training takes, before it begins."""
-    done = len(load_bank(out).finished()) if there is not None else 0
-    models, members = description.models - done, _members(sets)
-    inputs = sum(part.nbytes for part in sets.parts)
-    outputs = 4 * description.records * description.classes
-    memory = PROGRAM_BYTES + 3 * inputs + number * outputs
-    learner, steps, time = recipes.learners[0], "", "as long as its learner takes"
-    if speed is not None and isinstance(learner, SteppedLearner):
-        count = learner.epochs * -(-members // learner.batch_size)
-        seconds = models * float(np.mean(recipes.costs)) * (count * speed.step + description.records * speed.record)
-        seconds += COMPILE_SECONDS * len(recipes.names) if models else 0
-        memory += speed.state_bytes * 2 * number * concurrent_chunks()
-        most = "at most " if isinstance(learner, EarlyStopping) else ""
-        steps, time = f": {most}{count:,} steps of {learner.batch_size} records", f"{most}about {duration(seconds)}"
-    have = f", {done} of them trained" if done else ""
-    return [
-        f"{description.models} shadow models{have}; {models} to train on {members:,} records each{steps} "
-        f"({', '.join(recipes.names)})",
-        f"{time} on {description.device}{', in one process' if spread else ''}, {memory / 2**30:.1f} GiB of memory, "
-        f"{models * outputs / 2**20:,.0f} MiB of disk for outputs",
-    ]
-
-
-def _members(sets: BankSets) -> int:
-    """About as many records as a model is trained on."""
-    kept = [int((~part).sum()) for part in np.split(sets.dropped, np.cumsum([sets.counts.query, sets.counts.holdout]))]
-    return kept[0] + round(2 / 3 * kept[2])

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.cli.progress import say
-from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.formats.arrays import read_npy
 from jaxaudit.data.regular_files import open_regular, whole_file
 from jaxaudit.errors import InputError
 
@@ -74,10 +74,9 @@ def _same(path: Path, versions: Mapping[str, str]) -> bool:
 def _kept(path: Path, models: int) -> Int[np.ndarray, " models"] | None:
     """The models of a stopped call, each once and in order; None without one."""
     try:
-        found = map_npy(path)
+        found = read_npy(path, links=False)
     except InputError:
         return None
     if found.ndim != 1 or found.dtype.kind != "i" or not 0 < len(found) <= models:
         return None
-    found = np.array(found)
     return found if found[0] >= 0 and found[-1] < models and (np.diff(found) > 0).all() else None

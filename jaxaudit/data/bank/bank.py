@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
-from jaxaudit.data.bank.outputs import FOLDER, WHOLE, map_outputs, outputs_path
-from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_of, outputs_path
+from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import Groups, as_groups
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import expanded
@@ -24,6 +25,8 @@ ARRAYS = (LABELS, SEEDS, GROUPS, DESIGNS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
 """In the order in which they are written; `bank.json` is last, so a directory without it is no bank."""
 BYTES_A_RECORD = 64
 """Of labels, groups and the outputs of one model on a record, while they are read."""
+BLOCK = 1 << 20
+"""Values of a membership matrix that are looked at together."""
 _NAME = re.compile(r"[0-9]{5,7}\.npy")
 
 
@@ -31,8 +34,8 @@ _NAME = re.compile(r"[0-9]{5,7}\.npy")
 class Bank:
     """Shadow models: which records each was trained on, and, as far as it is trained, its outputs on all of them.
 
-    Columns are the query set, then the holdout, then the calibration set. Arrays are read-only; those of all models
-    are memory maps, so a bank of 1,024 models and 100,000 records is read without being loaded whole.
+    Columns are the query set, then the holdout, then the calibration set. Arrays are read-only and in memory; outputs
+    are not among them: those of a model are read when they are asked for.
 
     Attributes:
         directory: where it is.
@@ -97,7 +100,7 @@ class Bank:
             InputError: there is no such file, it is a link, damaged or cut short; or its numbers are of another shape,
                 NaN, or not of the kind that `bank.json` says.
         """
-        return map_outputs(self.directory, model, self.description)
+        return outputs_of(self.directory, model, self.description)
 
 
 def load_bank(path: str | Path) -> Bank:
@@ -115,18 +118,16 @@ def load_bank(path: str | Path) -> Bank:
         raise InputError(f"{directory}: {n:,} records are more than this machine has memory for.")
 
     def read(name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
-        array = map_npy(directory / name)
-        if array.dtype.kind not in kinds or array.shape != shape:
+        stored = StoredArray(directory / name, max_bytes=MAX_BYTES)
+        if stored.dtype.kind not in kinds or stored.shape != shape:
             raise InputError(
-                f"{directory / name}: is {array.dtype} of shape {array.shape}, but {DESCRIPTION} wants {shape}. If "
+                f"{directory / name}: is {stored.dtype} of shape {stored.shape}, but {DESCRIPTION} wants {shape}. If "
                 "`jaxaudit shadows plan` was stopped there, repeat it."
             )
-        return array
+        return _constant(stored[:])
 
-    dropped = np.zeros(n, bool)
-    if _there(directory, DROPPED):
-        dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED)
-    labels = np.array(read(LABELS, "iu", (n,)))
+    labels = read(LABELS, "iu", (n,))
+    dropped = _booleans(read(DROPPED, "b", (n,)), DROPPED) if _there(directory, DROPPED) else np.zeros(n, bool)
     outside = ~dropped & ((labels < 0) | (labels >= description.classes))
     if outside.any():
         raise InputError(
@@ -192,14 +193,24 @@ def _check_rows(membership: np.ndarray, dropped: np.ndarray, path: Path) -> None
     """Refuses rows that are no booleans or have dropped records, and a matrix that is all or none."""
     without, kept = np.flatnonzero(dropped), np.count_nonzero(~dropped)
     some = others = False
-    for model, row in enumerate(membership):
-        count = np.count_nonzero(_booleans(row, path.name))
-        if row[without].any():
+    for part in row_blocks(membership):
+        rows = _booleans(membership[part], path.name)
+        wrong = rows[:, without].any(axis=1)
+        if wrong.any():
+            model = part.start + int(wrong.argmax())
             raise InputError(f"{path}: row {model} has records that were dropped because of copies.")
-        some, others = some or count > 0, others or count < kept
+        counts = np.count_nonzero(rows, axis=1)
+        some, others = some or counts.max() > 0, others or counts.min() < kept
     if not (some and others):
         which = "all records" if some else "no record"
         raise InputError(f"{path}: every model is trained on {which}, so nothing can be compared.")
+
+
+def row_blocks(membership: Bool[np.ndarray, "models n"]) -> Iterator[slice]:
+    """The models in their order, some at a time: what is made of their rows stays small, and few calls are made."""
+    models, n = membership.shape
+    size = max(1, BLOCK // max(1, n))
+    return (slice(start, start + size) for start in range(0, models, size))
 
 
 def _booleans(array: np.ndarray, name: str) -> np.ndarray:

@@ -10,16 +10,13 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxaudit.data.bank.bank import BYTES_A_RECORD
-from jaxaudit.data.bank.description import MOST_RECORDS, MOST_ROWS, Kind
-from jaxaudit.data.formats.arrays import map_npy, read_npy
+from jaxaudit.data.bank.description import MOST_CLASSES, MOST_RECORDS, MOST_ROWS, Kind
+from jaxaudit.data.formats.arrays import StoredArray, read_npy
+from jaxaudit.data.formats.pickles import PICKLES, refuse_pickle
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 
-_PICKLE, _TORCH = ("pickle", "pickle.load(open('FILE', 'rb'))"), ("torch", "torch.load('FILE', weights_only=True)")
-PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".pt": _TORCH, ".pth": _TORCH}
-PICKLES |= {".joblib": ("joblib", "joblib.load('FILE')")}
-"""How the names of pickles end, with the library and the call that read each: said in a message, never run here."""
 SPARE = 1 << 16
 """Bytes that a file of labels or rows may have beside its numbers."""
 
@@ -34,7 +31,7 @@ class Foreign(NamedTuple):
         views: of each record.
         labels: class of each record.
         membership: which records each model was trained on.
-        read: for each model what reads its outputs `[n, views, values]`, mapped and not checked yet (without the last
+        read: for each model what reads its outputs `[n, views, values]`, not checked yet (without the last
             axis for log-odds); None of a model that is not trained yet.
         designs: the name of each model's design; empty if it is one.
         recipe: how they were trained, as the tool's files say it.
@@ -80,21 +77,6 @@ def there(folder: Path, stem: str) -> bool:
     return False
 
 
-def refuse_pickle(path: Path) -> None:
-    """Refuses a pickle, with the line that converts it.
-
-    Raises:
-        InputError: the file's name ends as those of pickles do.
-    """
-    if path.suffix.lower() in PICKLES:
-        library, call = PICKLES[path.suffix.lower()]
-        raise InputError(
-            f"{path}: is a pickle, which can run code when it is read, so it is never read here. If you trust who "
-            "wrote it, convert it in the environment that did: "
-            f"python -c \"import numpy, {library}; numpy.save('FILE.npy', numpy.asarray({call}))\""
-        )
-
-
 def refuse_large(models: int, records: int, of: Path) -> None:
     """Refuses more models and records than a bank has, or than this machine has memory for.
 
@@ -119,18 +101,20 @@ def rows_of(array: np.ndarray, of: Path) -> Bool[np.ndarray, "..."]:
     return array
 
 
-def map_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:
+def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:
     """The labels of the first records in a .npy file, and the number of classes: by default the largest label plus 1.
 
     Raises:
         InputError: it is a pickle, damaged, has fewer labels, or they are not classes from 0.
     """
     refuse_pickle(path)
-    found = map_npy(path)
+    found = StoredArray(path)
     if found.ndim not in (1, 2) or len(found) < records or found.shape[1:] not in ((), (1,)):
         raise InputError(f"{path}: has labels of shape {found.shape}, but there are {records} records: one label each.")
+    if classes is not None and classes > MOST_CLASSES:
+        raise InputError(f"{path}: outputs are of {classes:,} classes; a bank has at most {MOST_CLASSES:,}.")
     names = None if classes is None else tuple(map(str, range(classes)))
-    labels, known = encode_labels(np.array(found[:records]), names, str(path))
+    labels, known = encode_labels(found[:records], names, str(path))
     if known != tuple(map(str, range(len(known)))) or len(known) < 2:
         raise InputError(f"{path}: labels must be classes numbered from 0, of which there are at least 2.")
     return labels, len(known)

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from jaxaudit.data.bank.description import MOST_MODELS, Kind
-from jaxaudit.data.bank.foreign import Foreign, is_folder, map_labels, refuse_large, rows_of, there
-from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, rows_of, there
+from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.paths import entries, open_data
 from jaxaudit.errors import InputError
 
@@ -59,7 +59,7 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
         row = _row(experiment)
         if len(row) != records:
             raise InputError(f"{experiment / 'keep.npy'}: is of {len(row)} records, the first of {records}.")
-        membership[place] = rows_of(row, experiment / "keep.npy")
+        membership[place] = rows_of(row[:], experiment / "keep.npy")
     logits, scores = ([_last(experiment / name) for experiment in experiments] for name in ("logits", "scores"))
     kind: Kind = "logits" if _count(logits) >= _count(scores) else "log_odds"
     files = logits if kind == "logits" else scores
@@ -67,10 +67,10 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     first = next((file for file in files if file is not None), None)
     if first is None:
         raise InputError(f"{directory}: no experiment has outputs; run inference.py, which writes logits/.")
-    shape = _shaped(map_npy(first), kind, first).shape
+    shape = _shape(StoredArray(first).shape, kind, first)
     if labels is None and not there(directory, "y_train"):
         raise InputError(f"{directory}: has no y_train.npy; give the labels of the records by --labels.")
-    known, classes = map_labels(labels or directory / "y_train.npy", records, shape[2] if kind == "logits" else None)
+    known, classes = read_labels(labels or directory / "y_train.npy", records, shape[2] if kind == "logits" else None)
     said = [_hparams(experiment) for experiment in experiments]
     designs = tuple(str(each.get("arch", "unknown")) for each in said)
     return Foreign(
@@ -98,8 +98,8 @@ def _experiments(directory: Path) -> list[Path]:
     return sorted(found, key=lambda path: ([int(each[:18]) for each in re.findall("[0-9]+", path.name)], path.name))
 
 
-def _row(experiment: Path) -> np.ndarray:
-    row = map_npy(experiment / "keep.npy")
+def _row(experiment: Path) -> StoredArray:
+    row = StoredArray(experiment / "keep.npy")
     if row.ndim != 1 or not len(row):
         raise InputError(f"{experiment / 'keep.npy'}: has shape {row.shape}; it must be one value for each record.")
     return row
@@ -116,20 +116,24 @@ def _count(files: list[Path | None]) -> int:
 
 
 def _reader(file: Path, kind: Kind) -> Callable[[], np.ndarray]:
-    return lambda: _shaped(map_npy(file), kind, file)
+    def read() -> np.ndarray:
+        values = read_npy(file, links=False)
+        return values.reshape(_shape(values.shape, kind, file))
+
+    return read
 
 
-def _shaped(values: np.ndarray, kind: Kind, file: Path) -> np.ndarray:
-    """`[n, views, classes]`, or `[n, views]` of log-odds."""
+def _shape(shape: tuple[int, ...], kind: Kind, file: Path) -> tuple[int, ...]:
+    """`n, views, classes`, or `n, views` of log-odds, of an array of this shape."""
     axes = 3 if kind == "logits" else 2
-    if values.ndim == axes + 1 and values.shape[1] == 1:
-        values = values[:, 0]
-    elif values.ndim == axes - 1:
-        values = values[:, None]
-    if values.ndim != axes:
+    if len(shape) == axes + 1 and shape[1] == 1:
+        return shape[0], *shape[2:]
+    if len(shape) == axes - 1:
+        return shape[0], 1, *shape[1:]
+    if len(shape) != axes:
         what = "[records, 1, views, classes]" if kind == "logits" else "[records, views]"
-        raise InputError(f"{file}: has shape {values.shape}; {kind.replace('_', '-')} must be {what}.")
-    return values
+        raise InputError(f"{file}: has shape {shape}; {kind.replace('_', '-')} must be {what}.")
+    return shape
 
 
 def _hparams(experiment: Path) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from jaxaudit.data.bank.description import Description
-from jaxaudit.data.formats.arrays import map_npy, read_npy
+from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
@@ -26,21 +27,41 @@ def outputs_path(directory: Path, model: int) -> Path:
     return directory / FOLDER / f"{model:05}.npy"
 
 
-def map_outputs(directory: Path, model: int, description: Description) -> np.ndarray:
-    """`[n, views, values]`, read-only: the outputs of a model, mapped and checked; `log_odds` have one value.
+def outputs_of(directory: Path, model: int, description: Description) -> np.ndarray:
+    """`[n, views, values]`, read-only: the outputs of a model, read and checked; `log_odds` have one value.
 
     Raises:
         InputError: the file is a link, damaged or cut short; or its numbers are of another shape, NaN, or not what the
             description says.
     """
-    path = directory / WHOLE
-    if not os.path.lexists(path):
-        path = outputs_path(directory, model)
-        return checked(map_npy(path), description, path.name)
-    values, shape = map_npy(path), (description.models, *description.shape)
-    if values.shape != shape:
-        raise InputError(f"{path.name}: has shape {values.shape}, but the bank's outputs are {shape}, models first.")
-    return checked(values[model], description, path.name)
+    return open_outputs(directory, model, description)()
+
+
+def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
+    """What reads the outputs of a model as `outputs_of` does; before, only the header of their file is read.
+
+    Raises:
+        InputError: the file is a link, damaged or cut short, or its numbers are of another shape or type, or more than
+            there is memory for. The rest is found when it is called.
+    """
+    path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
+    stored = StoredArray(directory / WHOLE if whole else path)
+    if whole and stored.shape != (description.models, *description.shape):
+        raise InputError(
+            f"{WHOLE}: has shape {stored.shape}, but the bank's outputs are "
+            f"{(description.models, *description.shape)}, models first."
+        )
+    rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
+    _refuse_form(stored.dtype, stored.shape[whole:], description, source)
+    if math.prod(description.shape) * stored.dtype.itemsize > MAX_BYTES:
+        raise InputError(f"{source}: the outputs of one model are more than this machine has memory for.")
+
+    def read() -> np.ndarray:
+        values = stored[rows]
+        values.flags.writeable = False
+        return checked(values[0] if whole else values, description, source)
+
+    return read
 
 
 def load_into(path: Path, description: Description) -> np.ndarray:
@@ -49,7 +70,7 @@ def load_into(path: Path, description: Description) -> np.ndarray:
     Read as `load_outputs` does; several views of a record, and log-odds, from a .npy file only.
 
     Raises:
-        InputError: as `load_outputs` and `map_outputs`.
+        InputError: as `load_outputs` and `outputs_of`.
     """
     if description.queries == 1 and description.outputs != "log_odds":
         names = description.class_names or description.classes
@@ -80,14 +101,7 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
     Raises:
         InputError: otherwise.
     """
-    if values.dtype.kind != "f" or values.dtype.itemsize > 8:
-        raise InputError(f"{source}: has values of type {values.dtype}; outputs are float16, float32 or float64.")
-    shape = description.shape
-    if values.shape != shape:
-        raise InputError(
-            f"{source}: has shape {values.shape}, but the bank's outputs are {shape}: one row per record, in the order "
-            "of the bank's columns."
-        )
+    _refuse_form(values.dtype, values.shape, description, source)
     viewed = values.reshape(len(values), description.queries, -1)
     if description.outputs == "log_odds":
         bad = int(np.isnan(values).sum())
@@ -97,6 +111,17 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
     for view in range(description.queries):
         _check(viewed[:, view], description, source)
     return viewed
+
+
+def _refuse_form(dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str) -> None:
+    """Refuses numbers of another type or shape than the bank has."""
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise InputError(f"{source}: has values of type {dtype}; outputs are float16, float32 or float64.")
+    if shape != description.shape:
+        raise InputError(
+            f"{source}: has shape {shape}, but the bank's outputs are {description.shape}: one row per record, in the "
+            "order of the bank's columns."
+        )
 
 
 def _check(values: np.ndarray, description: Description, source: str) -> None:

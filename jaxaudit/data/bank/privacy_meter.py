@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from jaxaudit.data.bank.description import MOST_MODELS
-from jaxaudit.data.bank.foreign import Foreign, is_folder, map_labels, refuse_large, refuse_pickle, rows_of, there
-from jaxaudit.data.formats.arrays import map_npy
+from jaxaudit.data.bank.foreign import Foreign, is_folder, read_labels, refuse_large, rows_of, there
+from jaxaudit.data.formats.arrays import StoredArray
+from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.kinds import inside
 from jaxaudit.data.paths import entries
 from jaxaudit.errors import InputError
@@ -47,13 +49,13 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
         InputError: a file is missing, a link, damaged, a pickle, too large, or does not agree with the others.
     """
     path = directory / "models" / "memberships.npy"
-    rows = map_npy(path)
-    if rows.ndim != 2 or not rows.size or len(rows) > MOST_MODELS:
+    rows = StoredArray(path)
+    if rows.ndim != 2 or not rows.nbytes or len(rows) > MOST_MODELS:
         raise InputError(f"{path}: has shape {rows.shape}; it must be [models, records].")
     models, records = rows.shape
     refuse_large(models, records, directory)
     file = _signals(directory)
-    signals = map_npy(file)
+    signals = StoredArray(file, max_bytes=MAX_BYTES)
     if signals.ndim != 2 or signals.shape[0] != records or not 0 < signals.shape[1] <= models:
         raise InputError(
             f"{file}: has shape {signals.shape}, but {path.name} is of {models} models and {records} records: signals "
@@ -64,10 +66,10 @@ def read_privacy_meter(directory: Path, labels: Path | None) -> Foreign:
         raise InputError(
             f"{directory}: Privacy Meter keeps no labels as arrays; give those of its data set by --labels."
         )
-    known, classes = map_labels(labels, records, None)
-    done = signals.shape[1]
-    readers = tuple(_reader(file, model) if model < done else None for model in range(models))
-    return Foreign(TOOL, "log_odds", classes, 1, known, np.array(rows_of(rows, path)), readers, recipe=TOOL)
+    known, classes = read_labels(labels, records, None)
+    said = signals[:].T
+    readers = *(_reader(file, *each) for each in enumerate(said)), *(None,) * (models - len(said))
+    return Foreign(TOOL, "log_odds", classes, 1, known, rows_of(rows[:], path), readers, recipe=TOOL)
 
 
 def _signals(directory: Path) -> Path:
@@ -84,9 +86,9 @@ def _signals(directory: Path) -> Path:
     return found[0]
 
 
-def _reader(file: Path, model: int) -> Callable[[], np.ndarray]:
+def _reader(file: Path, model: int, stored: np.ndarray) -> Callable[[], np.ndarray]:
     def read() -> np.ndarray:
-        signals = map_npy(file)[:, model].astype(np.float64)
+        signals = stored.astype(np.float64)
         if not inside((float(signals.min()), float(signals.max()))):
             raise InputError(
                 f"{file}: model {model} has signals from {signals.min():g} to {signals.max():g}, so they are no "

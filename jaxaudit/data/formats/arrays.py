@@ -2,8 +2,12 @@
 
 import io
 import math
+import os
+import weakref
 import zipfile
+from io import BufferedReader
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +20,114 @@ from jaxaudit.errors import InputError
 
 LONGEST_HEADER = 10_000
 """NumPy's own bound."""
+MOST_AXES = 32
+NEAR = 1 << 20
+"""Bytes of neighbouring columns that are read together."""
+AGAIN = "repeat the command when whoever writes the file is done."
+
+
+class StoredArray:
+    """An array in a .npy file, of which rows are read when they are asked for, and nothing before.
+
+    It is read and not mapped: others may write the file meanwhile, and a mapped file that is cut short ends the process
+    with a signal. Slices are read by one thread at a time.
+
+    Attributes:
+        path, shape, dtype: of the array.
+
+    Args:
+        path: the file, or one that holds it as it is, such as a .npz.
+        start, length: where it begins there, and its bytes.
+        max_bytes: the most that the array may have; by default any number.
+        links: whether `path` may be a link.
+
+    Raises:
+        InputError: it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        start: int = 0,
+        length: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        links: bool = False,
+    ) -> None:
+        self.path, self._lock, self._file = path, Lock(), open_data(path, links=links)
+        weakref.finalize(self, self._file.close)
+        with parsing(f"{path}: cannot be read", "is the file whole?"):
+            self._file.seek(start)
+            self._state = _state_of(self._file)
+            length = file_size(self._file) - start if length is None else length
+            header = _checked_header(self._file, length, str(path), max_bytes)
+        self.shape, self.dtype, self._by_column = header.shape, header.dtype, header.fortran_order
+        self._start = start + header.length
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the whole array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """These successive rows, an array of one's own.
+
+        Raises:
+            InputError: the file was cut short or written since it was opened, or there is too little memory.
+        """
+        try:
+            return self._read(*rows.indices(len(self))[:2]) if self.ndim else self._whole()
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
+        except MemoryError as error:
+            raise InputError(f"{self.path}: is more than there is memory for; split it into smaller files.") from error
+
+    def _read(self, first: int, last: int) -> np.ndarray:
+        count, columns = max(0, last - first), math.prod(self.shape[1:])
+        if self._by_column and self.ndim > 1 and count < len(self):
+            return self._of_columns(first, count, columns)
+        if count == len(self):
+            return self._whole()
+        found = self._numbers(first * columns, count * columns)
+        return found.reshape(count, *self.shape[1:])
+
+    def _whole(self) -> np.ndarray:
+        found = self._numbers(0, math.prod(self.shape))
+        return found.reshape(self.shape[::-1]).T if self._by_column else found.reshape(self.shape)
+
+    def _of_columns(self, first: int, count: int, columns: int) -> np.ndarray:
+        """Rows of an array that is stored column by column: a piece of each, or of short ones many at a time."""
+        found, rows = np.empty((columns, count), self.dtype), len(self)
+        together = NEAR // (rows * self.dtype.itemsize)
+        for column in range(0, columns, max(1, together)):
+            some = found[column : column + max(1, together)]
+            if together:
+                some[:] = self._numbers(column * rows, len(some) * rows).reshape(-1, rows)[:, first : first + count]
+            else:
+                some[0] = self._numbers(column * rows + first, count)
+        return found.reshape(*self.shape[:0:-1], count).T
+
+    def _numbers(self, first: int, count: int) -> np.ndarray:
+        """So many of its numbers as they are stored, from the `first` on."""
+        found, place = np.empty(count * self.dtype.itemsize, np.uint8), 0
+        with self._lock:
+            self._file.seek(self._start + first * self.dtype.itemsize)
+            while place < len(found):
+                read = self._file.readinto(memoryview(found.data)[place:])
+                if not read:
+                    raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
+                place += read
+            if _state_of(self._file) != self._state:
+                raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
+        return found.view(self.dtype)
 
 
 def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> np.ndarray:
@@ -29,32 +141,12 @@ def read_npy(path: Path, max_bytes: int = MAX_BYTES, *, links: bool = True) -> n
     Raises:
         InputError: when it is not a .npy file, is cut short, holds pickled objects or more than `max_bytes`.
     """
-    with open_data(path, links=links) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
-        return _read_array(stream, file_size(stream), path.name, max_bytes)
-
-
-def map_npy(path: Path, start: int = 0, length: int | None = None, *, links: bool = False) -> np.ndarray:
-    """The array in a .npy file, mapped read-only: only what is looked at is read, nothing is allocated.
-
-    Args:
-        path: the file, or one that holds it as it is, such as a .npz.
-        start, length: where it begins there, and its bytes.
-        links: whether `path` may be a link.
-
-    Raises:
-        InputError: when it is not a .npy file, is cut short or holds pickled objects.
-    """
-    with open_data(path, links=links) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
-        stream.seek(start)
-        header = _checked_header(stream, file_size(stream) - start if length is None else length, path.name)
-        order = "F" if header.fortran_order else "C"
-        return np.asarray(np.memmap(stream, header.dtype, "r", start + header.length, header.shape, order))
+    return StoredArray(path, max_bytes=max_bytes, links=links)[:]
 
 
 def npy_shape(path: Path) -> tuple[int, ...]:
     """The shape of the array in a .npy file, of which no more is read; raises as `read_npy`."""
-    with open_data(path) as stream, parsing(f"{path}: cannot be read", "is the file whole?"):
-        return _checked_header(stream, file_size(stream), path.name).shape
+    return StoredArray(path, links=True).shape
 
 
 class NpzArrays:
@@ -107,6 +199,12 @@ class NpzArrays:
             archive.open(member) as stream,
         ):
             return _read_array(stream, member.file_size, source, self.max_bytes)
+
+
+def _state_of(file: BufferedReader) -> tuple[int, int]:
+    """What changes when a file is written."""
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
 
 
 class _Header(NamedTuple):
@@ -162,6 +260,6 @@ def _read_header(stream: Readable) -> _Header:
     text = io.BytesIO(digits + stream.read(length))
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran_order, dtype = read(text)
-    if not all(type(extent) is int and extent >= 0 for extent in shape):
+    if len(shape) > MOST_AXES or not all(type(extent) is int and extent >= 0 for extent in shape):
         raise ValueError(f"shape {shape}")
     return _Header(shape, fortran_order, dtype, len(magic) + len(digits) + length)

@@ -1,12 +1,14 @@
 """One image's bytes -> pixels, by Pillow, which is told which formats may be tried."""
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING
 
+from jaxaudit.data.formats.bounded import MOST_DEFLATED
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.errors import InputError
 
@@ -23,27 +25,47 @@ def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], sourc
         source: what to call the image in messages.
 
     Raises:
-        InputError: when it is damaged, or has more pixels than Pillow holds for safe; also for what the caller's
-            decoding runs into.
+        InputError: when it is damaged, or claims more pixels than Pillow holds for safe or its bytes can hold; also for
+            what the caller's decoding runs into.
     """
     # Imported here because most runs decode no image.
     from PIL import Image
 
     quiet = _quiet_tiff() if "TIFF" in formats else nullcontext()
     with parsing(f"{source}: cannot be read as an image", "is it damaged?"), quiet:
+        size, most = file.seek(0, os.SEEK_END), Image.MAX_IMAGE_PIXELS
+        file.seek(0)
         try:
             image = Image.open(file, formats=formats)
-        except Image.DecompressionBombError as error:
-            raise _too_many(source) from error
+        except Image.DecompressionBombError:
+            file.seek(0)
+            with _without_limit():
+                image = Image.open(file, formats=formats)
         with image:
+            claimed = f"{source}: claims {image.width:,} x {image.height:,} pixels"
             # Between one and two times its limit Pillow only warns.
-            if image.width * image.height > (Image.MAX_IMAGE_PIXELS or float("inf")):
-                raise _too_many(source)
-            yield image
+            if most is not None and image.width * image.height > most:
+                raise InputError(f"{claimed}, more than the limit of {most:,}; make it smaller first.")
+            # A pixel takes a bit at least before it is packed.
+            if image.format == "PNG" and image.width * image.height > 8 * MOST_DEFLATED * size:
+                raise InputError(f"{claimed}, more than its {size:,} bytes can hold; is it damaged?")
+            try:
+                yield image
+            except MemoryError as error:
+                raise InputError(f"{claimed}, more than there is memory for; make it smaller first.") from error
 
 
-def _too_many(source: str) -> InputError:
-    return InputError(f"{source}: has more pixels than can be decoded safely; make it smaller first.")
+@contextmanager
+def _without_limit() -> Iterator[None]:
+    """Within it Pillow opens any image, to read its size; nothing is decoded."""
+    from PIL import Image
+
+    before = Image.MAX_IMAGE_PIXELS
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
 
 
 @contextmanager

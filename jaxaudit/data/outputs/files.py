@@ -10,6 +10,8 @@ import numpy as np
 
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parquet_footer import Declared, declared_columns
+from jaxaudit.data.formats.pickles import refuse_pickle
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.columns import are_numbers, class_columns, is_header
 from jaxaudit.data.paths import exists, open_data
 from jaxaudit.errors import InputError
@@ -51,7 +53,8 @@ def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str]
         raise InputError(f"{path}: there is no such file; is the path right?")
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return _from_array(read_npy(path, rows * (classes + 1) * np.dtype(np.longdouble).itemsize + SPARE), path.name)
+        most = rows * (classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
+        return _from_array(read_npy(path, min(MAX_BYTES, most)), path.name)
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_array(archive.read(_choose_array(archive.names, path)), path.name)
@@ -59,6 +62,7 @@ def read_outputs(path: Path, rows: int, classes: int, class_names: Sequence[str]
         return _from_csv(path, rows, classes, class_names, of)
     if suffix == ".parquet":
         return _from_parquet(path, rows, classes, class_names, of)
+    refuse_pickle(path)
     raise InputError(f"{path}: outputs are read from {', '.join(SUFFIXES)}; save them as one of these.")
 
 

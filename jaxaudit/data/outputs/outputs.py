@@ -37,6 +37,8 @@ class Outputs:
         name: the file's name.
         significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None where they were
             not so rounded, or are probabilities and `decimals` are as coarse.
+        own_class: whether there are two columns whatever the classes: of all other classes together, and of the class
+            of the record.
     """
 
     values: np.ndarray
@@ -45,6 +47,7 @@ class Outputs:
     dtype: str
     name: str
     significant: int | None = None
+    own_class: bool = False
 
     def __post_init__(self) -> None:
         self.values.flags.writeable = False
@@ -66,6 +69,10 @@ class Outputs:
         if self.kind != "logits":
             raise ValueError("probabilities were rounded, so their logits are not known")
         return _pairs(np.zeros_like(self.values), self.values) if self.values.shape[1] == 1 else self.values
+
+    def columns(self, labels: np.ndarray) -> np.ndarray:
+        """Where the output of each record's own class stands, given these classes."""
+        return np.ones_like(labels) if self.own_class else labels
 
     @cached_property
     def content_hash(self) -> str:
@@ -146,7 +153,8 @@ def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
             f"{outputs.name}: has {len(outputs.probabilities)} rows but there are {len(labels)} labels; give the "
             "outputs in the order of the query set."
         )
-    return np.take_along_axis(outputs.probabilities, np.asarray(labels)[:, None], axis=1)[:, 0]
+    own = outputs.columns(np.asarray(labels))
+    return np.take_along_axis(outputs.probabilities, own[:, None], axis=1)[:, 0]
 
 
 def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:

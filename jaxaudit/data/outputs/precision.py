@@ -107,10 +107,11 @@ def round_to(values: np.ndarray, step: float) -> np.ndarray:
 def _everywhere(holds: Callable[[np.ndarray], bool], values: np.ndarray) -> bool:
     """Whether something holds of all of `values`, asked of a few rows first: most of what is not so fails there.
 
-    `holds` is given `float64`, in blocks.
+    `holds` is given `float64`, in blocks: rows of very many classes take more memory than the file of them.
     """
     rows = max(1, _BLOCK // max(1, math.prod(values.shape[1:])))
-    sample = values[:: max(1, len(values) // _SAMPLE)][:_SAMPLE]
+    asked = min(_SAMPLE, rows)
+    sample = values[:: max(1, len(values) // asked)][:asked]
     blocks = (values[start : start + rows] for start in range(0, len(values), rows))
     return holds(sample.astype(np.float64)) and all(holds(block.astype(np.float64, copy=False)) for block in blocks)
 

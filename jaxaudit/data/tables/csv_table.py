@@ -177,10 +177,20 @@ def load_csv(
             label column is unclear.
     """
     table = read_csv(path)
-    assert table.header is not None
+    check_header(table, path)
+    return records_of(table, path, label_column, labels, drop)
+
+
+def records_of(
+    table: TextTable,
+    path: Path,
+    label_column: str | None = None,
+    labels: tuple[np.ndarray, tuple[str, ...]] | None = None,
+    drop: Sequence[str] = (),
+) -> Examples:
+    """The records of a table of text with a header, which was read from `path`; see `load_csv`."""
     if table.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
-    check_header(table, path)
     table = table.without([name for name in drop if name.lower() not in LABEL_NAMES])
     if not table.columns:
         raise InputError(f"{path}: there is no column other than those left out; add inputs and labels.")

@@ -117,11 +117,12 @@ def _decode(
     size: tuple[int, int] | None,
     gray: bool,
 ) -> dict[str, np.ndarray]:
-    labels = np.empty(len(span), np.int32)
+    # As long as the records that come, not as the metadata promise.
+    labels: list[int] = []
 
     def images() -> Iterator[np.ndarray]:
         for row, (encoded, label) in enumerate(records):
-            labels[row] = label
+            labels.append(label)
             yield _decode_image(encoded, stored, f"{name}: record {span[row]}")
 
     def refuse(row: int, shape: tuple[int, ...], first: tuple[int, ...]) -> InputError:
@@ -130,7 +131,8 @@ def _decode(
             "; convert them to one size (--image-size 28x28)."
         )
 
-    return {"images": stack_images(images(), len(span), name, size, gray, refuse, MAX_BYTES), "labels": labels}
+    stacked = stack_images(images(), len(span), name, size, gray, refuse, MAX_BYTES)
+    return {"images": stacked, "labels": np.array(labels, np.int32)}
 
 
 def _size(shape: tuple[int, ...]) -> str:

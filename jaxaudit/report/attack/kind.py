@@ -19,6 +19,7 @@ def _check(result: AttackRecord, arrays: Arrays) -> None:
     names = [attack.name for attack in result.attacks]
     demand(len(set(names)) == len(names) > 0, "it has no attack, or one is named twice")
     demand(result.best_attack in names, "its best attack is none of its attacks")
+    demand(0 < result.p_value <= 1, "its p-value is none")
     rates = {len(attack.true_positive_rates) for attack in result.attacks}
     demand(len(rates) == 1, "its attacks have different numbers of true positive rates")
     for attack in result.attacks:

@@ -95,6 +95,7 @@ class AttackRecord(Record, kw_only=True):
     schema: Literal["jaxaudit.attack/2"] = "jaxaudit.attack/2"
     finding: Finding
     best_attack: str
+    p_value: float
     level: float
     protocol: Protocol
     train_accuracy: float
@@ -122,6 +123,7 @@ def attack_record(audit: AttackAudit, records: Int[np.ndarray, " targets"], prov
     return AttackRecord(
         finding=audit.finding,
         best_attack=best_attack(audit.attacks).name,
+        p_value=audit.p_value,
         level=audit.level,
         protocol=Protocol(
             candidates=audit.candidates,

@@ -40,7 +40,10 @@ def attack_part(run: Run[AttackRecord], top: int = 5) -> Part:
             *terms("correlation", "interval"),
             *(Term(f"{each.name} attack", each.meaning, each.source) for each in result.attacks if each.meaning),
         ),
-        (f"Intervals are {percent(result.level)} intervals over targets. Guessing is right half of the time.",),
+        (
+            "Where models remember nothing, `attack succeeds` is said with probability 5% at most, over all attacks "
+            f"together. Intervals are {percent(result.level)} intervals over targets.",
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from jaxaudit.report.run import Run, named
 def efficacy_pictures(run: Run[EfficacyRecord]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
-    return _efficacies("efficacy", "Efficacy of all weights", drawn), *_layers(run.result), _bounds(drawn)
+    return _efficacies("efficacy", "Efficacy of all weights", drawn), *_layers(run.result), bounds_picture(drawn, _numbers(drawn))
 
 
 def compared_picture(runs: Sequence[Run[EfficacyRecord]]) -> Picture:
@@ -55,7 +55,7 @@ def _efficacies(name: str, title: str, drawn: Sequence[plot.Method]) -> Picture:
         name,
         title,
         "; ".join(f"{each.name}: {precise(float(each.efficacy[0]))}" for each in drawn),
-        "On a logarithmic axis: the further left, the less is exposed. A triangle is an infinite value.",
+        "On a logarithmic axis: the further right, the better the weights fit the records. A triangle is infinite.",
         draw,
         _numbers(drawn),
     )
@@ -86,7 +86,7 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
     )
     moved = (
         " A reference is what the weights in question are compared with, such as the model before unlearning or one "
-        "retrained without the records: where their marks lie together, that layer exposes as much of the records."
+        "retrained without the records: where their marks lie together, the records move that layer as much."
         if len(models) > 1
         else ""
     )
@@ -95,7 +95,7 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
             "layers",
             "Information by layer",
             f"{len(shown)} layers; of {visible(models[0].name)}, {visible(most)} has the most.",
-            "On a logarithmic axis: the further right, the more that layer's weights expose of the records. Layers add "
+            "On a logarithmic axis: the further right, the larger the records' gradients in that layer. Layers add "
             f"up to the whole.{moved}{left}",
             draw,
             Cells(
@@ -109,7 +109,9 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
     )
 
 
-def _bounds(drawn: Sequence[plot.Method]) -> Picture:
+def bounds_picture(drawn: Sequence[plot.Method], numbers: Cells) -> Picture:
+    """Efficacy against its upper bound, with the numbers beneath."""
+
     def draw() -> Figure:
         figure, axes = canvas()
         plot.draw_bounds(axes, drawn)
@@ -121,5 +123,5 @@ def _bounds(drawn: Sequence[plot.Method]) -> Picture:
         "Every mark lies on or above the line where the two are equal.",
         "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
         draw,
-        _numbers(drawn),
+        numbers,
     )

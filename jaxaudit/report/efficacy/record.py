@@ -56,9 +56,9 @@ class EfficacyRecord(Record, kw_only=True):
     """The object.
 
     `models` begins with the weights in question. `records` is in the order of the data and complete up to
-    `MOST_RECORDS`, beyond that those that the weights in question expose most. `caveats` are those of the finding.
-    `log_likelihood` is the formula of the likelihood: z are the outputs, y is the label. `conversion_error` is the
-    largest of all weights; see `jaxaudit.audits.efficacy.result.JudgedWeights`.
+    `MOST_RECORDS`, beyond that those with the smallest gradients, which the weights in question fit best. `caveats` are
+    those of the finding. `log_likelihood` is the formula of the likelihood: z are the outputs, y is the label.
+    `conversion_error` is the largest of all weights; see `jaxaudit.audits.efficacy.result.JudgedWeights`.
     """
 
     schema: Literal["jaxaudit.efficacy/2"] = "jaxaudit.efficacy/2"

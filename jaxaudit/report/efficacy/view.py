@@ -40,21 +40,23 @@ def efficacy_part(run: Run[EfficacyRecord], top: int = 5) -> Part:
         run.kind,
         f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
-        "gradient. Efficacy is 1 / information: the smaller, the less is exposed. Compare it with that of weights "
-        f"whose training is known.{''.join(f' {each}' for each in (*_similarity(result), *_likelihood(result)))}",
+        "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
+        "weights that never saw them. Efficacy is 1 / information. Compare it with that of weights whose training is "
+        f"known.{''.join(f' {each}' for each in (*_similarity(result), *_likelihood(result)))}",
         (_answer(result),),
         (
             _weights(result),
             _models(result),
             _layers_side_by_side(result),
             _layers(result),
-            *([_most_exposed(result, top)] if top else []),
+            *([_fitted_best(result, top)] if top else []),
             _records(result),
         ),
         pictures,
         (
-            "Efficacy is 1 / information, and never above its bound. The smaller it is, the less the weights fit the "
-            "records, and the less they expose by this measure.",
+            "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
+            "gradients: small where the weights fit the records, as those that they were trained on, and large for "
+            "weights that never saw them. So efficacy is large after training, and forgetting should make it small.",
             _paths(result),
             *_converted(result),
             *_likelihood(result),
@@ -182,7 +184,7 @@ def _layers(result: EfficacyRecord) -> Cells:
     return Cells("Layer by layer", ("weights", "layer", *numbers), tuple(rows), numbers, folded=True)
 
 
-def _most_exposed(result: EfficacyRecord, count: int) -> Cells:
+def _fitted_best(result: EfficacyRecord, count: int) -> Cells:
     """The records with the smallest gradients, a column for each set of weights."""
     found, columns = _ranked(result)[:count], _columns(result.models)
     rows = (
@@ -193,7 +195,7 @@ def _most_exposed(result: EfficacyRecord, count: int) -> Cells:
         for each in found
     )
     return Cells(
-        f"The {len(found)} most exposed records, by information",
+        f"The {len(found)} records that the weights fit best, with their information (squared gradient norm)",
         ("record", "class", *columns),
         tuple(rows),
         ("record", *columns),
@@ -211,13 +213,13 @@ def _records(result: EfficacyRecord) -> Cells:
         )
         for each in found
     )
-    title = f"The {len(found)} most exposed records"
+    title = f"The {len(found)} records that the weights fit best"
     numbers = ("record", "information", *(["similarity"] if similar else []))
     return Cells(title, ("record", "class", *numbers[1:]), tuple(rows), numbers, folded=True)
 
 
 def _ranked(result: EfficacyRecord) -> list[Exposed]:
-    """The records that the judged weights expose most first."""
+    """The records with the smallest gradients first: those that the judged weights fit best."""
     judged = result.models[0].name
     return sorted(result.records, key=lambda record: record.information[judged])
 

@@ -11,7 +11,8 @@ from jaxaudit.data.regular_files import whole_file
 from jaxaudit.errors import visible
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
 from jaxaudit.report.build import build
-from jaxaudit.report.page import FIRST_LINES, Cells, Page, Picture
+from jaxaudit.report.html.first_lines import FIRST_LINES
+from jaxaudit.report.page import Cells, Page, Picture
 from jaxaudit.report.record import Record
 from jaxaudit.report.run import Run
 from jaxaudit.version import __version__

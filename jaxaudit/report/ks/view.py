@@ -32,6 +32,10 @@ from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
 BEFORE_AFTER = "Used fraction before minus after"
+WHY_RULE = (
+    "It differs from the verdict: the rule only asks whether rho is 1 or more, whatever the spread of rho and the "
+    "checks. It decides nothing."
+)
 TERMS = ("query set", "calibration set", "target", "interval")
 OF_RHO = (
     *("confidence", "query model", "calibration model", "empirical CDF", "Kolmogorov-Smirnov distance", "rho"),
@@ -117,7 +121,7 @@ def _about(data: Mapping[str, Any]) -> str:
 
 
 def _answer(target: Target, level: float, targets: int) -> Answer:
-    facts = [] if target.paper_rule is None else [("The paper's rule", str(target.paper_rule))]
+    facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
         facts += [
@@ -125,8 +129,9 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
             (f"Confidence in p(unused), {title}", _trust(usage.p_confidence)),
             (f"p(all used), {title}", precise(usage.p_fully)),
             (f"Used fraction, upper limit, {title}", upper(usage)),
-            (f"Confidence in the used fraction, {title}", _trust(usage.fraction_confidence)),
         ]
+        if usage.method != target.method:
+            facts.append((f"Confidence in the used fraction, {title}", _trust(usage.fraction_confidence)))
         facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
     if target.change is not None:
         facts.append((BEFORE_AFTER, _change(target.change)))
@@ -142,7 +147,29 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
     if target.verdict == "forgotten" and target.usage and target.usage[0].method == target.method:
         alone = f"forgotten (at most {at_most(target.usage[0].upper)})"
     between = f"{between} ({percent(level)} interval)" if between else ""
-    return Answer(visible(target.name), target.finding, name, shown, between, tuple(facts), alone)
+    return Answer(
+        visible(target.name), target.finding, name, shown, between, tuple(facts), alone, _fraction_trust(target)
+    )
+
+
+def _fraction_trust(target: Target) -> Confidence | None:
+    """How far to trust the used fraction, where that differs from how far to trust the verdict."""
+    trust = next((usage.fraction_confidence for usage in target.usage if usage.method == target.method), None)
+    return None if trust is None or trust.word == target.finding.confidence.word else trust
+
+
+def _differs(target: Target) -> bool:
+    """Whether the paper's rule on rho says something else than the verdict."""
+    return target.paper_rule is not None and target.paper_rule != target.verdict
+
+
+def _paper_rule(target: Target) -> str:
+    """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
+    if not _differs(target):
+        return str(target.paper_rule)
+    return (
+        f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
+    )
 
 
 def _trust(confidence: Confidence) -> str:
@@ -150,9 +177,8 @@ def _trust(confidence: Confidence) -> str:
 
 
 def _resembles(found: Resembles) -> str:
-    return (
-        f"{visible(found.design)} (a shadow model's own design is recognised {percent(found.recognised)} of the time)"
-    )
+    recognised = percent_cell(found.recognised)
+    return f"{visible(found.design)} (a shadow model's own design is recognised {recognised} of the time)"
 
 
 def _measured(target: Target) -> tuple[str, str, str]:
@@ -201,8 +227,13 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     like = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
     if like:
         each = ", ".join(f"{visible(name)}: {visible(found.design)}" for name, found in like)
-        share = percent(like[0][1].recognised)
+        share = percent_cell(like[0][1].recognised)
         lines.append(f"Most like the design (recognised for {share} of shadow models): {each}.")
+    lines += [
+        f"The paper's rule{f', {visible(target.name)}' if len(result.targets) > 1 else ''}: {_paper_rule(target)}"
+        for target in result.targets
+        if _differs(target)
+    ]
     if result.rates:
         lines.append(
             "Error rates: share of shadow models that were called so, with its exact 95% interval. By the holdout test "

@@ -13,6 +13,8 @@ from jaxaudit.report.record import as_float
 from jaxaudit.report.run import Run
 
 NONE = np.zeros(0)
+MOST_RECORDS = 10_000_000
+"""Of which a page draws each."""
 VERDICTS = {True: "publish", False: "do not publish", None: "inconclusive"}
 
 
@@ -26,6 +28,7 @@ def _stored(result: PDTPRecord) -> Stored | None:
 def _check(result: PDTPRecord, arrays: Arrays) -> None:
     measured = result.records_measured
     demand(len(result.records) <= measured <= result.training_records, "it measured more records than there are")
+    demand(measured <= MOST_RECORDS, f"it measured more than {MOST_RECORDS:,} records")
     bars = [(bar.name, as_float(bar.above), as_float(bar.up_to), bar.breaks_dtp_1) for bar in result.distribution]
     demand(bars == [bar[:4] for bar in distribution(NONE, NONE)], "its distribution has other edges")
     demand(sum(bar.records for bar in result.distribution) == measured, "its distribution is not of its records")

@@ -85,7 +85,7 @@ class PDTPRecord(Record, kw_only=True):
     """The object.
 
     Attributes:
-        publish: the DTP-1 rule; null if no PDTP is above 1 but not all records were measured.
+        publish: the DTP-1 rule; null if it is inconclusive.
         because: the sentence of the finding.
         bound: an upper bound in nats of the change by any record, without bins and for any data; null if there is none.
         dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; null if

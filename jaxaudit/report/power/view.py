@@ -21,6 +21,8 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
     """The content of a run of `power`, which lists no records: `top` has no effect."""
     result = run.result
     given = given_of(result)
+    # Where they do not suffice, the finding says how many would, with those that the minimum detectable fraction takes.
+    enough = result.finding.verdict == "sufficient"
 
     def pictures() -> tuple[Picture, ...]:
         from jaxaudit.report.power.pictures import power_pictures
@@ -42,10 +44,7 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
                 (
                     ("Records given", f"{given.query:,} query, {given.holdout:,} holdout"),
                     ("Fraction asked about", percent(result.fraction)),
-                    (
-                        f"Records for which the probability of detecting {percent(result.fraction)} is 95%",
-                        _needed(result),
-                    ),
+                    *((("Records that suffice", _needed(result)),) if enough else ()),
                 ),
             ),
         ),
@@ -63,7 +62,11 @@ def power_part(run: Run[PowerRecord], top: int = 0) -> Part:
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
             "probability.",
-            f"Records for which the probability of detecting {percent(result.fraction)} use is 95%: {_needed(result)}.",
+            *(
+                (f"Records that suffice to detect {percent(result.fraction)} use: {_needed(result)}.",)
+                if enough
+                else ()
+            ),
             *(HOW_TO_READ if result.conclusions else ()),
         ),
         repeat(result.provenance),

@@ -14,7 +14,11 @@ BINS = 20
 
 
 class Riskiest(Part):
-    """A record that is given away; places count from 0 in its set."""
+    """A record that is given away; places count from 0 in its set.
+
+    `saturated` is the share of shadow models whose log-odds lie where their files can say no more, so that the gap is
+    not known.
+    """
 
     set: str
     place: int
@@ -26,6 +30,7 @@ class Riskiest(Part):
     gap: Number
     gap_low: Number
     gap_high: Number
+    saturated: float
     separation: Number
     revealing: str | None
     copies: int
@@ -100,6 +105,7 @@ def exposure_of(audit: RecordAudit, names: Names) -> Exposure:
                 gap=number(found.gap[at]),
                 gap_low=number(found.gap_low[at]),
                 gap_high=number(found.gap_high[at]),
+                saturated=float(audit.saturated[at]),
                 separation=number(found.separation[at]),
                 revealing=None if revealing is None else names.class_of(revealing),
                 copies=0 if group < 0 else int((audit.copies == group).sum()) - 1,

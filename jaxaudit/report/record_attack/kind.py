@@ -38,7 +38,8 @@ def _check_rates(rates: Rates) -> None:
     demand(stated[0] == stated[1], "true and false positive rates are not of the same stated ones")
     demand(all(0 < each < 1 for each in stated[0]), "a stated false positive rate is not between 0 and 1")
     for rate in rates.tpr_at_fpr:
-        demand(rate.resolvable == (rate.value is not None), "a rate is shown that cannot be told, or the reverse")
+        told = rate.resolvable and rate.holds
+        demand(told == (rate.value is not None), "a rate is shown that cannot be told, or the reverse")
     shares = {tuple(rate.predictive_value) for rate in rates.tpr_at_fpr}
     demand(len(shares) == 1 and all(_is_share(each) for each in shares.pop()), "its shares of members are no shares")
     points = [rates.roc.fpr, rates.roc.tpr, rates.roc.low, rates.roc.high]

@@ -27,6 +27,7 @@ class Estimate(Part):
 class TruePositive(Part):
     """What an attack reaches at a stated false positive rate; null where the records are too few to tell.
 
+    Unless `holds`, the thresholds call more non-members than stated, beyond chance, so there is no rate at this limit.
     `value` is the share of members found with thresholds of other models; `on_curve` with the best threshold that knows
     the truth; `spread` the standard deviation over models; `predictive_value` the share of calls that are right, by the
     share of members among all records.
@@ -40,6 +41,7 @@ class TruePositive(Part):
     spread: Number
     predictive_value: dict[str, Number]
     resolvable: bool
+    holds: bool
 
 
 class Realised(Part):
@@ -174,6 +176,7 @@ def _rates(found: metrics.AttackRates) -> dict[str, Any]:
                     for share in MEMBER_SHARES
                 },
                 rate.resolvable,
+                rate.holds,
             )
             for rate in found.rates
         ],

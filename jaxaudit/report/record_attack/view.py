@@ -10,7 +10,7 @@ from jaxaudit.report.record_attack.record import Attack, Rates, RecordAttackReco
 from jaxaudit.report.repeat import repeat
 from jaxaudit.report.run import Run, named
 
-LISTED = 60
+LISTED, CUT = 60, " (cut)"
 
 
 def record_attack_part(run: Run[RecordAttackRecord], top: int = 10) -> Part:
@@ -130,9 +130,11 @@ def _grid(result: RecordAttackRecord, on: Where) -> Cells:
 
 
 def _rate(value: float | None, realised: float | None, gap: str) -> str:
-    if value is None or realised is None:
+    if realised is None:
         return NONE
-    return "ties" if value == realised == 0 else f"{value:.2%}{gap}({100 * realised:.2g}%)"
+    if value == realised == 0:
+        return "ties"
+    return f"{NONE if value is None else f'{value:.2%}'}{gap}({100 * realised:.2g}%)"
 
 
 def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
@@ -144,7 +146,7 @@ def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
         rows.append(
             (
                 percent(rate.fpr),
-                f"{number(rate.value, 4)} ({span(rate, 4)})",
+                f"{number(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE,
                 f"{number(real.value, 4)} ({span(real, 4)})",
                 number(rate.spread, 4),
                 number(rate.on_curve, 4),
@@ -169,7 +171,7 @@ def _riskiest(result: RecordAttackRecord, count: int, on: Where) -> Cells:
             f"{each.named:.0%} of {each.models}",
             interval,
             number(each.separation),
-            precise(each.gap),
+            precise(each.gap) + (CUT if each.saturated else ""),
             NONE if each.revealing is None else visible(each.revealing),
         )
 
@@ -188,6 +190,16 @@ def _legend(result: RecordAttackRecord) -> tuple[str, ...]:
     coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:
         found.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
+    if any(rate.resolvable and not rate.holds for attack in result.attacks for rate in attack.tpr_at_fpr):
+        found.append(
+            f"{NONE} beside a realised rate: thresholds of other models call more non-members than stated, so there is "
+            "no rate at that limit. It happens where many scores of a model are equal."
+        )
+    if any(each.saturated for each in result.exposure.riskiest):
+        found.append(
+            f"{CUT.strip()}: some of the models' log-odds on this record lie where their files can say no more, so the "
+            "gap is not known."
+        )
     if result.epsilon is not None:
         bound = result.epsilon
         found.append(

@@ -11,6 +11,7 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
 from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.report.efficacy.pictures import bounds_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import as_float
@@ -29,7 +30,7 @@ def unlearn_pictures(run: Run[UnlearnRecord]) -> tuple[Picture, ...]:
     return (
         _efficacies("efficacy", drawn, _band(run.result)),
         *_layers(run.result),
-        _bounds(drawn),
+        bounds_picture(drawn, _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound"))),
         *([_attacks(drawn, run.result.protocol.members_share)] if attacked else []),
         *_told_apart(run.result),
     )
@@ -112,8 +113,8 @@ def _layers(result: UnlearnRecord) -> tuple[Picture, ...]:
             "layers",
             "Information by layer, before and after",
             f"{len(layers)} layers of {', '.join(columns)}.",
-            "On a logarithmic axis, medians over models: the further right, the more that layer's weights expose of "
-            "the forgotten records. The mark of original is before, a method's after; what forgot as retraining does "
+            "On a logarithmic axis, medians over models: the further right, the larger the gradients of the forgotten "
+            "records in that layer. The mark of original is before, a method's after; what forgot as retraining does "
             f"has its marks where retraining has its own, in every layer.{left}",
             draw,
             Cells(
@@ -127,22 +128,6 @@ def _layers(result: UnlearnRecord) -> tuple[Picture, ...]:
                 folded=True,
             ),
         ),
-    )
-
-
-def _bounds(drawn: list[plot.Method]) -> Picture:
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_bounds(axes, drawn)
-        return figure
-
-    return Picture(
-        "bound",
-        "Efficacy against its bound",
-        "Every mark lies on or above the line where the two are equal.",
-        "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
-        draw,
-        _values(drawn, "Efficacy and bound of every model", ("efficacy", "bound")),
     )
 
 

@@ -61,8 +61,8 @@ def unlearn_part(run: Run[UnlearnRecord], top: int = 0) -> Part:
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
         ),
         (
-            "A method that is as good as retraining is not called distinguishable with a probability of at least "
-            f"{percent(protocol.level)}, over all of its scores.",
+            "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
+            "its scores.",
         ),
     )
 
@@ -93,8 +93,9 @@ def _legend(result: UnlearnRecord) -> tuple[str, ...]:
         visible(result.finding.sentence),
         f"Forgotten: {visible(result.forgotten)}.",
         f"Each cell: median over {protocol.seeds} seeds; range; position relative to retrained models "
-        f"(~: not distinguishable; ?: too few seeds; {percent(protocol.level)} over all scores of a method).",
-        "Efficacy is 1 / information, and never above its bound. The smaller it is, the less is exposed.",
+        "(~: not distinguishable; ?: too few seeds; 95% over all scores of a method).",
+        "Efficacy is 1 / information, and never above its bound. It is large where a model fits the forgotten records, "
+        "and small for a model that never saw them.",
     ]
     if protocol.members_share is not None:
         found.append(

@@ -5,10 +5,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy import stats
 
 from jaxaudit.attacks import Distance, Frequency
 from jaxaudit.audits.attack.result import AttackAudit, AttackResult
 from jaxaudit.metrics.attack import Estimate, attack_metrics, correlation
+from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.report.attack.record import AttackRecord, attack_record
 from jaxaudit.report.run import Run
 from support.saved_runs.provenance import provenance
@@ -29,7 +31,8 @@ FACTS: dict[str, Any] = {
 def attack_audit(targets: int = TARGETS, **known: Any) -> AttackAudit:
     """So many targets, attacked eight times each; `known` is what is otherwise than in `FACTS`."""
     rng = np.random.default_rng(2)
-    truth = rng.permuted(np.repeat([[True], [False]], 4, axis=0).repeat(targets, axis=1), axis=0)
+    halves = rng.random((4, targets)) < 0.5
+    truth = np.stack([halves, ~halves], axis=1).reshape(8, targets)
     pdtp = rng.gamma(1, 0.3, (2, targets))
     results = []
     for attack, strength in ((Distance, 1.5), (Frequency, 0.0)):
@@ -39,20 +42,28 @@ def attack_audit(targets: int = TARGETS, **known: Any) -> AttackAudit:
         per_target = ((scores > 0) == truth).mean(axis=0)
         related = correlation(per_target, pdtp.mean(axis=0))
         results.append(AttackResult(attack.name, found, per_target, related, scores, attack.meaning, attack.source))
-    found = {"targets": np.arange(targets), "truth": truth, "attacks": tuple(results), "measurements": pdtp}
+    called = np.stack([each.scores for each in results]) > 0
+    p_value = better_than_guessing(jax.random.key(1), called, truth)
+    attacks: dict[str, Any] = {"attacks": tuple(results), "p_value": p_value}
+    found = {"targets": np.arange(targets), "truth": truth, "measurements": pdtp} | attacks
     return AttackAudit(**found | FACTS | known)
 
 
 def with_accuracies(audit: AttackAudit, *accuracies: tuple[float, float, float]) -> AttackAudit:
-    """The same, its attacks with these accuracies, each with the ends of its interval."""
+    """The same, its attacks with these accuracies, each with the ends of its 95% interval over targets."""
+    targets = len(audit.targets)
 
-    pairs = zip(audit.attacks, accuracies, strict=True)
-    return replace(
-        audit,
-        attacks=tuple(
-            replace(attack, metrics=attack.metrics._replace(accuracy=Estimate(*accuracy))) for attack, accuracy in pairs
-        ),
+    def over_targets(value: float, low: float, high: float) -> np.ndarray:
+        if targets < 2:
+            return np.full(targets, value)
+        apart = (high - low) / 2 / float(stats.t.ppf(0.975, targets - 1)) * np.sqrt(targets)
+        return value + apart * stats.zscore(np.arange(targets), ddof=1)
+
+    attacks = tuple(
+        replace(each, metrics=each.metrics._replace(accuracy=Estimate(*found)), per_target=over_targets(*found))
+        for each, found in zip(audit.attacks, accuracies, strict=True)
     )
+    return replace(audit, attacks=attacks, p_value=0.0005 if any(low > 0.5 for _, low, _ in accuracies) else 0.5)
 
 
 def attack_run(name: str = "people.csv", audit: AttackAudit | None = None) -> Run[AttackRecord]:

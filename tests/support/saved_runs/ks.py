@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.audits.ks.result import KSAudit, TargetResult, conclude
@@ -45,8 +46,15 @@ def ema(p_value: float, share: float = 0.75) -> EMA:
 
 def rho_between(low: float, high: float, median: float | None = None) -> Rho:
     """rho with this interval, over two replicates."""
-    middle = (low + high) / 2 if median is None else median
-    return Rho(np.full(2, middle), middle, low, high, np.full(2, middle), np.ones(2))
+    middle = (low + high) / 2
+    shown = middle if median is None else median
+    values = np.full(2, middle)
+    return Rho(values, shown, low, high, values, np.ones(2), error_of(high - middle))
+
+
+def error_of(reach: float) -> float:
+    """The standard error of two replicates whose 95% interval reaches so far from their mean."""
+    return reach / float(stats.t.ppf(0.975, 1))
 
 
 def judged(
@@ -107,12 +115,12 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
         above = np.array([widest_gap(row, confidences[0]).distance for row in query])
         below = np.array([widest_gap(*rows).distance for rows in zip(query, calibration, strict=True)])
         median = float(np.median(above / below))
-        rho = Rho(above / below, median, median - 0.05, median + 0.05, above, below)
+        rho = Rho(above / below, median, median - 0.05, median + 0.05, above, below, error_of(0.05))
         checks = (
             check("noise floor", message="query models differ by little"),
             check("class coverage", truth is not None, decisive=False, message=f"the rarest class is {called}"),
         )
-        control = rho._replace(median=0.4, low=0.3, high=0.5)
+        control = rho_between(0.3, 0.5)
         return judged(called, rho, checks=checks, controls=(control,), truth=truth, confidences=confidences)
 
     targets = (target(name, 25, None), target("other", 1.0, Truth(0.0, 10, "forgotten")))

@@ -19,6 +19,7 @@ from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest
 from jaxaudit.audits.ks.tests.holdout import ROLE
 from jaxaudit.audits.ks.tests.shadow import ROLES
 from jaxaudit.audits.pool import Pool
+from jaxaudit.data.groups import numbered
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import Progress
 from jaxaudit.metrics.deal import dealt_alike
@@ -51,7 +52,8 @@ def leave_one_out(
       its reference are the calibration records that it was not trained on.
     - Holdout test: a model used a random part of query set and holdout. A part of what it did not use acts as holdout;
       the query set is made of what it did not use, of what it used, or of both, in the proportion of the two sets. So
-      it is judged with fewer records than a target (half of them, for sets of one size), and less is detected.
+      it is judged with fewer records than a target (half of them, for sets of one size), and less is detected. Where
+      whole groups were dealt, such as the copies of a record, whole groups are dealt anew.
 
     The rates are those of targets like the shadow models, whose calibration records a target need not have.
 
@@ -63,31 +65,27 @@ def leave_one_out(
         progress: told of each target judged.
 
     Raises:
-        InputError: groups were dealt whole, or a test has too few models or calibration records.
+        InputError: a test has too few models, groups or calibration records.
     """
-    if evidence.pool.groups is not None:
-        raise InputError(
-            "--leave-one-out: where groups were dealt whole, no model has a holdout of its own; leave it out."
-        )
     # Which design a shadow model resembles is no question of its verdict.
     evidence = replace(evidence, design_names=())
     cases = [(test, list(_cases(key, evidence, test))) for test in tests]
     total, done, found = sum(len(of_test) for _, of_test in cases), 0, []
     for test, of_test in cases:
         verdicts: dict[float, Counter[str]] = {used: Counter() for used in SHARES}
-        sizes = dict.fromkeys(SHARES, 0)
+        sizes: dict[float, list[int]] = {used: [] for used in SHARES}
         for make, used in of_test:
             case = make()
             judged = judge_targets(key, case.evidence, [case.said], [test], level=level)
             verdicts[used][judged.targets[0].verdict] += 1
-            sizes[used] = case.evidence.queries
+            sizes[used].append(case.evidence.queries)
             done += 1
             if progress is not None:
                 progress(done, total)
         for used, counts in verdicts.items():
-            names = ("not forgotten", "forgotten", "inconclusive")
+            numbers = (counts[name] for name in ("not forgotten", "forgotten", "inconclusive"))
             if counts:
-                found.append(Rates(test.name, used, sizes[used], counts.total(), *(counts[name] for name in names)))
+                found.append(Rates(test.name, used, round(np.mean(sizes[used])), counts.total(), *numbers))
     return tuple(found)
 
 
@@ -133,26 +131,52 @@ def _as_target(evidence: Evidence, role: str, place: int, used: float, test: KST
 
 def _dealt_anew(key: Key[Array, ""], evidence: Evidence, place: int, used: float) -> _Case:
     """A model as a target with a query set of which it used this fraction, and a holdout that it did not use."""
-    own = evidence.members(ROLE)[place, evidence.dealt]
+    members, whole = evidence.members(ROLE)[:, evidence.dealt], evidence.pool.groups
+    # What was dealt: records, or whole groups of them.
+    units = np.arange(members.shape[1]) if whole is None else numbered(whole)
+    rows = members[:, np.unique(units, return_index=True)[1]]
+    own = rows[place]
     generator = generator_of(stream(key, "leave one out", place))
     inside, outside = (generator.permutation(np.flatnonzero(side)) for side in (own, ~own))
     # In the proportion of query set and holdout, as the other models were dealt them.
-    share = evidence.queries / len(own)
+    share = (units[: evidence.queries].max() + 1) / len(own)
     size, held = min(int(share * len(outside)), len(inside)), int((1 - share) * len(outside))
     count = round(used * size)
-    query = np.concatenate([inside[:count], outside[: size - count]])
-    columns = np.concatenate([query, outside[len(outside) - held :]])
-    rows = evidence.members(ROLE)[:, columns]
-    alike = [0 < row.sum() < len(row) and dealt_alike(int(row.sum()), size, size + held) for row in rows]
-    rest = np.flatnonzero(np.array(alike) & (np.arange(len(rows)) != place))
+    sides = np.concatenate([inside[:count], outside[: size - count]]), outside[len(outside) - held :]
+    dealt = rows[:, np.concatenate(sides)].sum(axis=1)
+    alike = (dealt > 0) & (dealt < size + held) & dealt_alike(dealt, size, size + held)
+    rest = np.flatnonzero(alike & (np.arange(len(rows)) != place))
     if size < 2 or held < 2 or len(rest) < LEAST - 1:
+        what = "records" if whole is None else "groups"
         raise InputError(
-            f"--leave-one-out: model {place} of the holdout test leaves {size} query and {held} holdout records, and "
+            f"--leave-one-out: model {place} of the holdout test leaves {size} query and {held} holdout {what}, and "
             f"{len(rest)} models that were dealt them alike; leave it out, or make a larger bank."
         )
+    query, holdout = (_records_of(units, side) for side in sides)
+    return _among(evidence, place, rest, np.concatenate([query, holdout]), len(query), used)
+
+
+def _records_of(units: Int[np.ndarray, " n"], chosen: Int[np.ndarray, " some"]) -> Int[np.ndarray, " records"]:
+    """The records of these units, in the order of the units."""
+    order = np.argsort(units, kind="stable")
+    starts = np.searchsorted(units[order], [chosen, chosen + 1])
+    return np.concatenate([order[start:end] for start, end in starts.T])
+
+
+def _among(
+    evidence: Evidence,
+    place: int,
+    rest: Int[np.ndarray, " others"],
+    columns: Int[np.ndarray, " some"],
+    size: int,
+    used: float,
+) -> _Case:
+    """A model as a target on these records, of which the first `size` are its query set, judged by the others."""
     pool, trained = evidence.pool, evidence.trained[ROLE]
+    rows = evidence.members(ROLE)[:, columns]
     examples = pool.examples.take(pool.asked[columns])
-    small = Pool(examples, slice(0, size), slice(size, size), slice(size, size + held))
+    groups = None if pool.groups is None else numbered(pool.groups[columns])
+    small = Pool(examples, slice(0, size), slice(size, size), slice(size, len(columns)), groups)
     of_rest = _rows(trained, rest)._replace(
         confidences=trained.confidences[rest][:, :0], log_odds=trained.log_odds[rest][:, columns]
     )

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from jaxaudit.audits.bank_odds import model_outputs, own_accuracy
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, ShadowTest
-from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.bank import Bank, row_blocks
+from jaxaudit.data.groups import numbered
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.reference import LEAST_RECORDS
@@ -84,28 +85,32 @@ def usable_models(bank: Bank) -> Usable:
 def kinds_of(bank: Bank) -> list[str]:
     """What each model is good for, by the query and holdout records that it is trained on.
 
-    Of the holdout test are models trained on some of the query set, some of the holdout, and about as many records as
-    the query set has (`dealt_alike`). One that has exactly one of the two sets was not dealt from both.
+    Of the holdout test are models trained on some of the query set, some of the holdout, and about as many records, or
+    whole groups, as the query set has (`dealt_alike`). One that has exactly one of the two sets was not dealt from
+    both.
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     asked = kept < bank.query.stop
-    units = None if bank.groups is None else bank.groups.dealt[kept]
-    return [_kind(row[: bank.holdout.stop][kept], asked, units) for row in bank.membership]
+    units = np.arange(len(kept)) if bank.groups is None else numbered(bank.groups.dealt[kept])
+    found: list[str] = []
+    for part in row_blocks(bank.membership):
+        found += _kinds(bank.membership[part, : bank.holdout.stop][:, kept], asked, units)
+    return found
 
 
-def _kind(row: np.ndarray, asked: np.ndarray, units: Int[np.ndarray, " kept"] | None) -> str:
-    query, holdout = int(row[asked].sum()), int(row[~asked].sum())
-    if not holdout and query in (0, asked.sum()):
-        return WITH if query else WITHOUT
-    if not holdout:
-        return HALF
-    if query in (0, asked.sum()) and holdout in (0, (~asked).sum()):
-        return OTHER
-    if units is None:
-        return MIXED if dealt_alike(query + holdout, int(asked.sum()), len(asked)) else OTHER
-    inside, outside = np.unique(units[row]), np.unique(units[~row])
-    whole = not len(np.intersect1d(inside, outside))
-    return MIXED if whole and len(inside) == len(np.unique(units[asked])) else OTHER
+def _kinds(
+    rows: Bool[np.ndarray, "models kept"], asked: Bool[np.ndarray, " kept"], units: Int[np.ndarray, " kept"]
+) -> list[str]:
+    """What models with these rows are good for; units are what was dealt whole: records, or groups of them."""
+    query, holdout = rows[:, asked].sum(axis=1), rows[:, ~asked].sum(axis=1)
+    of_query, of_holdout = ((count == 0) | (count == side.sum()) for count, side in ((query, asked), (holdout, ~asked)))
+    order = np.argsort(units, kind="stable")
+    starts = np.unique(units[order], return_index=True)[1]
+    some, every = (reduce.reduceat(rows[:, order], starts, axis=1) for reduce in (np.logical_or, np.logical_and))
+    alike = dealt_alike(some.sum(axis=1), len(np.unique(units[asked])), len(starts))
+    mixed = (some == every).all(axis=1) & alike & ~(of_query & of_holdout)
+    without_holdout = np.where(of_query, np.where(query > 0, WITH, WITHOUT), HALF)
+    return np.where(holdout == 0, without_holdout, np.where(mixed, MIXED, OTHER)).tolist()
 
 
 def allowed_tests(bank: Bank, finished: Iterable[int]) -> tuple[Allowed, ...]:

@@ -1,5 +1,7 @@
 """Trains models of a bank here, many at once; each model's outputs are written when its batch is done."""
 
+import errno
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -8,11 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Float32, Int, Key
 
 from jaxaudit.audits.ks.bank.evidence import ROLE_OF, pool_of
 from jaxaudit.audits.ks.bank.state import kinds_of
-from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.bank import Bank, finished_in
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import outputs_path
 from jaxaudit.data.bank.writing import write_outputs
@@ -21,6 +23,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.randomness import joined, keys_at, several, stream
 
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MOST_BYTES = 1 << 28
 """Of outputs on the host at a time, where a batch of models is larger than one."""
 
@@ -49,8 +52,8 @@ def train_bank(
         execution: models per batch, progress, and where unfinished work is kept.
 
     Raises:
-        InputError: the bank is of other outputs, or there are not as many records or learners as it says.
-        OSError: outputs cannot be written.
+        InputError: the bank is of other outputs, there are not as many records or learners as it says, or outputs
+            cannot be written, such as on a full disk.
     """
     said = bank.description
     if said.outputs != "logits" or said.queries != 1:
@@ -92,8 +95,30 @@ def _keep(
     for part, outputs in _outputs(learner, params, inputs, said.classes):
         for model, each in zip(own[rows][part], outputs, strict=True):
             if not outputs_path(directory, int(model)).exists():
-                write_outputs(directory, int(model), each[:, None].astype(np.float32), said)
+                _write(directory, int(model), each[:, None].astype(np.float32), said)
     return np.asarray(rows)
+
+
+def _write(directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], said: Description) -> None:
+    """Writes the outputs of a model.
+
+    Raises:
+        InputError: they cannot be written: why, how much is missing, and what to do.
+    """
+    try:
+        write_outputs(directory, model, outputs, said)
+    except OSError as error:
+        missing = said.models - len(finished_in(directory, said.models))
+        why = "the disk is full" if error.errno in FULL else f"it cannot be written ({error.strerror or error})"
+        raise InputError(
+            f"{directory}, model {model} of {said.models}: {why}. The outputs of the {missing} models that are missing "
+            f"need {_size(missing * outputs.nbytes)}, and {_size(shutil.disk_usage(directory).free)} are free there. "
+            "Once there is room, the same command goes on: no trained model is lost."
+        ) from error
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:

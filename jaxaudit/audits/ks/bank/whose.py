@@ -9,23 +9,29 @@ from jaxtyping import Float
 from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.row_fit import Dealt, dealt_records, other_row, row_fits
+from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
 
 COMPARED = 8
 """Models whose outputs tell how difficult a record is: more hardly help."""
+LOOK = RATE / COMPARED
+"""How often, at most, a look at right outputs refuses them: those of the first few models are looked at again when the
+next ones are there to compare them with."""
 
 
-class Misplaced(NamedTuple):
-    """Outputs that fit another training set of a bank overwhelmingly better than that of their own model.
+class Whose(NamedTuple):
+    """Which training set the outputs of a model fit.
 
     Attributes:
-        model: the model whose training set they fit.
-        fit, own_fit: how well they fit that of this and of their own model, in standard deviations.
+        own: how well they fit that of their own model, in standard deviations.
+        fit: how well they fit the one that they fit best of all others.
+        other: its model, if they fit it overwhelmingly: they are that model's outputs.
+        shown: whether they show that they are their own model's; those of models that hardly remember do not.
     """
 
-    model: int
+    own: float
     fit: float
-    own_fit: float
+    other: int | None
+    shown: bool
 
 
 def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
@@ -39,13 +45,13 @@ def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
     return found
 
 
-def misplaced(
+def whose(
     bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], known: dict[int, Float[np.ndarray, " n"]]
-) -> Misplaced | None:
-    """The model that these log-odds seem to be of, if it is another than `model`.
+) -> Whose | None:
+    """Which training set of a bank these log-odds fit; None where nobody knows how training sets were dealt.
 
     Only rows that were dealt at random by `jaxaudit shadows plan` are judged. Then right outputs are taken for another
-    model's at most once in 10,000 times.
+    model's at most once in 100 times, all looks at them together.
 
     Args:
         bank: the bank.
@@ -53,13 +59,14 @@ def misplaced(
         log_odds: of each record's own class.
         known: log-odds of other models by number, see `first_models`.
     """
-    if bank.description.seed is None:
+    if bank.description.seed is None or len(bank) < 2:
         return None
     others = {number: each for number, each in known.items() if number != model}
     stacked = np.array(list(others.values())) if others else None
     fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, list(others))
-    found = other_row(fits, model)
-    return None if found is None else Misplaced(found, float(fits[found]), float(fits[model]))
+    own, fit = float(fits[model]), float(np.delete(fits, model).max())
+    shown = own > max(limit(len(fits), LOOK), fit)
+    return Whose(own, fit, other_row(fits, model, LOOK), shown)
 
 
 def _dealt(bank: Bank) -> list[Dealt]:

@@ -18,7 +18,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.ks import Rho, noise_floor, rho, verdict
+from jaxaudit.metrics.ks import Rho, deciding, noise_floor, rho, verdict
 from jaxaudit.randomness import stream
 
 LEAST_REPLICATES = 2
@@ -109,7 +109,8 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
-        return self.decide(ratio, controls, checks, common, known=said.trained_here or evidence.own_recipe)
+        known = said.trained_here or evidence.own_recipe
+        return self.decide(ratio, controls, checks, common, known=known, targets=evidence.targets)
 
     def decide(
         self,
@@ -119,31 +120,34 @@ class RhoTest:
         common: tuple[Check, ...],
         *,
         known: bool = True,
+        targets: int = 1,
     ) -> Judgement:
         """What its numbers say; it rests on its own checks and on all that tests share.
 
         Args:
             known: whether the models of rho have the target's recipe: only then can it be called `forgotten`.
+            targets: the number of targets that are judged.
         """
         rests_on = OWN | {check.name for check in common}
         # A control that was missed takes `forgotten` away, and no other verdict.
-        missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio) != "forgotten" else ())
-        finding = self._find(ratio)
+        missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio, targets) != "forgotten" else ())
+        finding = self._find(ratio, targets)
         if finding.verdict == "forgotten" and not known:
             finding = self._open(f"rho is at or above 1, and {NOT_KNOWN}", f"{WHAT_HELPS}.")
         return Judgement(
             self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
         )
 
-    def _find(self, ratio: Rho) -> Finding:
-        """The verdict of the interval."""
-        found = verdict(ratio)
+    def _find(self, ratio: Rho, targets: int) -> Finding:
+        """The verdict of the deciding interval."""
+        found = verdict(ratio, targets)
         if math.isnan(ratio.low):
             reason = (
                 "rho has no interval: it needs several replicates, and calibration models that differ from query models"
             )
             return self._open(reason, "Train more replicates (--replicates).")
-        span = f"rho {ratio.low:.3g} to {ratio.high:.3g}"
+        low, high = deciding(ratio, targets)
+        span = f"rho {low:.3g} to {high:.3g}"
         if found == "inconclusive":
             expected = "as expected of a target trained on data like the calibration set"
             reason = f"the interval of rho contains 1 ({span}), {expected}"

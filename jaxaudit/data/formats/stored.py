@@ -1,4 +1,4 @@
-"""The arrays of a .npz file or of a folder of .npy files, mapped: only what is looked at is read."""
+"""The arrays of a .npz file or of a folder of .npy files, of which only what is looked at is read."""
 
 import struct
 import zipfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.formats.arrays import NpzArrays, map_npy
+from jaxaudit.data.formats.arrays import NpzArrays, StoredArray
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.paths import entries, open_data
 
@@ -16,7 +16,7 @@ LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 SUFFIX = ".npy"
 
 
-def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
+def stored_arrays(path: Path) -> dict[str, np.ndarray | StoredArray]:
     """The arrays by name; those that a .npz holds compressed (`np.savez_compressed`) are unpacked into memory.
 
     Raises:
@@ -25,7 +25,7 @@ def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
     """
     if path.is_dir():
         inside = [each for each in entries(path) if not each.name.startswith(".")]
-        return {each.stem: map_npy(each, links=True) for each in inside if each.suffix.lower() == SUFFIX}
+        return {each.stem: StoredArray(each, links=True) for each in inside if each.suffix.lower() == SUFFIX}
     with (
         open_data(path) as file,
         parsing(f"{path}: is not a readable .npz file", "save it with np.savez."),
@@ -39,7 +39,7 @@ def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
         }
     unpacked = NpzArrays(path) if len(stored) < len(members) else None
     return {
-        name: map_npy(path, *stored[name], links=True) if name in stored else unpacked.read(name)  # pyright: ignore
+        name: StoredArray(path, *stored[name], links=True) if name in stored else unpacked.read(name)  # pyright: ignore
         for name in (each.filename.removesuffix(SUFFIX) for each in members)
     }
 

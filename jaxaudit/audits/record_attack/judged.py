@@ -1,0 +1,173 @@
+"""Targets and shadow models at one resolution, what an attack says of both, and the verdict over each target."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxaudit.attacks.records import RecordAttack, Shadowed
+from jaxaudit.attacks.records.attack import check
+from jaxaudit.audits.record_attack.calls import by_chance, expected, rate_named_at
+from jaxaudit.audits.record_attack.evidence import BankOutputs
+from jaxaudit.audits.record_attack.finding import SURELY, find_target
+from jaxaudit.audits.record_attack.result import Named, RecordAudit, TargetRecords
+from jaxaudit.audits.resolution import resolution_of
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack_rates import attack_rates, called_at
+from jaxaudit.metrics.vulnerability import likeness
+
+
+class RecordTarget(NamedTuple):
+    """A model that is attacked.
+
+    Attributes:
+        name: as it is shown.
+        log_odds: nats, of each record's own class, as `log_odds_of` gives them for the bank's own models: a column per
+            record that is attacked, dropped ones included.
+        members: which of these it was trained on, if that is known.
+        stored: its outputs as its file has them, if there is one: they tell how finely the log-odds are known.
+    """
+
+    name: str
+    log_odds: Float[np.ndarray, "views records"]
+    members: Bool[np.ndarray, " records"] | None = None
+    stored: Outputs | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """`blake2b:...` of its log-odds."""
+        return f"blake2b:{hashlib.blake2b(self.log_odds.astype('<f8').tobytes(), digest_size=16).hexdigest()}"
+
+
+class Group(NamedTuple):
+    """Targets that are compared with the shadow models at one resolution.
+
+    Attributes:
+        shadowed: log-odds of the shadow models and of these targets, at that resolution.
+        places: of the targets among all.
+    """
+
+    shadowed: Shadowed
+    places: tuple[int, ...]
+
+
+class Heard(NamedTuple):
+    """What an attack says of one target, and of the shadow models at the same resolution.
+
+    Attributes:
+        own: the shadow models, each attacked by the others.
+        target: log-odds of the target.
+        said: score of each record under the target.
+        scores: of each record under each shadow model.
+    """
+
+    own: Shadowed
+    target: Float[np.ndarray, "views n"]
+    said: Float[np.ndarray, " n"]
+    scores: Float[np.ndarray, "models n"]
+
+
+def compared(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank) -> tuple[Group, ...]:
+    """The targets, each with the shadow models at the coarser of their resolutions; no other target moves it.
+
+    Raises:
+        InputError: a target's log-odds are of another shape or not finite.
+    """
+    wanted, found = (bank.description.queries, known.records), list[tuple[Shadowed, list[int]]]()
+    for place, target in enumerate(targets):
+        if target.log_odds.shape != wanted:
+            raise InputError(
+                f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
+                "records."
+            )
+        own, said, unused = known.shadowed, target.log_odds[None, :, known.columns], known.shadowed.unused
+        if target.stored is not None:
+            bring = resolution_of((*known.stored, target.stored))
+            own, said = own._replace(models=bring(own.models).astype(np.float64)), bring(said).astype(np.float64)
+        # What a target is said to have used is nothing to compare others with.
+        if unused is not None and target.members is not None and (unused & target.members[known.columns]).any():
+            unused = None
+        whole = own._replace(targets=said, unused=unused)
+        check(whole)
+        for at, (other, places) in enumerate(found):
+            if (other.unused is None) == (unused is None) and np.array_equal(other.models, own.models):
+                found[at] = other._replace(targets=np.concatenate([other.attacked, said])), [*places, place]
+                break
+        else:
+            found.append((whole, [place]))
+    return tuple(Group(shadowed, tuple(places)) for shadowed, places in found)
+
+
+def scores_of(
+    attack: RecordAttack, shadowed: Shadowed, alone: Bool[np.ndarray, " n"]
+) -> Float[np.ndarray, "attacked n"]:
+    """The scores of an attack, NaN of these records."""
+    scores = attack.scores(shadowed)
+    scores[:, alone] = np.nan
+    return scores
+
+
+def heard_by(
+    attack: RecordAttack,
+    groups: Sequence[Group],
+    own: Shadowed,
+    scores: Float[np.ndarray, "models n"],
+    alone: Bool[np.ndarray, " n"],
+) -> list[Heard]:
+    """What an attack says of each target, in their order.
+
+    Args:
+        attack: the attack.
+        groups: the targets.
+        own: the shadow models as their own files have them, and `scores` of them.
+        alone: records of which nothing can be told.
+    """
+    found: dict[int, Heard] = {}
+    for group in groups:
+        among = group.shadowed._replace(targets=None)
+        same = (among.unused is None) == (own.unused is None) and np.array_equal(among.models, own.models)
+        of_shadows = scores if same else scores_of(attack, among, alone)
+        said = scores_of(attack, group.shadowed, alone)
+        for place, target, row in zip(group.places, group.shadowed.attacked, said, strict=True):
+            found[place] = Heard(among, target, row, of_shadows)
+    return [found[place] for place in sorted(found)]
+
+
+def judged_targets(
+    targets: Sequence[RecordTarget], heard: Sequence[Heard], found: RecordAudit, attack: RecordAttack
+) -> tuple[TargetRecords, ...]:
+    """What the deciding attack says of each target, with the thresholds of the shadow models at its resolution."""
+    surely, first = 1 - SURELY / max(len(targets), 1), found.attacks[0].rates
+    rates_of = {id(each.scores): each for each in heard}
+    asks, limits_of = getattr(attack, "relative", None), [rate.stated for rate in first.rates]
+    rates = {
+        at: attack_rates(each.scores, each.own.membership, false_positive_rates=limits_of, level=found.level)
+        for at, each in rates_of.items()
+    }
+    judged = []
+    for target, each in zip(targets, heard, strict=True):
+        own, here = each.own, rates[id(each.scores)]
+        relative = asks is not None and asks(own)
+        limits = [] if relative else [rate.stated for rate in here.rates if rate.resolvable and rate.holds]
+        named_at, records = rate_named_at(here), int((~np.isnan(each.said)).sum())
+        asked = [*limits, named_at] if np.isfinite(named_at) else limits
+        none, thresholds = np.zeros((1, len(each.said)), bool), [(each.scores, own.membership)]
+        called = called_at(each.said[None], none, asked, thresholds)[:, 0]
+        chance = by_chance(each.scores, own.membership, limits)
+        numbers = tuple(
+            Named(limit, int(row.sum()), *expected(by_model, records, surely), surely)
+            for limit, row, by_model in zip(limits, called, chance, strict=False)
+        )
+        like = None
+        if len(own.models) >= 4:
+            like = likeness(each.target.mean(axis=0), own.models.mean(axis=1), own.membership)
+        at = next((number for number in numbers if number.stated == named_at), None)
+        finding = find_target(found, here, at, like, records, relative)
+        judged.append(
+            TargetRecords(target.name, called[-1] if np.isfinite(named_at) else none[0], numbers, like, finding)
+        )
+    return tuple(judged)

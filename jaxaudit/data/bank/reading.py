@@ -1,0 +1,93 @@
+"""Reads the outputs of many models of a bank, each file once, and names the bank by what was read."""
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.outputs import open_outputs
+from jaxaudit.data.memory import MAX_BYTES
+from jaxaudit.errors import InputError
+
+Found = TypeVar("Found")
+READERS = 4
+"""Files whose numbers are read at the same time; fewer where so many take too much memory."""
+BLOCK = 1 << 19
+"""Numbers that are hashed at a time."""
+
+
+def read_models(
+    bank: Bank, models: Sequence[int], use: Callable[[int, Float[np.ndarray, "n views values"]], Found]
+) -> tuple[list[Found], str]:
+    """What is found in the outputs of these models of a bank, and the hash of the bank.
+
+    The hash is of the labels of all records, and of the numbers, training sets and outputs of these models: whoever
+    reads the same models has the same one.
+
+    Files are opened by the calling thread alone, because threads that parse headers at the same time fail at times
+    (CPython 3.11), and only a few of them are open at once. Their numbers are read by several threads.
+
+    Args:
+        bank: the bank.
+        models: their numbers, each once.
+        use: given the place of a model among these and its outputs, as `Bank.outputs` has them; called by threads.
+
+    Returns:
+        What `use` returned, in the order of the models, and `blake2b:...`.
+
+    Raises:
+        InputError: as `Bank.outputs`, with the model's number.
+    """
+    digests = [b""] * len(models)
+
+    def read(place: int, outputs: Callable[[], np.ndarray]) -> Found:
+        with _naming(bank, models[place]):
+            values = outputs()
+            digests[place] = _digest(models[place], bank.membership[models[place]], values)
+            return use(place, values)
+
+    found: list[Found] = []
+    together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
+    with ThreadPoolExecutor(together) as threads:
+        waiting: deque[Future[Found]] = deque()
+        for place, model in enumerate(models):
+            with _naming(bank, model):
+                opened = open_outputs(bank.directory, model, bank.description)
+            waiting.append(threads.submit(read, place, opened))
+            if len(waiting) > together:
+                found.append(waiting.popleft().result())
+        found.extend(each.result() for each in waiting)
+    whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
+    for place in np.argsort(np.asarray(models, int)):
+        whole.update(digests[place])
+    return found, f"blake2b:{whole.hexdigest()}"
+
+
+@contextmanager
+def _naming(bank: Bank, model: int) -> Iterator[None]:
+    """Within this context an `InputError` also says which model of the bank it is about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again; the bank can also "
+            "be used without that file."
+        ) from error
+
+
+def _digest(model: int, row: Bool[np.ndarray, " n"], values: Float[np.ndarray, "n views values"]) -> bytes:
+    """Of a model's number, training set and outputs, as its file has them."""
+    stored = values.dtype.newbyteorder("<")
+    digest = hashlib.blake2b(f"{model} {stored.name} {values.shape}".encode(), digest_size=16)
+    digest.update(np.packbits(row).tobytes())
+    rows = max(1, BLOCK // max(1, values.shape[1] * values.shape[2]))
+    for start in range(0, len(values), rows):
+        digest.update(np.ascontiguousarray(values[start : start + rows], stored).tobytes())
+    return digest.digest()

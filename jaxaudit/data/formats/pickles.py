@@ -1,0 +1,26 @@
+"""Pickles and PyTorch's files, which run code when they are read: refused, with the line that converts them."""
+
+from pathlib import Path
+
+from jaxaudit.errors import InputError
+
+_PICKLE = "pickle", "pickle.load(open('FILE', 'rb'))"
+_TORCH = "torch", "torch.load('FILE', map_location='cpu', weights_only=True).detach()"
+PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".pt": _TORCH, ".pth": _TORCH}
+PICKLES |= {".joblib": ("joblib", "joblib.load('FILE')")}
+"""How the names of pickles end, with the library and the call that read each: said in a message, never run here."""
+
+
+def refuse_pickle(path: Path) -> None:
+    """Refuses a pickle, with the line that converts it.
+
+    Raises:
+        InputError: the file's name ends as those of pickles do.
+    """
+    if path.suffix.lower() in PICKLES:
+        library, call = PICKLES[path.suffix.lower()]
+        raise InputError(
+            f"{path}: is a pickle, which can run code when it is read, so it is never read here. If you trust who "
+            "wrote it, convert it in the environment that did: "
+            f"python -c \"import numpy, {library}; numpy.save('FILE.npy', numpy.asarray({call}))\""
+        )

@@ -1,0 +1,92 @@
+"""Deals of records with groups, and audits of what was dealt: query set, holdout and known members."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from support.banks import logits
+
+from fuzz.commands import Ran, command, swept
+from fuzz.readers import SECRET, Reader
+
+RECORDS, CLASSES, A_GROUP = 240, 3, 4
+ROLES = {"query": 80, "holdout": 80, "members": 80}
+FLAGS = {"query": "--groups", "holdout": "--holdout-groups", "members": "--members-groups"}
+PATIENTS = np.array([f"{SECRET} {row // A_GROUP}" for row in range(RECORDS)])
+
+
+def records(count: int, start: int = 0) -> dict[str, Any]:
+    """Inputs and labels."""
+    inputs = np.random.default_rng(start).normal(size=(count, CLASSES)).astype(np.float32)
+    return {"x": inputs, "y": np.arange(count) % CLASSES}
+
+
+def to_deal(folder: Path) -> None:
+    """Records with groups: as an array, a column of a table, and files of groups alone."""
+    whole = records(RECORDS)
+    np.savez(folder / "all.npz", **whole, patient=PATIENTS)
+    np.savez(folder / "plain.npz", **whole)
+    rows = zip(*whole["x"].T, whole["y"], PATIENTS, strict=True)
+    lines = ["a,b,c,label,patient", *(",".join(map(str, row)) for row in rows), ""]
+    (folder / "all.csv").write_text("\n".join(lines))
+    np.save(folder / "groups.npy", np.arange(RECORDS) // A_GROUP)
+    (folder / "groups.csv").write_text("\n".join(["group", *PATIENTS, ""]))
+
+
+def dealt(folder: Path, choose: random.Random) -> object:
+    """The sides, none of which has the name of a group: in a table its cells may stand in any column."""
+    data, groups = choose.choice(
+        (("all.npz", "patient"), ("all.csv", "patient"), ("plain.npz", "groups.npy"), ("plain.npz", "groups.csv"))
+    )
+    shares = choose.choice((("--members-share", "0.3"), ("--withdraw", "0.4"), ()))
+    with swept(folder):
+        ran = command(folder, ("deal", data, "--groups", groups, *shares, "--out", "dealt"))
+        facts = json.loads((folder / "dealt" / "deal.json").read_text())
+        for file in (folder / "dealt").iterdir():
+            content = file.read_bytes()
+            if data != "all.csv" and any(
+                SECRET.encode(coding) in content for coding in ("utf-8", "utf-32-le", "utf-32-be")
+            ):
+                raise AssertionError(f"{file.name} has the name of a group")
+        sides = [facts[role]["records"] for role in ROLES if facts[role]]
+        if sum(sides) != facts["source"]["records"]:
+            raise AssertionError(f"{sides} of {facts['source']['records']} records were dealt")
+        return without_names(ran)
+
+
+def without_names(ran: Ran) -> Ran:
+    """What was printed, if it names no group."""
+    assert SECRET not in ran.out + ran.err, "the name of a group was printed"
+    return ran
+
+
+def with_members(folder: Path) -> None:
+    """Three sets with groups, and a target's outputs on each."""
+    for place, (role, count) in enumerate(ROLES.items()):
+        first = place * count
+        np.savez(folder / f"{role}.npz", **records(count, place + 1), who=PATIENTS[first : first + count])
+        np.save(folder / f"{role}.npy", PATIENTS[first : first + count])
+        (folder / f"{role}.csv").write_text(
+            "\n".join(["id,group", *(f"{k},{k // 4 + first}" for k in range(count)), ""])
+        )
+        used = np.full(count, role == "members")
+        np.save(folder / f"{role}_outputs.npy", logits(9000 + place, used, 3.0, np.arange(count) % CLASSES))
+
+
+def judged(folder: Path, choose: random.Random) -> object:
+    """The target judged by its members, with groups or without."""
+    words = ["ks", *(word for role in ROLES for word in (f"--{role}", f"{role}.npz"))]
+    for role in ROLES:
+        words += ["--target" if role == "query" else f"--{role}-target", f"{role}_outputs.npy"]
+    form = choose.choice(("who", "", "{role}.npy", "{role}.csv"))
+    words += [word for role, flag in FLAGS.items() for word in (flag, form.format(role=role)) if form]
+    with swept(folder):
+        return without_names(command(folder, (*words, *choose.choice((("--json",), (), ("--out", "run"))))))
+
+
+READERS = [
+    Reader("deal", to_deal, dealt, 4),
+    Reader("members", with_members, judged, 5),
+]

@@ -1,0 +1,126 @@
+"""Readers of models that others saved: folders of `save_pretrained`, and, where their libraries are, Keras archives."""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fuzz.readers import Reader, only
+from fuzz.results import weights
+from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
+from jaxaudit.models import pure_module
+from jaxaudit.models.bridge import PureModule
+from jaxaudit.models.restore import load_weights
+
+# Keras reads it once, when it is imported.
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+BERT = {
+    "architectures": ["BertForSequenceClassification"],
+    "model_type": "bert",
+    "id2label": {"0": "ant", "1": "bee"},
+    "label2id": {"ant": 0, "bee": 1},
+    "hidden_act": "gelu",
+    **dict.fromkeys(("hidden_size", "intermediate_size", "max_position_embeddings", "vocab_size"), 8),
+    **dict.fromkeys(("num_attention_heads", "num_hidden_layers"), 1),
+}
+TOKENIZER = {"version": "1.0", "model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1}}, "added_tokens": []}
+OWN_CODE = "import fuzz_canary\n\nModel = fuzz_canary.Thing\n"
+
+
+def saved(folder: Path, arrays: dict[str, np.ndarray], shards: int) -> None:
+    """What `save_pretrained` leaves: configuration, weights in one file or several, tokenizer; and code of its own."""
+    place = folder / "hub"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps(BERT))
+    (place / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    (place / "modeling_own.py").write_text(OWN_CODE)
+    if shards == 1:
+        (place / "model.safetensors").write_bytes(safetensors_bytes(arrays))
+        return
+    names = [f"model-{shard + 1:05}-of-{shards:05}.safetensors" for shard in range(shards)]
+    placed = {name: names[at % shards] for at, name in enumerate(arrays)}
+    for file in names:
+        part = {name: each for name, each in arrays.items() if placed[name] == file}
+        (place / file).write_bytes(safetensors_bytes(part))
+    index = {"metadata": {"total_size": sum(each.nbytes for each in arrays.values())}, "weight_map": placed}
+    (place / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def hub(shards: int) -> Callable[[Path], None]:
+    """Such a folder of a small network."""
+    return lambda folder: saved(folder, weights(), shards)
+
+
+def read_folder(folder: Path, choose: random.Random) -> object:
+    """Its weights, by the folder or by one of its files."""
+    place = only(folder, "hub")
+    inner = choose.choice(("", "", "", "model.safetensors", "model.safetensors.index.json", "config.json"))
+    return read_weights(place / inner if place.is_dir() else place)
+
+
+def classifier(folder: Path) -> None:
+    """A classifier of transformers with its weights."""
+    torch: Any = import_module("torch")
+    transformers: Any = import_module("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(**{key: BERT[key] for key in BERT if key != "architectures"})
+    model = transformers.BertForSequenceClassification(config)
+    saved(folder, {name: each.detach().numpy().copy() for name, each in model.state_dict().items()}, 2)
+
+
+def read_classifier(folder: Path, choose: random.Random) -> object:
+    """The network by its configuration alone, with the weights beside it."""
+    from jaxaudit.models.transformers_classifier import TransformersClassifier
+
+    found = TransformersClassifier(folder / "hub")
+    return found.as_named_here(read_weights(folder / "hub"), "hub")
+
+
+def keras_model() -> Any:
+    """A Keras model, as its users' functions build one."""
+    keras: Any = import_module("keras")
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2)])
+
+
+@cache
+def keras_network() -> PureModule:
+    """The same as its commands have it."""
+    return pure_module(keras_model, (4,), 2)
+
+
+def keras_archive(name: str) -> Callable[[Path], None]:
+    """A model saved whole, or its weights alone."""
+
+    def make(folder: Path) -> None:
+        model = keras_model()
+        model.save(folder / name) if name.endswith(".keras") else model.save_weights(folder / name)
+
+    return make
+
+
+def read_keras(folder: Path, choose: random.Random) -> object:
+    """The weights alone, in the network that they are of."""
+    read = keras_network().origin.read
+    assert read is not None
+    return load_weights(keras_network(), read(only(folder, "w")), "w", "the network")
+
+
+READERS = [
+    Reader("hub", hub(1), read_folder, 3),
+    Reader("hub-shards", hub(2), read_folder, 3),
+    *([Reader("hub-classifier", classifier, read_classifier, 3)] if find_spec("transformers") else []),
+    *(
+        [Reader(f"keras-{name}", keras_archive(name), read_keras, 2) for name in ("w.keras", "w.weights.h5")]
+        if find_spec("keras") and find_spec("h5py")
+        else []
+    ),
+]

@@ -1,0 +1,119 @@
+"""What may stand in a page, a model card and a bibliography that are made of anybody's result, and nothing else."""
+
+import math
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import yaml
+from markdown_it import MarkdownIt
+
+from jaxaudit.report.papers import as_bibtex, bibliography
+
+TEXTS = {"about", "interval", "confidence", "seed", "program"}
+PLAIN = {"inline", "text", "strong_open", "strong_close", "code_inline", "softbreak", "hardbreak", "text_special"}
+PLAIN |= {f"{kind}_{end}" for kind in ("heading", "paragraph", "bullet_list", "list_item") for end in ("open", "close")}
+PLAIN |= {f"{kind}_{end}" for kind in ("table", "thead", "tbody", "tr", "th", "td") for end in ("open", "close")}
+AUTOMATIC_LINK = re.compile(r"(https?|ftp)://|\bwww\.", re.IGNORECASE)
+"""What GitHub makes a link of without any mark."""
+NO_TAGS = {"script", "iframe", "object", "embed", "form", "input", "base", "img"}
+
+
+def check_card(text: str, runs: int = 1) -> None:
+    """A model card: metadata with the keys that the package writes, and prose of its own form.
+
+    Raises:
+        AssertionError: there is anything else.
+    """
+    empty, metadata, prose = text.split("---\n", 2)
+    assert not empty, "something stands before the metadata"
+    found = yaml.safe_load(metadata)
+    _has(found, "model-index")
+    (model,) = found["model-index"]
+    _has(model, "name", "results")
+    for result in model["results"]:
+        _has(result, "task", "dataset", "metrics")
+        _has(result["task"], "type", "name")
+        _has(result["dataset"], "type", "name")
+        _texts(*result["task"].values(), *result["dataset"].values())
+        for metric in result["metrics"]:
+            _has(metric, "type", "name", "value", "args")
+            assert set(metric["args"]) <= TEXTS, f"further keys: {sorted(metric['args'])}"
+            _texts(metric["type"], metric["name"], *metric["args"].values())
+            value = metric["value"]
+            assert isinstance(value, str) or (type(value) in (int, float) and math.isfinite(value)), repr(value)
+    _texts(model["name"])
+    check_markdown(prose, runs)
+
+
+def _has(of: Any, *keys: str) -> None:
+    assert isinstance(of, dict), f"{of!r} is no object"
+    assert list(of) == list(keys), f"{list(of)} in place of {keys}"
+
+
+def _texts(*values: Any) -> None:
+    assert all(type(value) is str for value in values), f"no texts: {values}"
+
+
+def check_markdown(text: str, runs: int = 1) -> None:
+    """Markdown of paragraphs, lists and tables alone with a heading a run: no tag, link or picture.
+
+    Raises:
+        AssertionError: there is anything else.
+    """
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    for token in (each for block in tokens for each in (block, *(block.children or ()))):
+        assert token.type in PLAIN, f"{token.type}: {token.content[:200]!r}"
+        assert token.type != "bullet_list_open" or not token.level, "a list in a list"
+        if token.type == "inline":
+            # GitHub looks for links before it takes escapes away.
+            found = AUTOMATIC_LINK.search(re.sub("`[^`]*`", "", token.content))
+            assert not found, f"a link: {token.content[:200]!r}"
+    titles = [tokens[place + 1].content for place, token in enumerate(tokens) if token.type == "heading_open"]
+    assert len(titles) == runs, f"headings {titles}"
+
+
+def check_bibliography(text: str) -> None:
+    """BibTeX of entries of the package alone. It has no comments: an @ begins an entry wherever it stands.
+
+    Raises:
+        AssertionError: there is anything else.
+    """
+    own = as_bibtex((), "VERSION").strip().replace("VERSION", "\0")
+    version = re.escape(own).replace("\0", "[0-9A-Za-z.+-]*")
+    rest = text
+    for entry in bibliography():
+        rest = rest.replace(entry.bibtex, "")
+    rest, programs = re.subn(version, "", rest)
+    assert programs == 1, "the program is not cited once"
+    for line in filter(str.strip, rest.splitlines()):
+        assert line.startswith("% "), f"no entry of the package: {line[:200]!r}"
+        assert "@" not in line, f"a comment that BibTeX reads: {line[:200]!r}"
+
+
+class _Tags(HTMLParser):
+    """Every tag of a page with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes it."""
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+
+def check_page(text: str) -> None:
+    """A page that runs and loads nothing.
+
+    Raises:
+        AssertionError: it does.
+    """
+    tags = _Tags()
+    tags.feed(text)
+    for tag, attributes in tags.found:
+        assert tag not in NO_TAGS, f"<{tag} {attributes}>"
+        for name, value in attributes.items():
+            assert not name.startswith("on"), f"<{tag} {name}={value[:100]!r}>"
+            loads = name in ("href", "src", "xlink:href", "action", "srcset", "formaction", "data")
+            assert not loads or value == "data:," or value.startswith("#"), f"<{tag} {name}={value[:100]!r}>"

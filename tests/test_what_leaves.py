@@ -1,0 +1,210 @@
+"""What commands write and print has nothing in it that its readers must not see: the table of SECURITY.md holds."""
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import typer
+from support.canaries import RECORDS, WORDS, found_in, write_inputs, write_outputs
+from support.cli_runs import jaxaudit
+from support.other_tools import write_lira
+
+from jaxaudit.cli.app import app
+
+SECURITY = Path(__file__).parents[1] / "SECURITY.md"
+PRINTED = "what it prints"
+NAMES = frozenset({"file", "class", "column"})
+MAY_BE = {
+    "anybody": frozenset[str](),
+    "anybody who may know the names": NAMES,
+    "who may know who is at risk": NAMES | {"record"},
+    "nobody outside": NAMES | {"record", "output"},
+    "who may have the records": NAMES | {"value", "cell"},
+    "who may see the records": NAMES | {"record", "value", "category"},
+    "nobody, until the proof is needed": frozenset({"file"}),
+    "you": NAMES | {"category"},
+}
+"""By the first words of the table's last column: the canaries that may be in such a file."""
+SMALL = ("--hidden", "8", "--epochs", "2", "--batch-size", "50", "--models-per-batch", "20", "--designs", "guess")
+ENOUGH = ("--replicates", "3", "--shadow-models", "20", "--holdout-shadow-models", "20", "--budget", "none")
+PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    command: str
+    files: tuple[str, ...]
+    who: str
+
+
+class Written(NamedTuple):
+    """A file that a command wrote, or its output."""
+
+    command: str
+    name: str
+    content: bytes
+    numbers: dict[str, np.ndarray]
+
+
+def table() -> list[Row]:
+    """The table of SECURITY.md; of an empty first cell the command is that of the line above."""
+    text = SECURITY.read_text(encoding="utf-8").partition("| command |")[2]
+    rows: list[Row] = []
+    commands: list[str] = []
+    for line in text.splitlines()[2:]:
+        if not line.startswith("|"):
+            break
+        command, files, _, who = (cell.strip() for cell in line.strip("|").split("|"))
+        names = [*re.findall("`([^`]+)`", files), *([PRINTED] if PRINTED in files else [])]
+        commands = re.findall("`([^`]+)`", command) or commands
+        first = re.split(r"[.:]", who)[0]
+        rows += [Row(each, tuple(names), first) for each in commands]
+    return rows
+
+
+def rows_of(written: Written) -> list[Row]:
+    return [
+        row for row in table() if row.command == written.command and any(fnmatch(written.name, f) for f in row.files)
+    ]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    """What all commands write and print of inputs that are full of canaries, in a folder elsewhere."""
+    home = tmp_path_factory.mktemp("home") / WORDS["folder"]
+    home.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("work"))
+        return _run_all(home, home / WORDS["file"])
+
+
+def _option(command: str, path: Path) -> str:
+    """The option that names a file which is in no directory of a run."""
+    if path.suffix == ".html":
+        return "--out" if command == "report" else "--report"
+    return "--figures" if path.suffix == ".svg" else str(Path(*path.parts[1:]))
+
+
+def _run_all(home: Path, file: Path) -> list[Written]:
+    first = write_inputs(home)
+    numbers = {"value": first[:3], "output": first[:0]}
+    written: list[Written] = []
+
+    def run(command: str, *words: object, out: str = "", page: bool = True, printed: str = PRINTED) -> str:
+        """Runs it, and keeps what it wrote; `out` is its new directory."""
+        extra = ("--report", f"{out}.html") if out and page else ()
+        before = {path for path in Path().rglob("*") if path.is_file()}
+        done = jaxaudit(*command.split(), *map(str, words), *(("--out", out) if out else ()), *extra)
+        assert done.code == 0, (command, words, done.err)
+        for path in sorted(path for path in Path().rglob("*") if path.is_file() and path not in before):
+            name = str(path.relative_to(out)) if out and path.is_relative_to(out) else _option(command, path)
+            written.append(Written(command, name, path.read_bytes(), numbers))
+        if done.out:
+            written.append(Written(command, printed, done.out.encode(), numbers))
+        return done.out
+
+    share = ("--members-share", "0.3", "--holdout-share", "0.4", "--seed", "5")
+    run("deal", f"{file}.csv", "--groups", "patient", *share, out="of_csv", page=False)
+    run("deal", f"{file}.npz", "--groups", "patient", *share, out="deal", page=False)
+    roles = ("query", "holdout", "members")
+    labels = {role: np.load(f"deal/{role}.npz")["y"] for role in roles}
+    said = {role: write_outputs(Path(f"{file}_{role}.csv"), labels[role], 0.1 * (role == "members")) for role in roles}
+    numbers["output"] = np.concatenate([each[:3] for each in said.values()])
+    sets = [word for role in roles for word in (f"--{role}", f"deal/{role}.npz")]
+    groups = ["--groups", "group", "--holdout-groups", "group"]
+    on = [word for role in roles for word in (f"--{role}-target".replace("query-", ""), f"{file}_{role}.csv")]
+    run("ks", *sets, *groups, "--members-groups", "group", *on, out="members")
+    run("ks", *sets, *groups, "--members-groups", "group", *on, "--json", page=False, printed="--json")
+    trained = (*sets[:4], "--calibration", f"{file}_other.npz")
+    run("ks", *trained, *groups, *on[:4], *SMALL, *ENOUGH, "--tests", "all", out="trained")
+    run("ks", "--shadows", "trained", *on[:4], out="banked")
+    run("power", "--shadows", "trained", out="power")
+    run("attack --shadows", "trained", *on[:2], out="bank_attacked")
+    run("shadows train", *trained, *groups, *SMALL[:-2], "--models", 4, out="bank", page=False)
+    run("shadows plan", *trained, "--models", 4, "--views", 1, out="planned", page=False)
+    count = sum(map(len, (labels["query"], labels["holdout"]))) + RECORDS
+    np.save(f"{file}_one.npy", np.random.default_rng(1).normal(size=(count, 3)))
+    run("shadows add", "planned", f"{file}_one.npy")
+    write_lira(Path("experiments"), 4)
+    run("shadows import", "experiments", out="imported", page=False)
+    run("shadows show", "bank")
+    run("shadows show", "bank", "--json", printed="--json")
+    people = ("--csv", f"{file}_people.csv", *PEOPLE)
+    run("pdtp", *people, out="risks")
+    run("pdtp", *people, "--show-values", printed="--show-values")
+    run("attack", *people, "--targets", 4, "--iterations", 4, out="attacked")
+    of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")
+    short = ("--hidden", 8, "--epochs", 1, "--seeds", 2, "--attack-epochs", 1, "--models-per-batch", 2)
+    run("unlearn", *of_class, *short, out="unlearned")
+    weights = ("--model", "mlp", "--hidden", 8, "--params", "unlearned/original-00.safetensors")
+    run("efficacy", *weights, "--data", f"{file}.npz", "--reference", "untrained", out="measured")
+    runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "measured")
+    for each in runs:
+        run("cite", each)
+        run("report", each, "--text", printed="--text")
+        run("report", each, "--markdown", printed="--markdown")
+        run("report", each, "--card", printed="--card")
+        run("report", each, "--figures", f"{each}_charts", "--out", f"{each}_again.html")
+    return written
+
+
+def test_every_command_is_in_the_table():
+    def names(group: typer.Typer, before: str = "") -> Iterable[str]:
+        yield from (
+            f"{before}{each.name or getattr(each.callback, '__name__', '')}" for each in group.registered_commands
+        )
+        for each in group.registered_groups:
+            assert each.typer_instance is not None
+            yield from names(each.typer_instance, f"{each.name} ")
+
+    # The attacks that train and those of a bank write other files.
+    assert {row.command for row in table()} == {*names(app), "attack --shadows"}
+
+
+def test_the_table_says_who_may_have_each_file():
+    assert {row.who for row in table()} <= set(MAY_BE)
+
+
+def test_every_file_that_a_command_writes_is_in_the_table(everything: list[Written]):
+    assert {(each.command, each.name) for each in everything if len(rows_of(each)) != 1} == set()
+
+
+def test_no_file_has_more_in_it_than_its_readers_may_see(everything: list[Written]):
+    leaks = set()
+    for each in everything:
+        found = found_in(each.name, each.content, each.numbers)
+        allowed = frozenset[str]().union(*(MAY_BE[row.who] for row in rows_of(each)))
+        leaks |= {(each.command, each.name, canary) for canary in found - allowed}
+    assert leaks == set()
+
+
+def test_the_canaries_would_be_found(everything: list[Written]):
+    """Each is somewhere where it may be; folders, groups and cells of other columns of a CSV are nowhere."""
+    found = {
+        (each.command, each.name, canary)
+        for each in everything
+        for canary in found_in(each.name, each.content, each.numbers)
+    }
+    for where in (
+        ("deal", "query.npz", "cell"),
+        ("deal", "deal.json", "file"),
+        ("ks", "result.json", "file"),
+        ("ks", "confidences.npz", "output"),
+        ("ks", "bank.json", "class"),
+        ("pdtp", "result.json", "column"),
+        ("pdtp", "table.txt", "record"),
+        ("pdtp", "records.parquet", "record"),
+        ("pdtp", "--show-values", "category"),
+        ("pdtp", "--report", "record"),
+        ("attack", "table.txt", "record"),
+        ("efficacy", "records.csv", "record"),
+        ("report", "--text", "record"),
+    ):
+        assert where in found
+    assert any(canary == "value" for _, _, canary in found)
+    assert {"folder", "group"}.isdisjoint(canary for *_, canary in found)

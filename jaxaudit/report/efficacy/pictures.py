@@ -18,7 +18,11 @@ from jaxaudit.report.run import Run, named
 def efficacy_pictures(run: Run[EfficacyRecord]) -> tuple[Picture, ...]:
     """All charts of a run."""
     drawn = _drawn(run.result)
-    return _efficacies("efficacy", "Efficacy of all weights", drawn), *_layers(run.result), bounds_picture(drawn, _numbers(drawn))
+    return (
+        _efficacies("efficacy", "Efficacy of all weights", drawn),
+        *_layers(run.result),
+        bounds_picture(drawn, _numbers(drawn)),
+    )
 
 
 def compared_picture(runs: Sequence[Run[EfficacyRecord]]) -> Picture:

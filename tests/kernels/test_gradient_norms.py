@@ -63,8 +63,8 @@ def test_softmax_regression_in_closed_form():
     [
         (partial(MLP, (2, 3), CLASSES, hidden=(5, 4)), (2, 3), 0, 1e-9, 1e-20),
         (Images, (7, 6, 2), 0, 1e-9, 1e-20),
-        # Whatever its parameters, Flax takes the softmax of attention and a row of a table in float32. So rounding depends
-        # on the processor, and is all there is of one gradient: a bias that is added to all keys changes no softmax.
+        # Whatever its parameters, Flax takes the softmax of attention and a row of a table in float32. So rounding
+        # depends on the processor, and is all there is of one gradient: a bias of all keys changes no softmax.
         (Words, (5,), 7, 1e-5, 1e-14),
         (Recurrent, (4, 2), 0, 1e-9, 1e-20),
     ],

@@ -12,6 +12,7 @@ from jaxaudit.data.formats.idx import FILE_NAME as IDX_NAME
 from jaxaudit.data.formats.idx import read_idx, read_idx_folder
 from jaxaudit.data.formats.matlab import load_mat
 from jaxaudit.data.formats.named_arrays import CLASS_NAMES, SPLITS, choose_splits, find_pairs, role_of
+from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, exists, expanded
@@ -101,6 +102,7 @@ def load_path(
         if only is not None:
             return load_path(only, split=split, label_column=label_column, drop=drop, max_bytes=max_bytes)
         return _from_folder(path, split, size, gray, max_bytes)
+    refuse_pickle(path)
     raise InputError(f"{path}: is of an unknown kind; give {KINDS}.")
 
 
@@ -231,6 +233,7 @@ def _read_labels(path: Path, max_bytes: int) -> np.ndarray:
         from jaxaudit.data.tables.csv_table import read_label_column
 
         return read_label_column(path)
+    refuse_pickle(path)
     raise InputError(f"{path}: labels are read from .npy, .npz or .csv.")
 
 

@@ -7,21 +7,26 @@ import hashlib
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.named_arrays import choose_splits, find_pairs, named_in
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.selection import parse_split
 from jaxaudit.data.tfds.tfds import file_and_split
 from jaxaudit.errors import InputError
 
+if TYPE_CHECKING:
+    from jaxaudit.data.tables.csv_table import TextTable
+
 COLUMN = "group"
 """The column of a table that has the groups, and the key of the files that `jaxaudit deal` writes."""
-SUFFIXES = (".npy", ".csv")
+SUFFIXES, TABLES = (".npy", ".csv"), (".csv", ".parquet")
+"""Of files with groups alone, and of sets with named columns."""
 LONGEST = 200
 """Characters of a group's name."""
 SPARE = 1 << 26
@@ -147,8 +152,8 @@ def load_groups(
 
     Args:
         text: a `.npy`, a `.csv` with one column or one called `group`, or else the name of an array or column in the
-            `.npz` or `.csv` that `data` names. In a `.npz` with several splits that is the array with the split in its
-            name, as for inputs and labels: `patient_train` is `patient` of `train`.
+            `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the
+            split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
         data: the name of the set, as for `load`: NAME[@SPLIT].
         records: the number of its records.
         of: what to call the set in messages.
@@ -188,8 +193,8 @@ def _in_file(path: Path, records: int) -> np.ndarray:
         headed = len(table.columns) == 1 and (len(cells) == records + 1 or cells[0].lower() == COLUMN)
         return cells[1:] if headed else cells
     raise InputError(
-        f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz or "
-        ".csv."
+        f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
+        ".csv or .parquet."
     )
 
 
@@ -197,10 +202,10 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     """The array or column `key` of the set's own file, of the records that the set's name selects."""
     path, split = file_and_split(data, data_dir)
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
-    if path is None or suffix not in (".npz", ".csv"):
+    if path is None or suffix not in (".npz", *TABLES):
         raise InputError(
-            f"groups {key!r}: there is no such file, and only a .npz has arrays and a .csv columns to name; give a "
-            ".npy or .csv with one value per record."
+            f"groups {key!r}: there is no such file, and only a .npz has arrays, and a .csv or .parquet columns, to "
+            "name; give a .npy or .csv with one value per record."
         )
     read = _of_archive(NpzArrays(path), key) if suffix == ".npz" else _of_table(path, key)
     if split is None:
@@ -243,18 +248,13 @@ def _of_archive(archive: NpzArrays, key: str) -> Callable[[str | None], np.ndarr
 
 
 def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
-    """A function from a split of a `.csv` with a header line, which is all of it, to the values of all its records."""
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.tables.csv_table import check_header, read_csv
-
-    table = read_csv(path)
-    check_header(table, path)
+    """A function from a split of a table with named columns, which is all of it, to the values of all its records."""
+    table = _table(path, key)
     names = table.header or []
     if names.count(key) != 1:
         found = "several columns" if key in names else "no column"
         raise InputError(
-            f"groups {key!r}: there is no such file, and the header line of {path.name} has {found} of that name; is "
-            "the name right?"
+            f"groups {key!r}: there is no such file, and {path.name} has {found} of that name; is the name right?"
         )
     values = _texts(table.columns[names.index(key)], path)
 
@@ -263,6 +263,20 @@ def _of_table(path: Path, key: str) -> Callable[[str | None], np.ndarray]:
         return values
 
     return read
+
+
+def _table(path: Path, key: str) -> "TextTable":
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.formats.csv_format import MOST_COLUMNS
+    from jaxaudit.data.formats.parquet_table import read_parquet
+    from jaxaudit.data.tables.csv_table import check_header, read_csv
+
+    if path.suffix.lower() == ".parquet":
+        # As a column to be dropped, because the index of pandas may be the groups.
+        return read_parquet(path, keep=(), drop=(key,), most_columns=MOST_COLUMNS, max_bytes=MAX_BYTES)[0]
+    table = read_csv(path)
+    check_header(table, path)
+    return table
 
 
 def _texts(cells: Any, path: Path) -> np.ndarray:

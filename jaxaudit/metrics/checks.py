@@ -38,6 +38,8 @@ REFERENCE_LIKE_TARGET = "reference like target's data"
 MIN_REFERENCE_ACCURACY = 2 / 3
 RECIPE = "train longer (--epochs), change the learning rate (--learning-rate), or use another model (--model)"
 
+ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
+
 
 class Check(NamedTuple):
     """One assumption that was tested.
@@ -113,6 +115,8 @@ def calibration_reach(
         "; the calibration set seems to come from another domain: use one of the query set's domain, and check that "
         "classes and preprocessing agree"
     )
+    if guess == 1:
+        advice = f"; {ONE_CLASS} a query set of several classes is needed, or the holdout test (--holdout)"
     return Check(CALIBRATION_LIKE_QUERY, passed, reach, minimum, True, message + ("" if passed else advice))
 
 
@@ -239,6 +243,8 @@ def target_accuracy(
         f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
         "target really cannot classify this set, pass --allow-unrelated-target"
     )
+    if guess == 1:
+        advice = f"; {ONE_CLASS} if you know that rows and columns are in order, pass --allow-unrelated-target"
     return Check(check, passed, reach, minimum, True, message + ("" if passed else advice))
 
 

@@ -22,7 +22,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY
+from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS
 from jaxaudit.metrics.ema import Signals
 
 KEY = jax.random.key(5)
@@ -116,6 +116,17 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
     (found,) = by_members(UNUSED.taken(QUERIES, QUERIES, QUERIES, kept), members=members)
     assert found.verdict == "inconclusive" != found.usage[0].verdict
     assert [each.name for each in found.finding.checks if each.state == "failed"] == [MEMBERS_LIKE_QUERY]
+
+
+def test_members_of_one_class_are_called_drawn_otherwise_first() -> None:
+    """Not that their outputs may be out of order: of one class, nobody can say that."""
+    kept = np.flatnonzero(MEMBERS.labels == 0)
+    given = UNUSED.taken(QUERIES, QUERIES, QUERIES, kept)._replace(allow_unrelated=False)
+    (found,) = by_members(given, members=MEMBERS.take(kept))
+    failed = [each.name for each in found.finding.checks if each.state == "failed"]
+    assert {MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS} <= set(failed)
+    assert found.finding.reasons[0].startswith(MEMBERS_LIKE_QUERY)
+    assert "of one class" in next(each.message for each in found.checks if each.name == MEMBERS_OUTPUTS)
 
 
 def with_one_of(other: Examples) -> Examples:

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import csv, parquet
 from scipy import stats
 from support.cli_runs import SETS, content, jaxaudit, process, records
 
@@ -146,6 +148,91 @@ def test_no_value_of_a_group_is_written(provider: Path, key: str) -> None:
         assert b"patient" not in written(out).lower()
         assert "patient" not in said.lower()
         assert "folder" not in said
+
+
+@pytest.mark.parametrize("groups", ["who", "ids.npy", "ids.csv"])
+def test_arrays_with_values_of_the_groups_are_left_out_by_name(provider: Path, groups: str) -> None:
+    """Whatever they are called, and wherever in them the values stand."""
+    whole = arrays("all.npz")
+    ids = np.array([f"P-{number}" for number in np.arange(COUNT) // SIZE])
+    np.save("ids.npy", ids)
+    Path("ids.csv").write_text("".join(f"{each}\n" for each in ids))
+    private: dict[str, Any] = {
+        "patients": ids.astype("S"),
+        "scan": np.array([f"scans/p-{place // SIZE}_{place}.png" for place in range(COUNT)]),
+        "about": np.stack([np.full(COUNT, "a scan"), np.char.add(ids, " ")], axis=1),
+        "everybody": np.unique(ids),
+        "some": np.where(np.arange(COUNT) % 7, "nobody", ids),
+    }
+    mine: dict[str, Any] = {"who": ids} if groups == "who" else {}
+    kept: dict[str, Any] = {"place": whole["place"], "town": np.array([f"P-{place}x" for place in range(COUNT)])}
+    np.savez("ids.npz", x=whole["images"], y=whole["labels"], **mine, **private, **kept)
+    record, query, holdout, out = dealt("--groups", groups, data="ids.npz")
+    assert list(query) == list(holdout) == ["x", "y", "place", "town", "group"]
+    (line,) = (line for line in out.splitlines() if line.startswith("Left out"))
+    assert line.endswith(f"values of the groups: {', '.join(private)}.")
+    for array in (*query.values(), *holdout.values()):
+        assert array.dtype.kind not in "SU" or not np.isin(array, ids).any()
+    assert record["query"]["groups"] == 60
+
+
+def test_numbers_of_the_groups_are_found_row_by_row(provider: Path) -> None:
+    """Some numbers are in any array of numbers."""
+    whole, numbers = arrays("all.npz"), 50 + np.arange(COUNT) // SIZE
+    rest: dict[str, Any] = {
+        "id": numbers.astype(float),
+        "ids": np.array([f"{number}" for number in numbers]),
+        "place": whole["place"],
+    }
+    rest |= {"named": np.array([f"7{number}.png" for number in numbers])}
+    np.savez("numbers.npz", x=whole["images"], y=whole["labels"], who=numbers, **rest)
+    _, query, _, out = dealt("--groups", "who", data="numbers.npz")
+    assert list(query) == ["x", "y", "place", "named", "group"]
+    assert "values of the groups: id, ids." in out
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("groups", ["patient", "ids.npy"])
+def test_inputs_and_labels_with_values_of_the_groups_are_refused(provider: Path, form: str, groups: str) -> None:
+    random = np.random.default_rng(1)
+    usual, few = {"a": random.normal(size=60), "b": random.normal(size=60)}, np.arange(60) // SIZE
+    for name, ids, more, said in (
+        ("inputs", 900_001 + few, {"patient_id": 900_001 + few, "label": few % 2}, "column 3 of the inputs"),
+        ("labels", few, {"label": few}, "labels are the values of the groups"),
+    ):
+        np.save("ids.npy", ids)
+        columns = {**usual, **({"patient": ids} if groups == "patient" else {}), **more}
+        table = pyarrow.table(columns)
+        if form == "csv":
+            csv.write_csv(table, f"{name}.csv")
+        else:
+            parquet.write_table(table, f"{name}.parquet")
+        before = content(provider)
+        done = jaxaudit("deal", f"{name}.{form}", "--groups", groups, "--out", "deal")
+        assert (done.code, said in done.err, "9000" in done.err) == (2, True, False), done.err
+        assert content(provider) == before
+
+
+def test_class_names_with_values_of_the_groups_are_refused(provider: Path) -> None:
+    whole = arrays("all.npz")
+    names = np.array(["patient 003", "b", "c"])
+    np.savez("named.npz", x=whole["images"], y=whole["labels"], patient=whole["patient"], class_names=names)
+    done = jaxaudit("deal", "named.npz", "--groups", "patient", "--out", "deal")
+    assert (done.code, "class names have values of the groups" in done.err, "003" in done.err) == (2, True, False)
+
+
+def test_a_column_of_a_parquet_file_gives_groups_and_is_no_input(provider: Path) -> None:
+    whole = arrays("all.npz")
+    columns = {f"x{place}": column for place, column in enumerate(whole["images"].T)}
+    parquet.write_table(
+        pyarrow.table({**columns, "patient": whole["patient"], "label": whole["labels"]}), "all.parquet"
+    )
+    _, query, *_ = dealt("--groups", "patient", out="other")
+    record, same, _, out = dealt("--groups", "patient", data="all.parquet")
+    np.testing.assert_array_equal(same["x"], query["x"])
+    np.testing.assert_array_equal(same["group"], query["group"])
+    assert record["source"]["groups"] == COUNT // SIZE
+    assert b"patient" not in out.encode() + written("deal")
 
 
 def test_the_number_of_a_group_is_random(provider: Path) -> None:

@@ -93,8 +93,8 @@ def test_two_files_that_were_swapped_are_refused(folder: Path):
     assert content(folder) == before
 
 
-def test_a_first_file_that_was_misplaced_is_found_when_others_are_there(folder: Path):
-    """Alone it shows nothing: how difficult the records are hides what it remembers."""
+def test_a_first_file_that_was_misplaced_is_named_when_others_are_there(folder: Path):
+    """Alone it shows nothing: how difficult the records are hides what it remembers. It stops no other file."""
     good()
     np.save("first.npy", outputs(4, memory=1.2))
     done = jaxaudit("shadows", "add", "bank", "first.npy")
@@ -102,6 +102,8 @@ def test_a_first_file_that_was_misplaced_is_found_when_others_are_there(folder: 
     for model in (1, 2, 3):
         np.save(f"{model}.npy", outputs(model, memory=1.2))
     done = jaxaudit("shadows", "add", "bank", *(f"{model}.npy" for model in (1, 2, 3)))
-    assert (done.code, "00000.npy" in done.err, "--model 4" in done.err) == (2, True, True), done.err
+    assert (done.code, "00000.npy" in done.err, "--model 4" in done.err) == (0, True, True), done.err
+    assert load_bank("bank").finished().tolist() == [0, 1, 2, 3]
     Path("bank/outputs/00000.npy").unlink()
-    assert jaxaudit("shadows", "add", "bank", "first.npy", "--model", "4").code == 0
+    done = jaxaudit("shadows", "add", "bank", "first.npy", "--model", "4")
+    assert (done.code, "00000.npy" in done.err) == (0, False), done.err

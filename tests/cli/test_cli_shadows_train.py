@@ -1,5 +1,6 @@
 """`jaxaudit shadows train`: the models of `ks` with the same seed, whatever stops it; a run's directory is a bank."""
 
+import errno
 import json
 import os
 import re
@@ -30,6 +31,15 @@ REFERRED = ("--target", "on_q.npy", "--calibration-target", "on_c.npy")
 AS_SAID = ("--same-recipe", "--json")
 IN_KS = ("--replicates", "0", "--budget", "none", "--image-size", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
+
+LIMITED = """
+import resource, sys
+from jaxaudit.cli import main
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1600, resource.RLIM_INFINITY))
+sys.argv = ["jaxaudit", *sys.argv[1:]]
+main()
+"""
 
 
 @pytest.fixture
@@ -248,6 +258,41 @@ def test_a_full_disk_is_said_with_what_is_missing_and_the_command_goes_on(folder
         assert without_command("disk/bank") == without_command("whole")
     finally:
         subprocess.run(["umount", "disk"], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of files")
+def test_a_limit_of_files_is_no_full_disk_and_the_command_goes_on(folder: Path):
+    """The bank is there, but for a model whose outputs are longer than a file may be."""
+    assert train(*HELD, models=4).code == 0
+    before = content(folder)
+    Path("bank/outputs/00003.npy").unlink()
+    words = ("shadows", "train", *TRAINED, *HELD, "--models", "4", "--out", "bank")
+    done = subprocess.run([sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, "than this process or that file system allows" in done.stderr) == (2, True), done.stderr
+    assert not any(word in done.stderr for word in ("full", "free there"))
+    assert "model 3 of 4" in done.stderr
+    assert train(*HELD, models=4).code == 0
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "free"),
+    [
+        (errno.ENOSPC, "the disk is full", True),
+        (errno.EDQUOT, "your quota there is used up", False),
+        (errno.EIO, "it cannot be written (", True),
+    ],
+)
+def test_every_reason_for_a_lack_of_room_has_its_words(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, free: bool
+):
+    def fails(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("jaxaudit.audits.ks.bank.train.write_outputs", fails)
+    done = train(*HELD)
+    assert (done.code, words in done.err, "are free there" in done.err) == (2, True, free), done.err
 
 
 def test_a_dry_run_writes_nothing(folder: Path):

@@ -6,10 +6,12 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.banks import RECORDS, describe, write_bank
 
 from jaxaudit.audits.ks.bank.state import OTHER, WITHOUT, kinds_of
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.row_fit import dealt_records, row_fits
 
 MANY = 10**6
@@ -58,3 +60,17 @@ def test_a_million_classes_take_little_more_memory_than_their_file(tmp_path: Pat
     tracemalloc.stop()
     assert found.shape == (records, 1, classes)
     assert most < 3 * found.nbytes
+
+
+def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """But not where the file system does not tell what it holds: then all of it seems to be holes."""
+    monkeypatch.setattr("jaxaudit.data.bank.holes.SMALL", 1 << 20)
+    folder = write_bank(tmp_path / "bank", 2)
+    assert len(load_bank(folder)) == 6
+    classes = 1 << 18
+    (folder / "bank.json").write_text(json.dumps(describe(classes=classes)))
+    zeros(folder / "outputs" / "00000.npy", "float32", (RECORDS, classes))
+    with pytest.raises(InputError, match="holes in place of numbers"):
+        load_bank(folder)
+    monkeypatch.setattr("jaxaudit.data.bank.holes.BLOCK", 0)
+    assert len(load_bank(folder)) == 6

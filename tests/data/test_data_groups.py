@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from jaxaudit.data.groups import LONGEST, Groups, as_groups, groups_file, load_groups
 from jaxaudit.errors import InputError
@@ -32,6 +34,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("table.csv").write_text(
         "age,patient,twice,twice,label\n1,anna,1,1,0\n2, bob,1,1,1\n3,anna ,1,1,0\n4,7,1,1,1\n"
     )
+    columns = {"age": [1, 2, None, 4], "patient": [" anna", "bob", "anna", "7"]}
+    parquet.write_table(pyarrow.table(columns), "table.parquet")
     arrays: dict[str, Any] = {"patient_train": VALUES, "test_patient": VALUES[::-1][:3], "short_train": VALUES[:3]}
     arrays |= {f"{name}_{split}": np.zeros(n) for split, n in (("train", 4), ("test", 3)) for name in "xy"}
     np.savez("named.npz", **arrays)
@@ -64,6 +68,7 @@ def test_a_set_in_the_data_folder_has_its_keys_there(folder: Path, monkeypatch: 
         ("patient", "splits.npz"),
         *(("patient", f"table.csv@{split}") for split in ("test", "train[:9]")),
         *((column, "table.csv") for column in ("twice", "Patient", "nobody")),
+        *((column, "table.parquet") for column in ("age", "Patient", "nobody")),
         ("patient", "plain.csv"),
         ("patient", "mnist"),
     ],
@@ -81,6 +86,8 @@ def test_what_cannot_be_used_is_refused_without_a_value(folder: Path, text: str,
         ("patient", "set.npz@train[1:3]+train[:1]", [1, 2, 0]),
         ("patient", "table.csv", [0, 1, 2, 3]),
         ("patient", "table.csv@all[2:]", [2, 3]),
+        ("patient", "table.parquet", [0, 1, 2, 3]),
+        ("patient", "table.parquet@all[2:]", [2, 3]),
         ("patient", "named.npz", [0, 1, 2, 3]),
         ("patient_train", "named.npz@train", [0, 1, 2, 3]),
         ("patient", "named.npz@test", [3, 2, 1]),

@@ -2,21 +2,36 @@
 
 import itertools
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from support.banks import describe
 from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 
+from jaxaudit.data.bank.description import Description
+from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.files import load_path
 from jaxaudit.data.outputs.outputs import confidence_of, load_outputs
 from jaxaudit.errors import InputError
 
+READERS = {
+    "outputs": lambda path: load_outputs(path, NAMES, 20),
+    "records": load_path,
+    "labels": lambda path: load_path(path.with_name("x.csv"), path),
+    "outputs for a bank": lambda path: load_into(path, msgspec.convert(describe(), Description)),
+    "views for a bank": lambda path: load_into(path, msgspec.convert(describe(queries=2), Description)),
+}
 
-@pytest.mark.parametrize("name", ["outputs.pt", "outputs.pth", "outputs.pkl", "outputs.joblib"])
-def test_a_pickle_of_outputs_is_refused_with_the_line_that_converts_it(tmp_path, name):
-    (tmp_path / name).write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"is never read here.*numpy\.save\('FILE\.npy', numpy\.asarray\("):
-        load_outputs(tmp_path / name, NAMES, 20)
+
+@pytest.mark.parametrize("suffix", ["pt", "pth", "pkl", "p", "joblib", "bin", "CKPT"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pickle_is_refused_with_the_line_that_converts_it(tmp_path, reader, suffix):
+    (tmp_path / f"a.{suffix}").write_bytes(b"PK")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"are never read here.*numpy\.save\('FILE\.npy', numpy\.asarray\("):
+        READERS[reader](tmp_path / f"a.{suffix}")
 
 
 @pytest.fixture

@@ -49,6 +49,16 @@ while time.monotonic() < until:
         assert "00000.npy" in str(error), error
 print("through")
 """
+MANY = 1500
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from jaxaudit.data.formats.stored import stored_arrays
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+arrays = stored_arrays(Path(sys.argv[1]))
+print(len(arrays), sum(int(each[:1][0]) for each in arrays.values()))
+"""
 
 
 def large_bank(folder: Path, records: int) -> Path:
@@ -118,3 +128,22 @@ def test_a_file_that_was_written_since_it_was_opened_is_not_mixed(tmp_path: Path
     os.utime(path, ns=(0, 0))
     with pytest.raises(InputError, match="was written while it was read"):
         stored[:]
+
+
+def test_a_file_that_another_replaced_is_not_mixed(tmp_path: Path):
+    """Even one of the same size and time."""
+    path, other = tmp_path / "a.npy", tmp_path / "b.npy"
+    np.save(path, rows())
+    stored = StoredArray(path)
+    np.save(other, ~rows())
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    other.replace(path)
+    with pytest.raises(InputError, match="was written while it was read"):
+        stored[:]
+
+
+def test_a_folder_may_hold_more_arrays_than_files_may_be_open(tmp_path: Path):
+    for place in range(MANY):
+        np.save(tmp_path / f"{place:04}.npy", np.arange(3) + place)
+    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, f"{MANY} {sum(range(MANY))}\n"), done.stderr

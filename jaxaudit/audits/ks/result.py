@@ -11,7 +11,7 @@ from jaxaudit.audits.finding import Confidence, Finding, checked, in_order
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.metrics.before_after import Change
-from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.ks import Rho, Verdict, paper_rule
@@ -19,6 +19,9 @@ from jaxaudit.metrics.usage import Usage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+OF_SETS = (HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY)
+"""Checks of the sets alone: where one of them fails, it is the reason, whatever the outputs on these sets show."""
 
 
 class Resembles(NamedTuple):
@@ -164,7 +167,11 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
         decides = rests and check.name not in judgement.weakened_by
         shown.append(checked(check, rests=decides, affects="" if rests else ", ".join(others)))
     failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
-    decisive = next((each for each in failed if each.decisive and each.name not in judgement.weakened_by), None)
+    decisive = min(
+        (each for each in failed if each.decisive and each.name not in judgement.weakened_by),
+        key=lambda check: check.name not in OF_SETS,
+        default=None,
+    )
     finding = judgement.finding if decisive is None else _taken_away(judgement.finding, decisive)
     return msgspec.structs.replace(_weakened(finding, failed), checks=in_order(shown))
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from jaxaudit.cli.deal.command import SEED_BITS, Deal, DealOptions
+from jaxaudit.cli.deal.private import arrays_with_values, refuse_in_records
 from jaxaudit.cli.deal.show import RECORD, Side, summary
 from jaxaudit.cli.show import show_text
 from jaxaudit.data import Examples, is_image, load, prepare_images
@@ -80,7 +81,13 @@ def run(options: DealOptions) -> None:
     seed = secrets.randbits(SEED_BITS) if how.seed is None else how.seed
     key = _key(seed) if how.withdraw is None else stream(_key(seed), "withdraw")
     rows = _dealt(key, how, count, together if whole else None)
-    arrays, split = dict(source.arrays), set(source.split)
+    left_out: list[str] = []
+    if groups is not None:
+        refuse_in_records(given, source.examples)
+        left_out = arrays_with_values(given, {name: source.arrays[name] for name in _further(source.arrays)})
+    arrays = {name: array for name, array in source.arrays.items() if name not in left_out}
+    split = set(source.split) - set(left_out)
+    others = _further(arrays)
     if COLUMN in arrays:
         raise InputError(
             f"{data} has an array {COLUMN!r}, the name of the groups of a deal: deal by it (--groups {COLUMN}), or "
@@ -123,8 +130,12 @@ def run(options: DealOptions) -> None:
     files = {side.file: _npz(rows_of(side)) for side in sides.values()}
     # The record is written last: it has the hashes of the others.
     write_files(out, {**files, RECORD: record})
-    others = [name for name in arrays if role_of(name) is None and name not in (*CLASS_NAMES, COLUMN)]
-    show_text(summary(source.name, out, sides, whole, copied, others))
+    show_text(summary(source.name, out, sides, whole, copied, others, left_out))
+
+
+def _further(arrays: Iterable[str]) -> list[str]:
+    """The names of the arrays that are neither inputs, labels nor class names."""
+    return [name for name in arrays if role_of(name) is None and name not in CLASS_NAMES]
 
 
 def _key(seed: int) -> Key[Array, ""]:

@@ -31,7 +31,13 @@ class Side(NamedTuple):
 
 
 def summary(
-    source: str, out: Path, sides: Mapping[str, Side], whole: bool, copied: int, others: Sequence[str] = ()
+    source: str,
+    out: Path,
+    sides: Mapping[str, Side],
+    whole: bool,
+    copied: int,
+    others: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> str:
     """The text for the terminal; it has no value of a record.
 
@@ -42,6 +48,7 @@ def summary(
         whole: whether groups were dealt.
         copied: the number of records that are copies of others.
         others: arrays that are written beside inputs and labels.
+        left_out: arrays that are not written, because they have values of the groups.
     """
 
     def counted(side: Side) -> str:
@@ -79,6 +86,8 @@ def summary(
             f"must be told: {', '.join(TAKE_GROUPS)} by {flags}, power by --groups {COLUMN}"
             f"{f', ks also by {further}' if members else ''}.",
         ]
+    if left_out:
+        lines.append(f"Left out of the files, because they have values of the groups: {', '.join(left_out)}.")
     if others:
         lines.append(f"The files also have these arrays of {source}; check that none is private: {', '.join(others)}.")
     asked = "the model's outputs on the records of each file" + ("" if members else ", and give a calibration set")

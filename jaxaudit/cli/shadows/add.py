@@ -176,25 +176,32 @@ def _equal(path: Path, values: np.ndarray) -> bool:
 
 
 def _checked(bank: Bank, file: Path, model: int, log_odds: np.ndarray, known: dict[int, np.ndarray]) -> Whose | None:
-    """Which training set outputs fit.
+    """Which training set outputs fit; where it is another model's, files that are in the bank are named on stderr.
 
     Raises:
-        InputError: that of another model.
+        InputError: that of another model, and the file is not in the bank yet.
     """
     found = whose(bank, model, log_odds, known)
     if found is None or found.other is None:
         return found
     own = outputs_path(bank.directory, model)
-    advice = (
-        f"Delete it, and add it again with --model {found.other}"
-        if file == own
-        else f"Are the files in order? Give --model {found.other}; if you are sure, save it as {own} yourself"
-    )
-    raise InputError(
+    why = (
         f"{file}: seems to be the outputs of model {found.other}, not of model {model}: it fits the training records "
         f"of model {found.other} by {found.fit:.1f} standard deviations, those of model {model} by {found.own:.1f} "
-        f"(right outputs are refused at most once in {1 / RATE:,.0f} times). {advice}."
+        f"(right outputs are taken for another model's at most once in {1 / RATE:,.0f} times)."
     )
+    if file != own:
+        raise InputError(
+            f"{why} Are the files in order? Give --model {found.other}; if you are sure, save it as {own} yourself."
+        )
+    # It was there before, and may be right: others can be added whatever it is.
+    say(
+        visible(
+            f"{why} It is left as it is. If you are not sure of it, delete it, and add it again with --model "
+            f"{found.other}; or make it again"
+        )
+    )
+    return found
 
 
 def _write(bank: Bank, placed: Placed) -> None:

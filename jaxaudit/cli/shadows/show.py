@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,8 @@ from jaxaudit.audits.ks.bank.state import HALF, MIXED, WITH, WITHOUT, Allowed, U
 from jaxaudit.cli.show import show_text
 from jaxaudit.data.bank.bank import ARRAYS, Bank, load_bank
 from jaxaudit.data.bank.description import DESCRIPTION
-from jaxaudit.data.bank.outputs import FOLDER, outputs_path
-from jaxaudit.errors import InputError, visible
+from jaxaudit.data.bank.outputs import outputs_path
+from jaxaudit.errors import visible
 from jaxaudit.places import without_folders
 
 SCHEMA = "jaxaudit.shadows/1"
@@ -26,8 +25,6 @@ KINDS = {
     WITH: "with all of it",
     HALF: "with half of it",
 }
-SMALL, SHRUNK = 1 << 28, 100
-"""Bytes that are read in any case, and how many times as many as there are on the disk."""
 LISTED = 5
 """Missing models that are listed."""
 PLAN = ("jaxaudit", "shadows", "plan")
@@ -54,32 +51,11 @@ def run(path: Path, as_json: bool) -> None:
     Raises:
         InputError: there is no such bank, or it is damaged.
     """
-    _refuse_holes(path)
     bank = load_bank(path)
     usable = usable_models(bank)
     found = Found(bank, path, usable, allowed_tests(bank, usable.accuracy), _bytes(bank))
     text = json.dumps(_facts(found), allow_nan=False) if as_json else "\n".join(_lines(found))
     show_text(f"{text}\n")
-
-
-def _refuse_holes(path: Path) -> None:
-    """Refuses files that claim far more than the disk holds of them: what is read is bounded by what is there.
-
-    A file system that compresses holds no bank in so little: training sets are random.
-    """
-    try:
-        folders = [each for each in (path, path / FOLDER) if each.is_dir()]
-        found = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
-    except OSError:
-        return  # whoever reads it says what is wrong
-    # Some systems do not tell.
-    held = sum(512 * getattr(each, "st_blocks", each.st_size) for each in found)
-    claimed = sum(each.st_size for each in found)
-    if claimed > max(SMALL, SHRUNK * held):
-        raise InputError(
-            f"{path}: its files claim {_size(claimed)}, of which {_size(held)} are on the disk, so they have holes in "
-            "place of numbers; was the bank copied whole?"
-        )
 
 
 def _bytes(bank: Bank) -> int:

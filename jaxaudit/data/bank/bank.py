@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, Description, read_description
+from jaxaudit.data.bank.holes import refuse_holes
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_of, outputs_path
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import Groups, as_groups
@@ -108,11 +109,12 @@ def load_bank(path: str | Path) -> Bank:
 
     Raises:
         InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
-            every model was trained on all records, or every model on none; or there are more records than memory for
-            one model's outputs.
+            every model was trained on all records, or every model on none; its files have holes in place of numbers
+            (`refuse_holes`); or there are more records than memory for one model's outputs.
     """
     directory = expanded(path)
     description = read_description(directory)
+    refuse_holes(directory)
     n, models, sizes = description.records, description.models, description.sizes
     if n * BYTES_A_RECORD > MAX_BYTES:
         raise InputError(f"{directory}: {n:,} records are more than this machine has memory for.")

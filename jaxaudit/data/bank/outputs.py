@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
+from jaxaudit.data.formats.pickles import refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.kinds import are_probabilities, inside, refuse_hard_labels, rounding_of_sums, span_of
 from jaxaudit.data.outputs.outputs import load_outputs
@@ -78,6 +79,7 @@ def load_into(path: Path, description: Description) -> np.ndarray:
         values = load_outputs(path, names, description.records, "logits", of="bank").values
         values = values if values.shape[1] > 1 else _both_classes(values, description, path.name)
     else:
+        refuse_pickle(path)
         if path.suffix.lower() != ".npy":
             what = "log-odds" if description.outputs == "log_odds" else f"{description.queries} views of a record"
             raise InputError(f"{path.name}: {what} are read from a .npy file of shape {description.shape}.")

@@ -3,11 +3,9 @@
 import io
 import math
 import os
-import weakref
 import zipfile
 from io import BufferedReader
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +28,8 @@ class StoredArray:
     """An array in a .npy file, of which rows are read when they are asked for, and nothing before.
 
     It is read and not mapped: others may write the file meanwhile, and a mapped file that is cut short ends the process
-    with a signal. Slices are read by one thread at a time.
+    with a signal. The file is open only while it is read: a folder may hold more arrays than a process may have open
+    files. Threads may read slices at the same time.
 
     Attributes:
         path, shape, dtype: of the array.
@@ -54,13 +53,12 @@ class StoredArray:
         max_bytes: int | None = None,
         links: bool = False,
     ) -> None:
-        self.path, self._lock, self._file = path, Lock(), open_data(path, links=links)
-        weakref.finalize(self, self._file.close)
-        with parsing(f"{path}: cannot be read", "is the file whole?"):
-            self._file.seek(start)
-            self._state = _state_of(self._file)
-            length = file_size(self._file) - start if length is None else length
-            header = _checked_header(self._file, length, str(path), max_bytes)
+        self.path, self._links = path, links
+        with open_data(path, links=links) as file, parsing(f"{path}: cannot be read", "is the file whole?"):
+            file.seek(start)
+            self._state = _state_of(file)
+            length = file_size(file) - start if length is None else length
+            header = _checked_header(file, length, str(path), max_bytes)
         self.shape, self.dtype, self._by_column = header.shape, header.dtype, header.fortran_order
         self._start = start + header.length
 
@@ -81,52 +79,54 @@ class StoredArray:
         """These successive rows, an array of one's own.
 
         Raises:
-            InputError: the file was cut short or written since it was opened, or there is too little memory.
+            InputError: the file was cut short, written or replaced since its header was read, or there is too little
+                memory.
         """
         try:
-            return self._read(*rows.indices(len(self))[:2]) if self.ndim else self._whole()
+            with open_data(self.path, links=self._links) as file:
+                return self._read(file, *rows.indices(len(self))[:2]) if self.ndim else self._whole(file)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
         except MemoryError as error:
             raise InputError(f"{self.path}: is more than there is memory for; split it into smaller files.") from error
 
-    def _read(self, first: int, last: int) -> np.ndarray:
+    def _read(self, file: BufferedReader, first: int, last: int) -> np.ndarray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])
         if self._by_column and self.ndim > 1 and count < len(self):
-            return self._of_columns(first, count, columns)
+            return self._of_columns(file, first, count, columns)
         if count == len(self):
-            return self._whole()
-        found = self._numbers(first * columns, count * columns)
+            return self._whole(file)
+        found = self._numbers(file, first * columns, count * columns)
         return found.reshape(count, *self.shape[1:])
 
-    def _whole(self) -> np.ndarray:
-        found = self._numbers(0, math.prod(self.shape))
+    def _whole(self, file: BufferedReader) -> np.ndarray:
+        found = self._numbers(file, 0, math.prod(self.shape))
         return found.reshape(self.shape[::-1]).T if self._by_column else found.reshape(self.shape)
 
-    def _of_columns(self, first: int, count: int, columns: int) -> np.ndarray:
+    def _of_columns(self, file: BufferedReader, first: int, count: int, columns: int) -> np.ndarray:
         """Rows of an array that is stored column by column: a piece of each, or of short ones many at a time."""
         found, rows = np.empty((columns, count), self.dtype), len(self)
         together = NEAR // (rows * self.dtype.itemsize)
         for column in range(0, columns, max(1, together)):
             some = found[column : column + max(1, together)]
             if together:
-                some[:] = self._numbers(column * rows, len(some) * rows).reshape(-1, rows)[:, first : first + count]
+                whole = self._numbers(file, column * rows, len(some) * rows).reshape(-1, rows)
+                some[:] = whole[:, first : first + count]
             else:
-                some[0] = self._numbers(column * rows + first, count)
+                some[0] = self._numbers(file, column * rows + first, count)
         return found.reshape(*self.shape[:0:-1], count).T
 
-    def _numbers(self, first: int, count: int) -> np.ndarray:
+    def _numbers(self, file: BufferedReader, first: int, count: int) -> np.ndarray:
         """So many of its numbers as they are stored, from the `first` on."""
         found, place = np.empty(count * self.dtype.itemsize, np.uint8), 0
-        with self._lock:
-            self._file.seek(self._start + first * self.dtype.itemsize)
-            while place < len(found):
-                read = self._file.readinto(memoryview(found.data)[place:])
-                if not read:
-                    raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
-                place += read
-            if _state_of(self._file) != self._state:
-                raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
+        file.seek(self._start + first * self.dtype.itemsize)
+        while place < len(found):
+            read = file.readinto(memoryview(found.data)[place:])
+            if not read:
+                raise InputError(f"{self.path}: was cut short while it was read; {AGAIN}")
+            place += read
+        if _state_of(file) != self._state:
+            raise InputError(f"{self.path}: was written while it was read; {AGAIN}")
         return found.view(self.dtype)
 
 
@@ -201,10 +201,10 @@ class NpzArrays:
             return _read_array(stream, member.file_size, source, self.max_bytes)
 
 
-def _state_of(file: BufferedReader) -> tuple[int, int]:
-    """What changes when a file is written."""
+def _state_of(file: BufferedReader) -> tuple[int, ...]:
+    """What changes when a file is written, or another takes its place."""
     found = os.fstat(file.fileno())
-    return found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _Header(NamedTuple):

@@ -6,9 +6,12 @@ from jaxaudit.errors import InputError
 
 _PICKLE = "pickle", "pickle.load(open('FILE', 'rb'))"
 _TORCH = "torch", "torch.load('FILE', map_location='cpu', weights_only=True).detach()"
-PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".pt": _TORCH, ".pth": _TORCH}
-PICKLES |= {".joblib": ("joblib", "joblib.load('FILE')")}
-"""How the names of pickles end, with the library and the call that read each: said in a message, never run here."""
+PICKLES = {".pkl": _PICKLE, ".pickle": _PICKLE, ".p": _PICKLE, ".joblib": ("joblib", "joblib.load('FILE')")}
+PICKLES |= dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _TORCH)
+"""How the names of files end that are pickles, or mostly are, with the library and the call that read each.
+
+Both are said in a message, and never run here.
+"""
 
 
 def refuse_pickle(path: Path) -> None:
@@ -20,7 +23,7 @@ def refuse_pickle(path: Path) -> None:
     if path.suffix.lower() in PICKLES:
         library, call = PICKLES[path.suffix.lower()]
         raise InputError(
-            f"{path}: is a pickle, which can run code when it is read, so it is never read here. If you trust who "
-            "wrote it, convert it in the environment that did: "
+            f"{path}: files that end in {path.suffix} are mostly pickles, which can run code when they are read, so "
+            "they are never read here. If you trust who wrote it, convert it in the environment that did: "
             f"python -c \"import numpy, {library}; numpy.save('FILE.npy', numpy.asarray({call}))\""
         )

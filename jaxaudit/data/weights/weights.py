@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxaudit.data.formats.parsing import parsing
+from jaxaudit.data.formats.pickles import PICKLES
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import exists, expanded, file_size, open_data
 from jaxaudit.data.weights.msgpack import looks_like_msgpack, read_msgpack
@@ -28,7 +29,6 @@ KINDS = (
     "a .safetensors file or a folder of save_pretrained, a Flax .msgpack file, an Orbax directory, or a .keras or "
     ".weights.h5 file of Keras"
 )
-PICKLES = {".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"}
 PYTORCH = ("running_mean", "running_var", "num_batches_tracked")
 """How names end that only PyTorch gives."""
 FROM_PYTORCH = (

@@ -23,7 +23,13 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.randomness import joined, keys_at, several, stream
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_ROOM = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "your quota there is used up",
+    errno.EFBIG: "its file is larger than this process or that file system allows (ulimit -f shows the former)",
+}
+"""Why outputs cannot be written, by the number of the system's error."""
+LIMITS = {errno.EDQUOT, errno.EFBIG}
 MOST_BYTES = 1 << 28
 """Of outputs on the host at a time, where a batch of models is larger than one."""
 
@@ -109,11 +115,13 @@ def _write(directory: Path, model: int, outputs: Float32[np.ndarray, "n views va
         write_outputs(directory, model, outputs, said)
     except OSError as error:
         missing = said.models - len(finished_in(directory, said.models))
-        why = "the disk is full" if error.errno in FULL else f"it cannot be written ({error.strerror or error})"
+        why = NO_ROOM.get(error.errno or 0, f"it cannot be written ({error.strerror or error})")
+        # What the disk has free tells nothing where a limit is reached before.
+        free = f", and {_size(shutil.disk_usage(directory).free)} are free there" if error.errno not in LIMITS else ""
         raise InputError(
             f"{directory}, model {model} of {said.models}: {why}. The outputs of the {missing} models that are missing "
-            f"need {_size(missing * outputs.nbytes)}, and {_size(shutil.disk_usage(directory).free)} are free there. "
-            "Once there is room, the same command goes on: no trained model is lost."
+            f"need {_size(missing * outputs.nbytes)}, {_size(outputs.nbytes)} each{free}. Once there is room, the same "
+            "command goes on: no trained model is lost."
         ) from error
 
 

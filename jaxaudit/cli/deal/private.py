@@ -1,0 +1,96 @@
+"""Where the values of a deal's groups stand beside the groups: the files of a deal tell of no record whose it is.
+
+No message has a value.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Shaped
+
+from jaxaudit.data import Examples
+from jaxaudit.errors import InputError
+
+ADVICE = "which are shared with the records, so they would tell whose each record is"
+
+
+def arrays_with_values(groups: Shaped[np.ndarray, " n"], arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """The names of the arrays that have values of the groups.
+
+    An array has them if one of its columns has them row by row, as numbers or anywhere in a text (`P-0_slice3.png`); an
+    array of texts also if a value that is no number stands in any row. Capitals and blanks around a text do not count.
+    """
+    return [name for name, array in arrays.items() if _columns_with(groups, array) or _names_in(groups, array)]
+
+
+def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples) -> None:
+    """Refuses inputs, labels and class names that have values of the groups: nobody can leave these out.
+
+    Raises:
+        InputError: they have.
+    """
+    classes = np.array(examples.class_names)
+    found = _columns_with(groups, examples.inputs) if examples.inputs.ndim == 2 else []
+    if found:
+        raise InputError(
+            f"{examples.name}: column {found[0] + 1} of the inputs has the values of the groups row by row, and would "
+            "be shared. Take it out of the data, or give other groups (--groups)."
+        )
+    if _columns_with(groups, examples.labels) or np.array_equal(_words(classes[examples.labels]), _words(groups)):
+        raise InputError(
+            f"{examples.name}: its labels are the values of the groups, {ADVICE}. Is --groups the right array or file?"
+        )
+    if _names_in(groups, classes):
+        raise InputError(
+            f"{examples.name}: its class names have values of the groups, {ADVICE}. Name the classes or the groups "
+            "otherwise."
+        )
+
+
+def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:
+    """The columns of an array that have the groups' values row by row."""
+    if array.shape[:1] != groups.shape or not len(array):
+        return []
+    columns = array.reshape(len(array), -1)
+    if columns.dtype.kind in "SU":
+        return [place for place, column in enumerate(columns.T) if all(map(_within, _words(groups), _words(column)))]
+    numbers = _numbers(groups)
+    if numbers is None:
+        return []
+    # As coarse as what they are compared with: inputs are of 32 bits.
+    numbers = numbers.astype(columns.dtype) if columns.dtype.kind == "f" else numbers
+    return [int(place) for place in np.flatnonzero(columns[0] == numbers[0]) if (columns[:, place] == numbers).all()]
+
+
+def _names_in(groups: np.ndarray, array: np.ndarray) -> bool:
+    """Whether a text of the array is a value of the groups that is no number: numbers are the same by chance."""
+    if array.dtype.kind not in "SU" or groups.dtype.kind not in "SU":
+        return False
+    names = [value for value in np.unique(_words(groups)) if _numbers(np.array([value])) is None]
+    return bool(np.isin(_words(array), names).any())
+
+
+def _within(value: str, text: str) -> bool:
+    """Whether a value stands in a text, but no number within a longer one."""
+    start = text.find(value)
+    while start >= 0:
+        before, after = text[:start][-1:], text[start + len(value) :][:1]
+        longer = (before.isdigit() and value[:1].isdigit()) or (after.isdigit() and value[-1:].isdigit())
+        if not longer:
+            return True
+        start = text.find(value, start + 1)
+    return False
+
+
+def _words(array: np.ndarray) -> np.ndarray:
+    """The values as text, in small letters."""
+    text = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array.astype(str)
+    return np.char.strip(np.char.lower(text))
+
+
+def _numbers(values: np.ndarray) -> np.ndarray | None:
+    """The values as numbers; None where one is none."""
+    try:
+        return values if values.dtype.kind in "iu" else values.astype(np.float64)
+    except ValueError:
+        return None

@@ -138,13 +138,12 @@ class HoldoutTest:
             trust: confidence in the fraction.
             lacks: why there is none.
         """
-        usage = with_reasons(usage, lacks)
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
         more = helped(lacks, "") if lacks else more
         detected = usage.verdict == "not forgotten"
         # Its p-value is exact whatever the models are.
-        finding = of_use(self, usage, more, EXACT if detected else trust)
+        finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
         if groups:
             finding = msgspec.structs.replace(finding, caveats=(*finding.caveats, groups))
         needs = OF_P if detected else NEEDS

@@ -100,7 +100,7 @@ def reduced_words(evidence: Evidence) -> str:
 
 
 def with_reasons(usage: Usage, lacks: Sequence[Lack]) -> Usage:
-    """The numbers with what is lacking among the reasons of their verdict; `forgotten` lacks nothing."""
+    """The numbers with what is lacking among the reasons of their verdict, for a finding; `forgotten` lacks nothing."""
     if usage.verdict == "forgotten":
         return usage
     more = (lack.reason for lack in lacks if lack.reason and lack.reason not in usage.reasons)

@@ -150,9 +150,9 @@ def by_rank(
 ) -> Judgement:
     """The judgement of a test whose p-value is a rank among shadow models: that rests on their likeness, too."""
     more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
-    usage, more = with_reasons(usage, lacks), helped(lacks, more)
+    more = helped(lacks, more)
     ranked = RANKED if trust == NO_FRACTION else trust
-    finding = of_use(test, usage, more, ranked if usage.verdict == "not forgotten" else trust)
+    finding = of_use(test, with_reasons(usage, lacks), more, ranked if usage.verdict == "not forgotten" else trust)
     return Judgement(
         *(test.name, test.title, finding, needs, checks, usage),
         p_confidence=ranked,

@@ -29,6 +29,15 @@ class Permuted(NamedTuple):
     critical: float
 
 
+def least_permutations(targets: int, alpha: float = ALPHA) -> int:
+    """Permutations whose p-value can reach `alpha`, adjusted for this many targets: 1,999 for up to 100 of them.
+
+    >>> least_permutations(1), least_permutations(100), least_permutations(500)
+    (1999, 1999, 9999)
+    """
+    return max(PERMUTATIONS, round(targets / alpha) - 1)
+
+
 def permutation_test(
     key: Key[Array, ""],
     first: Float[Array | np.ndarray, " n"],

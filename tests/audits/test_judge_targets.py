@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 from scipy import special
-from support.clouds import CALIBRATION, HOLDOUT, QUERY
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY
 from support.simulated_shadows import provider
 
+from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.models import Trained
@@ -54,14 +55,18 @@ def target(name: str, used: bool, seed: int) -> Said:
     members[0, : len(QUERY)] = used
     odds = WORLD.outputs(np.random.default_rng(seed), members)[0]
 
-    def file(examples: Examples, own: np.ndarray) -> Outputs:
-        probabilities = np.repeat((1 - special.expit(own))[:, None] / 2, 3, axis=1)
-        probabilities[np.arange(len(own)), examples.labels] = special.expit(own)
-        return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
+    parts = np.split(odds, [len(QUERY), len(QUERY) + len(HOLDOUT)])
+    sets = (QUERY, HOLDOUT, CALIBRATION)
+    query, holdout, calibration = (outputs_of(*each, name) for each in zip(sets, parts, strict=True))
+    return FileTarget(query, holdout, True, calibration).says(BANK, HOLDOUT, "", with_signals=False)
 
-    query, holdout, calibration = np.split(odds, [len(QUERY), len(QUERY) + len(HOLDOUT)])
-    given = FileTarget(file(QUERY, query), file(HOLDOUT, holdout), True, file(CALIBRATION, calibration))
-    return given.says(BANK, HOLDOUT, "", with_signals=False)
+
+def outputs_of(examples: Examples, log_odds: np.ndarray, name: str) -> Outputs:
+    """Outputs with these log-odds of each record's class."""
+    own = special.expit(log_odds)
+    probabilities = np.repeat((1 - own)[:, None] / 2, 3, axis=1)
+    probabilities[np.arange(len(own)), examples.labels] = own
+    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
 
 
 USED = target("used.csv", True, 3)
@@ -129,3 +134,69 @@ def test_a_holdout_test_alone_needs_no_model_of_others():
 def test_tests_that_need_models_of_rho_are_refused(test: KSTest):
     with pytest.raises(InputError, match=r"rho|EMA"):
         judge_targets(KEY, BANK, [USED], (*TESTS, test))
+
+
+# Several targets.
+
+BY_RANK = TESTS[1:]
+
+
+@pytest.mark.parametrize("test", BY_RANK)
+def test_too_few_models_for_so_many_targets_are_the_reason(test: KSTest):
+    """39 models give ranks of 1/40 at best: adjusted for two targets 0.05, for three 0.075."""
+    for own_recipe in (True, False):
+        bank = replace(BANK, own_recipe=own_recipe)
+        two, three = (judge_targets(KEY, bank, [USED] * targets, [test]).targets[0].finding for targets in (2, 3))
+        assert two.verdict == "not forgotten"
+        assert three.verdict == "inconclusive"
+        assert any("39 shadow models" in reason and "0.075" in reason for reason in three.reasons)
+        assert three.would_change[0].startswith("Add shadow models: at least 59")
+
+
+def test_models_that_are_enough_for_all_targets_are_no_reason():
+    for each in judge_targets(KEY, BANK, UNUSED[:2], BY_RANK).targets:
+        for judgement in each.judgements:
+            assert "Add shadow models" not in "".join(judgement.finding.would_change)
+
+
+def test_an_audit_that_could_detect_nothing_is_refused_before_it_trains():
+    """Unless something else was asked for: then another refusal comes first."""
+    given = [FileTarget(outputs_of(QUERY, np.zeros(len(QUERY)), f"{name}.csv"), None, True) for name in "abc"]
+    with pytest.raises(InputError, match=r"at least 59 .*--shadow-models"):
+        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, given, tests=[ShadowTest()])
+    with pytest.raises(InputError, match="also occur"):
+        audit_ks(KEY, QUERY, QUERY, LEARNER, given, tests=[ShadowTest(), RhoTest()])
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_use_can_be_detected_among_any_number_of_targets(used: bool):
+    """1,999 permutations give 0.0005 at best, which is 0.05 adjusted for 100 targets."""
+    said = USED if used else UNUSED[0]
+    alone, few, many = (
+        TESTS[0].judge(KEY, said, replace(BANK, targets=targets, _known={}), (), 0.95).usage
+        for targets in (1, 100, 150)
+    )
+    assert alone is not None
+    assert many is not None
+    assert alone == few
+    assert (150 * many.p_never <= 0.05) == used
+
+
+# A plan that changed the shadow models.
+
+
+@pytest.mark.parametrize("own_recipe", [True, False])
+@pytest.mark.parametrize("test", TESTS)
+def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, test: KSTest):
+    bank = replace(BANK, own_recipe=own_recipe, reduced=("mlp (128) instead of liu-cnn",))
+    found, missed = (judge_targets(KEY, bank, [each], [test]).targets[0].finding for each in (USED, UNUSED[1]))
+    assert (found.verdict, missed.verdict) == ("not forgotten", "inconclusive")
+    for each in (found, missed):
+        assert sum("mlp (128) instead of liu-cnn" in reason for reason in each.reasons) == 1
+    (advice,) = missed.would_change
+    assert 0 < advice.index("--model FILE.py:NAME") < advice.index("--members")
+
+
+def test_a_plan_that_changed_nothing_is_no_reason():
+    (missed,) = judge_targets(KEY, replace(BANK, own_recipe=False), UNUSED[1:2], TESTS).targets
+    assert not any("to fit the time" in each for each in (*missed.finding.reasons, *missed.finding.caveats))

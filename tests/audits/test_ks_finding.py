@@ -9,6 +9,7 @@ from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests import test as of_tests
+from jaxaudit.audits.ks.tests.memory import Lack
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import Check
@@ -98,7 +99,7 @@ def test_rho_decides_by_its_interval(rho: Rho, verdict: str, words: str):
 
 @pytest.mark.parametrize(("rho", "verdict"), [(APART, "inconclusive"), (NEAR, "not forgotten"), (BOTH, "inconclusive")])
 def test_rho_never_says_forgotten_where_nobody_knows_how_much_is_remembered(rho: Rho, verdict: str):
-    assert RhoTest().decide(rho, (), (), (), known=False).finding.verdict == verdict
+    assert RhoTest().decide(rho, (), (), (), lacks=(Lack("Give members"),)).finding.verdict == verdict
 
 
 @pytest.mark.parametrize("p_value", [0.0, 0.01, 0.049, 0.0501, 0.5, 1.0])

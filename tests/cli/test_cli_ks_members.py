@@ -244,3 +244,28 @@ def test_members_beside_a_bank(folder: Path) -> None:
     assert (target["method"], target["verdict"]) == ("members", "not forgotten")
     assert members["p_never"] == holdout["p_never"]
     assert members["fraction_low"] > 0.5
+
+
+def test_members_beside_a_bank_are_compared_with_the_sets_that_are_given_again(folder: Path) -> None:
+    """What is measured on the records changes no other number; without them, that it was not measured is said."""
+    sets = (*SETS[:4], "--calibration", "calibration.npz")
+    assert jaxaudit("shadows", "plan", *sets, "--models", "20", "--out", "known").code == 0
+    train(load_bank("known"), range(20))
+    bank = ("--shadows", "known")
+    (alone,), (beside,) = (judged(*bank, *given, *files("used")) for given in (SETS[4:], SETS))
+    assert alone["usage"] == beside["usage"]
+    assert any("classes alone" in caveat for caveat in alone["finding"]["caveats"])
+    assert not any("classes alone" in caveat for caveat in beside["finding"]["caveats"])
+    with np.load("deal/members.npz") as known:
+        x, y = known["x"], known["y"]
+    with np.load("deal/query.npz") as query:
+        np.savez("shared.npz", x=np.concatenate([x[1:], query["x"][:1]]), y=y)
+    np.savez("moved.npz", x=x + 1, y=y)
+    (moved,) = judged(*bank, *SETS[:4], "--members", "moved.npz", *files("unused"))
+    assert moved["verdict"] == "inconclusive"
+    (unlike,) = (check for check in moved["checks"] if check["name"] == "members like query")
+    assert "inputs differ" in unlike["message"]
+    assert "1 of the 400" in refused(*bank, *SETS[:4], "--members", "shared.npz", *files("used")).err
+    # The query set itself is known by its content, though it is not given.
+    given = ("--target", "used_query.csv", "--holdout-target", "used_holdout.csv", "--members-target", "used_query.csv")
+    assert "are the query records of the bank" in refused(*bank, "--members", "deal/query.npz", *given).err

@@ -13,12 +13,14 @@ class Advice(NamedTuple):
         power: the command that says how many records are needed.
         unused: what else a target's outputs may be on.
         holdout: how to get a holdout test.
+        more_models: how to get more shadow models.
     """
 
     recipe: str
     power: str
     unused: str
     holdout: str
+    more_models: str
 
 
 TRAINED = Advice(
@@ -26,10 +28,12 @@ TRAINED = Advice(
     "`jaxaudit power`",
     "on the calibration set (--calibration-target) or on others (--reference)",
     "use a holdout (--holdout)",
+    "train more of them (--shadow-models, --holdout-shadow-models)",
 )
 BANKED = Advice(
     "fill another bank with models that are trained longer, at another learning rate, or are of another network",
     "`jaxaudit power --shadows`",
     "on the calibration set (--calibration-target)",
     "plan a bank with a holdout (`jaxaudit shadows plan --holdout`)",
+    "plan a bank of more models (`jaxaudit shadows plan --models`)",
 )

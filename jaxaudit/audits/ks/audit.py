@@ -111,7 +111,8 @@ def audit_ks(
     names = _roles_of(targets)
     of_rho = (test.draw(drawing, pool) for test in tests if isinstance(test, RhoTest))
     of_targets = (target.draw(drawing, pool, role) for target, role in zip(targets, names, strict=True))
-    of_tests = _together([test.draw(drawing, pool) for test in tests if not isinstance(test, RhoTest)])
+    drawn = [(test.title, test.draw(drawing, pool)) for test in tests if not isinstance(test, RhoTest)]
+    of_tests = _together([rows for _, rows in drawn])
     # Without rho its roles have no model, and are nobody else's.
     roles = _together([next(of_rho, {role: [] for role in OF_RHO}), *of_targets, of_tests])
     if not any(roles.values()):
@@ -133,8 +134,9 @@ def audit_ks(
         design_names=(GUESS, *(design.name for design in designs)),
         own_recipe=own_recipe,
         reduced=tuple(reduced),
+        targets=len(targets),
     )
-    evidence = without_unlearned(evidence, list(of_tests))
+    evidence = without_unlearned(evidence, [(title, tuple(rows)) for title, rows in drawn])
     heard = [
         target.says(evidence, holdout, role, with_signals=watching) for target, role in zip(targets, names, strict=True)
     ]
@@ -237,6 +239,7 @@ def _refuse(
         raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
     for test in tests:
         test.refuse(query, holdout)
+    _refuse_few_models(tests, len(targets))
     for target in targets:
         target.refuse(query, holdout)
         if isinstance(target, FileTarget):
@@ -245,6 +248,18 @@ def _refuse(
     paired = any(isinstance(target, FileTarget) and target.before is not None for target in targets)
     if paired and not any(isinstance(test, HoldoutTest) for test in tests):
         raise InputError("outputs before the deletion are compared by the holdout test only: add HoldoutTest().")
+
+
+def _refuse_few_models(tests: Sequence[KSTest], targets: int) -> None:
+    """Refuses tests of which none could ever detect use, as their p-values are adjusted for so many targets."""
+    least = least_models(targets)
+    ranked = [test.without_query for test in tests if isinstance(test, ShadowTest)]
+    if len(ranked) == len(tests) and max(ranked) < least:
+        raise InputError(
+            f"no target could be called not forgotten: {max(ranked)} shadow models without the query set give p-values "
+            f"of at least {1 / (1 + max(ranked)):.2g}, and {targets / (1 + max(ranked)):.2g} adjusted for {targets} "
+            f"targets. Train at least {least} of them (--shadow-models)."
+        )
 
 
 def _together(drawn: Sequence[Roles]) -> Roles:

@@ -110,13 +110,15 @@ class Evidence:
         designs: the place of each model's design, by role.
         sampled_alike: whether query set and holdout were sampled alike, where it was measured before and their inputs
             are not at hand.
+        at_hand: the known members, the query set and the holdout with their inputs, in this order, where the pool has
+            none; what they tell of how alike the sets are changes no other number.
         stored: outputs of some models as they were stored, one for each resolution that files have: these may be
             coarser than a target's.
         design_names: of the designs; none where there is one.
         advice: what to do about a verdict.
         own_recipe: whether the shadow models are said to be trained by the targets' own recipe.
         reduced: how the shadow models differ from those that were asked for, in words.
-        left_out: what is not among them, in sentences.
+        limitations: what else is to be said of them, in sentences.
         targets: how many targets are judged by them.
         content_hash: of the bank whose models they are; empty where they were trained here.
     """
@@ -128,12 +130,13 @@ class Evidence:
     min_accuracy: float
     designs: Designs = field(default_factory=dict)
     sampled_alike: Alike | None = None
+    at_hand: Examples | None = None
     stored: tuple[Outputs, ...] = ()
     design_names: tuple[str, ...] = ()
     advice: Advice = TRAINED
     own_recipe: bool = False
     reduced: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    limitations: tuple[str, ...] = ()
     targets: int = 1
     content_hash: str = ""
     _known: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -12,6 +12,7 @@ from jaxaudit.audits.ks.result import KSAudit, Resembles, conclude
 from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import Judgement, KSTest
 from jaxaudit.audits.ks.tests.holdout import ROLE
+from jaxaudit.audits.ks.tests.memory import reduced_words
 from jaxaudit.audits.ks.tests.shadow import ROLES, WITHOUT
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
@@ -59,10 +60,10 @@ def judge_targets(
             for said in heard
         ],
     )
-    limitations = evidence.left_out
+    limitations = evidence.limitations
     if evidence.reduced:
-        why = "; ".join(evidence.reduced)
-        limitations = (f"The shadow models are not those that were asked for, to fit the time: {why}.", *limitations)
+        why = reduced_words(evidence)
+        limitations = (f"{why[:1].upper()}{why[1:]}.", *limitations)
     alike = [resembling(evidence, said) for said in heard]
     query, calibration, controls = of_rho(evidence.trained, lambda each: each.confidences, evidence.queries)
     return KSAudit(

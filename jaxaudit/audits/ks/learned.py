@@ -1,70 +1,110 @@
-"""Designs of shadow models that did not learn: they say nothing of any target, and are left out."""
+"""Designs of shadow models that did not learn: they say nothing of any target, and are left out where that can be."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.models import Trained
+from jaxaudit.audits.ks.models import LEAST
+from jaxaudit.audits.ks.tests.reference import APART
+from jaxaudit.audits.ks.tests.shadow import ROLES, least_models
 from jaxaudit.metrics.checks import MIN_REACH
 
 LARGE, FAR = 100.0, 3.0
 """Inputs beyond the first, or with a mean of more than so many standard deviations, are hard to learn from."""
+NEVER, HALF, _ = (frozenset(kind) for kind in zip(ROLES, APART, strict=True))
+"""Roles whose models give a rank among them, and roles that a test can be without."""
 
 
-def without_unlearned(evidence: Evidence, roles: Sequence[str]) -> Evidence:
+def without_unlearned(evidence: Evidence, tests: Sequence[tuple[str, Sequence[str]]]) -> Evidence:
     """The evidence without the designs, beside the first, whose models hardly do better than guessing.
 
-    A design has learned if its models' median accuracy on their own training records, as a share of the way from the
-    commonest class to 1, is at least 0.1. What was left out is said in `Evidence.left_out`.
+    A design has learned if the median accuracy of a test's models on their own training records, as a share of the way
+    from the commonest class to 1, is at least 0.1. Each test's models are judged apart, so that a further test takes
+    none away from another.
+
+    A design that did not learn is kept where a test would have too few models without it, the worst being left out
+    first. The first design is kept, too: rho and simulated targets have it. `Evidence.limitations` says all of it.
 
     Args:
         evidence: the models.
-        roles: of the models of the tests of use, which take turns among the designs.
+        tests: the title of each test of use, and the roles of its models.
     """
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for title, roles in tests:
+        titles.setdefault(tuple(role for role in roles if evidence.has(role)), []).append(title)
+    for roles, named in titles.items():
+        if roles:
+            evidence = _of_one_test(evidence, " and ".join(named), roles)
+    return evidence
+
+
+def _of_one_test(evidence: Evidence, title: str, roles: Sequence[str]) -> Evidence:
+    """The evidence without the designs of these roles that did not learn."""
     labels = evidence.pool.examples.labels
     guess = float(np.bincount(labels).max() / len(labels))
-    places = evidence.design_of(*roles) if roles else np.zeros(0, int)
-    accuracy = np.concatenate([np.zeros(0), *(evidence.trained[role].own_accuracy for role in roles)])
-    said, unlearned = [], set()
-    for place in sorted(set(places.tolist()) - {0}):
-        reached = float(np.median(accuracy[places == place]))
-        if guess < 1 and (reached - guess) / (1 - guess) < MIN_REACH:
-            unlearned.add(place)
-            said.append(f"{evidence.design_names[place]} (training accuracy {reached:.0%}, guessing {guess:.0%})")
-    if not said:
-        return evidence
-    words = f"Designs of shadow models that did not learn were left out: {', '.join(said)}{_cause(evidence)}."
-    keep = {role: ~np.isin(evidence.designs[role], list(unlearned)) for role in roles if role in evidence.designs}
+    places = evidence.design_of(*roles)
+    accuracy = np.concatenate([evidence.trained[role].own_accuracy for role in roles])
+    reached = {place: float(np.median(accuracy[places == place])) for place in np.unique(places).tolist()}
+    unlearned = [place for place in reached if guess < 1 and (reached[place] - guess) / (1 - guess) < MIN_REACH]
+    left_out: list[int] = []
+    for place in sorted(unlearned, key=reached.__getitem__):
+        if place and _enough_without(evidence, roles, [*left_out, place]):
+            left_out.append(place)
+    kept = [place for place in unlearned if place and place not in left_out]
+    names = evidence.design_names
+
+    def said(some: Sequence[int]) -> str:
+        found = {place: f"training accuracy {reached[place]:.0%}, guessing {guess:.0%}" for place in some}
+        return ", ".join(f"{names[place]} ({words})" if names else words for place, words in found.items())
+
+    who, why = f"{title[:1].upper()}{title[1:]}", _cause(evidence)
+    weaker = "It finds less, and its numbers are less certain"
+    sentences = []
+    if 0 in unlearned:
+        which = "the first design of its shadow models" if len(reached) > 1 else "its shadow models"
+        sentences.append(f"{who}: {which} did not learn: {said([0])}. {weaker}{why}.")
+    if left_out:
+        sentences.append(f"{who}: designs of shadow models that did not learn were left out: {said(left_out)}{why}.")
+    if kept:
+        sentences.append(
+            f"{who}: designs of shadow models that did not learn were kept, because the test would have too few models "
+            f"without them: {said(kept)}. {weaker}. To have them left out, {evidence.advice.more_models}{why}."
+        )
+    evidence = replace(evidence, limitations=(*evidence.limitations, *sentences))
+    return _only(evidence, roles, left_out) if left_out else evidence
+
+
+def _enough_without(evidence: Evidence, roles: Sequence[str], left_out: Sequence[int]) -> bool:
+    """Whether a test has enough models of each role without these designs."""
+    for role in set(roles) - HALF:
+        designs = evidence.design_of(role)
+        least = least_models(evidence.targets) if role in NEVER else LEAST
+        # One more than it needs, so that its error rates can be measured by leaving each out.
+        if (~np.isin(designs, left_out)).sum() < min(least + 1, len(designs)):
+            return False
+    return True
+
+
+def _only(evidence: Evidence, roles: Sequence[str], left_out: Sequence[int]) -> Evidence:
+    """The evidence without the models of these designs in these roles."""
+    kept = {role: np.flatnonzero(~np.isin(evidence.design_of(role), left_out)) for role in roles}
     return replace(
         evidence,
-        trained={**evidence.trained, **{role: _only(evidence.trained[role], kept) for role, kept in keep.items()}},
-        roles={
-            **evidence.roles,
-            **{role: [evidence.roles[role][place] for place in np.flatnonzero(kept)] for role, kept in keep.items()},
-        },
-        designs={**evidence.designs, **{role: evidence.designs[role][kept] for role, kept in keep.items()}},
-        left_out=(words,),
-    )
-
-
-def _only(trained: Trained, kept: Bool[np.ndarray, " models"]) -> Trained:
-    rows: Int[np.ndarray, " rows"] = np.flatnonzero(kept)
-    return Trained(
-        *(each[rows] for each in trained[:4]),
-        signals=type(trained.signals)(*(each[rows] for each in trained.signals)),
-        on_calibration=None if trained.on_calibration is None else trained.on_calibration[rows],
-        correct=None if trained.correct is None else trained.correct[rows],
+        trained={**evidence.trained, **{role: evidence.trained[role].taken(rows) for role, rows in kept.items()}},
+        roles={**evidence.roles, **{role: [evidence.roles[role][row] for row in rows] for role, rows in kept.items()}},
+        designs={**evidence.designs, **{role: evidence.design_of(role)[rows] for role, rows in kept.items()}},
     )
 
 
 def _cause(evidence: Evidence) -> str:
     """What to do, where the inputs are such as nothing learns from."""
     inputs = evidence.pool.examples.inputs
+    if not inputs.size:
+        return ""
     deviation = float(inputs.std())
-    hard = float(np.abs(inputs).max(initial=0)) > LARGE or abs(float(inputs.mean())) > FAR * deviation
+    hard = float(np.abs(inputs).max()) > LARGE or abs(float(inputs.mean())) > FAR * deviation
     return (
         "; centre and scale the inputs, in all sets alike, such as to mean 0 and standard deviation 1" if hard else ""
     )

@@ -63,6 +63,15 @@ class Trained(NamedTuple):
     on_calibration: Float[np.ndarray, "models calibration"] | None = None
     correct: Bool[np.ndarray, "models examples"] | None = None
 
+    def taken(self, rows: Int[np.ndarray, " rows"]) -> "Trained":
+        """Only the models at these places, in this order."""
+        return Trained(
+            *(each[rows] for each in self[:4]),
+            signals=Signals(*(each[rows] for each in self.signals)),
+            on_calibration=None if self.on_calibration is None else self.on_calibration[rows],
+            correct=None if self.correct is None else self.correct[rows],
+        )
+
 
 def generators(key: Key[Array, ""], role: str, models: int) -> Iterator[np.random.Generator]:
     """A function that draws the training set of each model of a role."""

@@ -45,7 +45,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    names = _refuse_other_sets(options, bank)
+    sets = _read_sets(options, bank)
     known = _read_members(options, bank)
     targets = _read_targets(options, bank, known)
     evidence = evidence_for(
@@ -53,8 +53,10 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
         targets,
         members=known,
         member_groups=_members_groups(options, bank, known),
+        sets=sets,
         own_recipe=options.audit.same_recipe or _own_script(bank),
     )
+    names = {role: examples.name for role, examples in sets.items()}
     missing = bank.missing()
     if len(missing):
         say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
@@ -133,11 +135,15 @@ def _refuse_unused(options: KSOptions, tests: list[str]) -> None:
         raise InputError("--tests: with outputs on the holdout the holdout test decides; name it first.")
 
 
-def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
-    """Refuses sets that are not those of the bank, by their content; returns the names of those given."""
+def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
+    """The sets of the bank that are given again, by role.
+
+    Raises:
+        InputError: one is not that of the bank, by its content, or nobody can tell.
+    """
     said, data = bank.description, options.data
     read = reader(replace(data, image_size=said.image_size, gray=said.gray), said.group_columns)
-    found: dict[str, str] = {}
+    found: dict[str, Examples] = {}
     for role in Sizes._fields:
         name = getattr(data, role)
         if name is None:
@@ -154,7 +160,7 @@ def _refuse_other_sets(options: KSOptions, bank: Bank) -> dict[str, str]:
                 f"--{role} {name} is not the set that the bank was planned with ({examples.content_hash} here, {there} "
                 "there): records, labels or their order differ."
             )
-        found[role] = examples.name
+        found[role] = examples
     return found
 
 

@@ -1,7 +1,8 @@
 """The `ks` audit by a bank: targets are judged by shadow models that are there, and nothing is trained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -10,18 +11,26 @@ from jaxaudit.audits.ks.bank.evidence import bank_evidence, kept_records
 from jaxaudit.audits.ks.bank.state import Allowed, allowed_tests
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.judge import judge_targets
+from jaxaudit.audits.ks.learned import without_unlearned
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, refuse_shape
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, MembersTest, ReferenceTest, ShadowTest
 from jaxaudit.audits.ks.tests.holdout import ROLE
 from jaxaudit.audits.ks.tests.shadow import ROLES
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import Sizes
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.groups import numbered
+from jaxaudit.data.overlap import MEMBERS, refuse_held
 from jaxaudit.data.stacking import concatenate
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MIN_ACCURACY
 from jaxaudit.metrics.usage import STATED_FRACTION
+
+BY_CLASSES = (
+    "Whether the known members are like query set and holdout was measured on their classes alone, and whether they "
+    "share records with these was not looked at: the bank has no records. Give --query and --holdout, too."
+)
 
 
 def audit_bank(
@@ -31,6 +40,7 @@ def audit_bank(
     *,
     tests: Sequence[KSTest] | None = None,
     members: Examples | None = None,
+    sets: Mapping[str, Examples] = MappingProxyType({}),
     own_recipe: bool = False,
     level: float = 0.95,
     min_accuracy: float = MIN_ACCURACY,
@@ -47,6 +57,8 @@ def audit_bank(
         targets: what is judged; files have a row per record of the bank's sets, dropped records included.
         tests: the tests to make, the deciding one first; by default `default_bank_tests`.
         members: records that the targets are known to have used, with the bank's classes; as for `audit_ks`.
+        sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as they are at hand: whether the
+            members are like query set and holdout is then measured on their inputs, too.
         own_recipe: whether the bank's models have the targets' own network and recipe; as for `audit_ks`.
         level: confidence level of the intervals.
         min_accuracy: minimum training accuracy of a shadow model that counts as well trained.
@@ -56,9 +68,9 @@ def audit_bank(
 
     Raises:
         InputError: there is no target, outputs do not fit the bank, no test can be made, or a test is asked for that
-            the bank has too few models for, with what it lacks; or as `Bank.outputs`.
+            the bank has too few models for, with what it lacks; or as `evidence_for`.
     """
-    evidence = evidence_for(bank, targets, min_accuracy=min_accuracy, members=members, own_recipe=own_recipe)
+    evidence = evidence_for(bank, targets, min_accuracy=min_accuracy, members=members, sets=sets, own_recipe=own_recipe)
     tests = default_bank_tests(bank, evidence, targets) if tests is None else tests
     return judge_by_bank(key, bank, evidence, targets, tests, level=level)
 
@@ -70,6 +82,7 @@ def evidence_for(
     min_accuracy: float = MIN_ACCURACY,
     members: Examples | None = None,
     member_groups: np.ndarray | None = None,
+    sets: Mapping[str, Examples] = MappingProxyType({}),
     own_recipe: bool = False,
 ) -> Evidence:
     """What the finished models of a bank say, as these targets are compared with them.
@@ -78,18 +91,45 @@ def evidence_for(
         bank: the bank.
         targets: what is judged.
         min_accuracy: minimum training accuracy of a model that fits its data.
-        members: records that the targets are known to have used; only their classes are read, as the bank has no
-            outputs on them.
+        members: records that the targets are known to have used; the bank has no outputs on them.
         member_groups: the group of each, where the bank dealt whole groups.
+        sets: the bank's own sets by role; the members are compared with those that are there.
         own_recipe: whether its models are said to have the targets' own network and recipe.
 
     Raises:
-        InputError: as `Bank.outputs`.
+        InputError: members are records of another set; or as `Bank.outputs`.
     """
     referred = bool(targets) and all(target.on_reference is not None for target in targets)
     found = bank_evidence(bank, bank.finished().tolist(), with_reference=referred, min_accuracy=min_accuracy)
-    found = replace(found, own_recipe=own_recipe)
-    return found if members is None else _with_members(found, members, member_groups)
+    found = replace(found, own_recipe=own_recipe, targets=len(targets))
+    by_rank = [(test.title, ROLES) for test in (ReferenceTest, ShadowTest)]
+    found = without_unlearned(found, [(HoldoutTest.title, (ROLE,)), *by_rank])
+    if members is None:
+        return found
+    _refuse_shared(bank, members, sets)
+    found = _with_members(found, members, member_groups)
+    if not {"query", "holdout"} <= sets.keys():
+        return replace(found, limitations=(*found.limitations, BY_CLASSES))
+    return replace(found, at_hand=_at_hand(bank, members, sets))
+
+
+def _refuse_shared(bank: Bank, members: Examples, sets: Mapping[str, Examples]) -> None:
+    """Refuses members that are records of a set of the bank, as far as that can be told."""
+    for role in Sizes._fields:
+        if members.content_hash == getattr(bank.description.hashes, role):
+            raise InputError(
+                f"the known members {members.name} are the {role} records of the bank: give records that the target "
+                "did use, and that are in no set of the bank (--members)."
+            )
+    for role, own in sets.items():
+        refuse_held(own, members, f"{role} records", "leave them out, and the target's outputs on them", MEMBERS)
+
+
+def _at_hand(bank: Bank, members: Examples, sets: Mapping[str, Examples]) -> Examples:
+    """The members, and the records of query set and holdout that tests use."""
+    kept = kept_records(bank)
+    own = sets["query"].take(kept.query), sets["holdout"].take(kept.holdout)
+    return concatenate([members, *(replace(each, class_names=members.class_names) for each in own)], "records")
 
 
 def _with_members(evidence: Evidence, members: Examples, groups: np.ndarray | None) -> Evidence:
@@ -130,12 +170,13 @@ def default_bank_tests(
 def bank_tests(evidence: Evidence, stated: float = STATED_FRACTION) -> dict[str, KSTest]:
     """The tests of use by name, with the numbers of models that there are."""
     mixed, never, half, fully = (len(evidence.roles[role]) for role in (ROLE, *ROLES))
-    counts = {"without_query": never, "half_query": half, "with_query": fully, "stated": stated}
+    counts = {"without_query": never, "half_query": half, "with_query": fully}
+    by_rank = {**counts, "stated": stated, "targets": evidence.targets}
     return {
         MembersTest.name: MembersTest(stated=stated),
         HoldoutTest.name: HoldoutTest(query_and_holdout=mixed, stated=stated),
-        ReferenceTest.name: ReferenceTest(**counts),
-        ShadowTest.name: ShadowTest(**counts),
+        ReferenceTest.name: ReferenceTest(**by_rank),
+        ShadowTest.name: ShadowTest(**by_rank),
     }
 
 

@@ -71,16 +71,16 @@ def bank_evidence(
     examples = pool.examples
     alike = bank.description.sampled_alike
     return Evidence(
-        {role: _some(trained, own) for role, own in places.items()},
+        {role: trained.taken(np.array(own, int)) for role, own in places.items()},
         roles,
         pool,
         examples.take(pool.query, "query set"),
         min_accuracy,
         {role: bank.designs[own] for role, own in by_role.items()},
         alike and Alike(alike.labels, alike.inputs, NOT_MEASURED, alike.copies, alike.clustered, alike.mixed),
-        distinct(grids[place] for place in used),
-        bank.description.designs,
-        BANKED,
+        stored=distinct(grids[place] for place in used),
+        design_names=bank.description.designs,
+        advice=BANKED,
         content_hash=content_hash,
     )
 
@@ -125,17 +125,6 @@ def _read(
     confidences = special.expit(odds[:, query].astype(np.float64)).astype(np.float32)
     none = np.zeros((len(models), 0), np.float32)
     return Trained(confidences, odds, own, hits, Signals(none, none, none)), grids, content_hash
-
-
-def _some(trained: Trained, places: list[int]) -> Trained:
-    """Only the models at these places."""
-    return trained._replace(
-        confidences=trained.confidences[places],
-        log_odds=trained.log_odds[places],
-        own_accuracy=trained.own_accuracy[places],
-        query_accuracy=trained.query_accuracy[places],
-        signals=Signals(*(each[places] for each in trained.signals)),
-    )
 
 
 def target_outputs(path: Path, bank: Bank, columns: slice) -> Outputs:

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.bank.evidence import ROLE_OF
 from jaxaudit.audits.ks.bank.state import MIXED, WITH, WITHOUT
 from jaxaudit.audits.ks.evidence import Compared, Evidence, Said, as_logits, resolution_of
 from jaxaudit.audits.ks.judge import judge_targets
-from jaxaudit.audits.ks.models import LEAST, Trained
+from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import Rates
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest
 from jaxaudit.audits.ks.tests.holdout import ROLE
@@ -177,7 +177,7 @@ def _among(
     examples = pool.examples.take(pool.asked[columns])
     groups = None if pool.groups is None else numbered(pool.groups[columns])
     small = Pool(examples, slice(0, size), slice(size, size), slice(size, len(columns)), groups)
-    of_rest = _rows(trained, rest)._replace(
+    of_rest = trained.taken(rest)._replace(
         confidences=trained.confidences[rest][:, :0], log_odds=trained.log_odds[rest][:, columns]
     )
     judged = replace(
@@ -205,19 +205,7 @@ def _said(evidence: Evidence, log_odds: np.ndarray, queries: int) -> Said:
 
 def _only(evidence: Evidence, models: dict[str, Int[np.ndarray, " models"]]) -> Evidence:
     """The evidence with only these models of some roles."""
-    trained = {**evidence.trained, **{role: _rows(evidence.trained[role], rows) for role, rows in models.items()}}
+    trained = {**evidence.trained, **{role: evidence.trained[role].taken(rows) for role, rows in models.items()}}
     roles = {**evidence.roles, **{role: [evidence.roles[role][row] for row in rows] for role, rows in models.items()}}
     designs = {role: places[models[role]] if role in models else places for role, places in evidence.designs.items()}
     return replace(evidence, trained=trained, roles=roles, designs=designs, _known={})
-
-
-def _rows(trained: Trained, rows: Int[np.ndarray, " rows"]) -> Trained:
-    """Only these models of a role."""
-    return trained._replace(
-        confidences=trained.confidences[rows],
-        log_odds=trained.log_odds[rows],
-        own_accuracy=trained.own_accuracy[rows],
-        query_accuracy=trained.query_accuracy[rows],
-        on_calibration=None,
-        correct=None,
-    )

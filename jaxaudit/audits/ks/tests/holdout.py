@@ -1,5 +1,6 @@
 """The holdout test as a test of `ks`: see `jaxaudit.metrics.holdout`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
-from jaxaudit.audits.ks.tests.memory import NO_FRACTION, TRUSTED, WHAT_HELPS, limited
+from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -30,7 +31,7 @@ from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.permutation import check_groups
+from jaxaudit.metrics.permutation import check_groups, least_permutations
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import SHARE
@@ -104,13 +105,13 @@ class HoldoutTest:
         usage = measured(key, said, evidence, level, self.stated)
         own, advice = evidence.trained[ROLE].own_accuracy, evidence.advice
         fit = models_of_test(HOLDOUT_MODELS, own, evidence.min_accuracy, advice.recipe)
-        usage, trust = limited(usage, said, evidence, (ROLE,), of_holdout(evidence))
+        usage, trust, lacks = limited(usage, said, evidence, (ROLE,), of_holdout(evidence))
         found = exchangeable(key, evidence)
         checks = (holdout_like_query(found), holdout_apart(found), fit)
         groups, better = _groups_of(evidence), better_recipe(fit, advice.recipe)
 
         def judged(usage: Usage) -> Judgement:
-            judgement = self.decide(usage, checks, better, groups, advice, trust)
+            judgement = self.decide(usage, checks, better, groups, advice, trust, lacks)
             change = _change(key, said, evidence, level)
             if change is not None and trust.word == "none":
                 change = change._replace(fraction=float("nan"), low=-1.0, high=1.0)
@@ -126,6 +127,7 @@ class HoldoutTest:
         groups: str = "",
         advice: Advice = TRAINED,
         trust: Confidence = TRUSTED,
+        lacks: Sequence[Lack] = (),
     ) -> Judgement:
         """What its numbers say.
 
@@ -134,13 +136,14 @@ class HoldoutTest:
             groups: what was permuted, if it is not records.
             advice: what to do.
             trust: confidence in the fraction.
+            lacks: why there is none.
         """
         more = f"Give more records: {advice.power} says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
-        more = f"{WHAT_HELPS}." if trust == NO_FRACTION else more
+        more = helped(lacks, "") if lacks else more
         detected = usage.verdict == "not forgotten"
         # Its p-value is exact whatever the models are.
-        finding = of_use(self, usage, more, EXACT if detected else trust)
+        finding = of_use(self, with_reasons(usage, lacks), more, EXACT if detected else trust)
         if groups:
             finding = msgspec.structs.replace(finding, caveats=(*finding.caveats, groups))
         needs = OF_P if detected else NEEDS
@@ -172,6 +175,7 @@ def measured(key: Key[Array, ""], said: Said, evidence: Evidence, level: float, 
             predictors=predictors_of(key, said, evidence, dealt, evidence.pool.groups),
             level=level,
             stated=stated,
+            permutations=least_permutations(evidence.targets),
             printed=said.printed,
             recipe=better_recipe(fit, advice.recipe),
         )._replace(design=evidence.design)

@@ -19,6 +19,7 @@ from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_O
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query, members_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
+from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
 from jaxaudit.randomness import stream
 
@@ -148,6 +149,7 @@ class MembersTest:
             p_never=p_never,
             level=level,
             stated=self.stated,
+            permutations=least_permutations(evidence.targets),
         )
 
 
@@ -164,17 +166,17 @@ def _members_alike(key: Key[Array, ""], evidence: Evidence) -> Alike:
     pool, examples = evidence.pool, evidence.pool.examples
     records = np.r_[pool.members, pool.query, pool.holdout]
     places = np.r_[evidence.known, evidence.dealt]
-    there = examples.inputs.size > 0
+    at_hand = examples.take(records) if examples.inputs.size else evidence.at_hand
     groups = None
     if pool.groups is not None and pool.member_groups is not None:
         groups = np.concatenate([pool.member_groups, pool.groups])
     whole = evidence.has(ROLE) and evidence.trained[ROLE].log_odds.shape[1] == len(pool.asked)
     return alike(
         stream(key, "members alike"),
-        examples.inputs[records] if there else None,
+        None if at_hand is None else at_hand.inputs,
         examples.labels[records],
         unseen_odds(evidence, places) if whole else None,
-        examples.record_hashes[records].view("S16") if there else None,
+        None if at_hand is None else at_hand.record_hashes.view("S16"),
         pool.members.stop - pool.members.start,
         groups=groups,
     )

@@ -6,6 +6,7 @@ out. Known members (`jaxaudit.audits.ks.tests.members`) need neither.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -24,11 +25,42 @@ WHAT_HELPS = (
     "recipe (--model FILE.py:NAME, or a bank by your own script; --same-recipe says so of a built-in one)"
 )
 
+IN_FULL = (
+    "Train shadow models by its own recipe and in full (--model FILE.py:NAME, with --budget none). Or give its outputs "
+    "on records that it did use (--members and --members-target)"
+)
+
+
+class Lack(NamedTuple):
+    """What keeps a verdict from being reached.
+
+    Attributes:
+        helps: what to do about it, in sentences without the last full stop.
+        reason: of the verdict, in words; empty where the numbers say it themselves.
+    """
+
+    helps: str
+    reason: str = ""
+
+
+class Limited(NamedTuple):
+    """What of a test's numbers is known.
+
+    Attributes:
+        usage: the numbers, without the fraction where nobody knows how much the target remembers.
+        trust: confidence in the fraction.
+        lacks: why there is none.
+    """
+
+    usage: Usage
+    trust: Confidence
+    lacks: tuple[Lack, ...] = ()
+
 
 def limited(
     usage: Usage, said: Said, evidence: Evidence, roles: Sequence[str], unseen: Bool[np.ndarray, " asked"] | None
-) -> tuple[Usage, Confidence]:
-    """The numbers without the fraction, where nobody knows how much the target remembers; and confidence in it.
+) -> Limited:
+    """The numbers without the fraction, where nobody knows how much the target remembers.
 
     Args:
         usage: what the test measured beside shadow models.
@@ -38,17 +70,43 @@ def limited(
         unseen: which of the records the target did not use; None where none is known.
     """
     if said.trained_here:
-        return usage, TRUSTED
+        return Limited(usage, TRUSTED)
+    lacks = lacks_of(evidence)
     if not evidence.own_recipe:
-        return without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",)), NO_FRACTION
+        return Limited(without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",)), NO_FRACTION, lacks)
     if evidence.reduced:
-        why = f"the shadow models do not have the recipe that was asked for: {'; '.join(evidence.reduced)}"
-        return without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}.")
+        why = reduced_words(evidence)
+        return Limited(without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}."), lacks)
     if unseen is None:
-        return usage, STATED
+        return Limited(usage, STATED)
     others = said.at_resolution(evidence.log_odds(*roles))
     apart = behaves_like(said.log_odds, others, evidence.members(*roles)[:, : others.shape[1]], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
-        return without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}.")
-    return usage, STATED
+        return Limited(without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}."))
+    return Limited(usage, STATED)
+
+
+def lacks_of(evidence: Evidence) -> tuple[Lack, ...]:
+    """What keeps shadow models from telling how much a target of a file remembers: their recipe is not its own."""
+    if evidence.reduced:
+        return (Lack(IN_FULL, reduced_words(evidence)),)
+    return () if evidence.own_recipe else (Lack(WHAT_HELPS),)
+
+
+def reduced_words(evidence: Evidence) -> str:
+    """How a plan made the shadow models others than those that were asked for."""
+    return f"the shadow models are not those that were asked for, to fit the time: {'; '.join(evidence.reduced)}"
+
+
+def with_reasons(usage: Usage, lacks: Sequence[Lack]) -> Usage:
+    """The numbers with what is lacking among the reasons of their verdict, for a finding; `forgotten` lacks nothing."""
+    if usage.verdict == "forgotten":
+        return usage
+    more = (lack.reason for lack in lacks if lack.reason and lack.reason not in usage.reasons)
+    return usage._replace(reasons=(*usage.reasons, *more))
+
+
+def helped(lacks: Sequence[Lack], more: str) -> str:
+    """What to do about what is lacking, before other advice."""
+    return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])

@@ -4,6 +4,7 @@ By default the reference is the calibration set, and the models are the shadow t
 are others, also trained on a share of it, so that the numbers of the shadow test stay as they were.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +14,8 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.ks.tests.memory import TRUSTED, limited
-from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, by_rank, draw_shadows, shadows_fit
+from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited
+from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, by_rank, draw_shadows, few_models, shadows_fit
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.audits.pool import Pool
 from jaxaudit.metrics.checks import (
@@ -73,20 +74,27 @@ class ReferenceTest(ShadowTest):
             recipe=better_recipe(fit, evidence.advice.recipe),
         )
         checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
-        usage, trust = limited(answer.usage._replace(design=evidence.design), said, evidence, roles, said.unseen)
+        usage = answer.usage._replace(design=evidence.design)
+        usage, trust, lacks = limited(usage, said, evidence, roles, said.unseen)
+        lacks = (*few_models(evidence, roles), *lacks)
 
         def judged(usage: Usage) -> Judgement:
-            return self.decide(usage, checks, evidence.advice, trust)._replace(again=judged)
+            return self.decide(usage, checks, evidence.advice, trust, lacks)._replace(again=judged)
 
         return judged(usage)
 
     def decide(
-        self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED, trust: Confidence = TRUSTED
+        self,
+        usage: Usage,
+        checks: tuple[Check, ...],
+        advice: Advice = TRAINED,
+        trust: Confidence = TRUSTED,
+        lacks: Sequence[Lack] = (),
     ) -> Judgement:
         """What its numbers say."""
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == REFERENCE_MODELS), "")
         more = f"Give more query records, or {advice.holdout}."
-        return by_rank(self, usage, checks, NEEDS, recipe, more, trust)
+        return by_rank(self, usage, checks, NEEDS, recipe, more, trust, lacks)
 
 
 def _roles(pool: Pool) -> tuple[str, ...]:

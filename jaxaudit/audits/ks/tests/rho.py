@@ -1,6 +1,7 @@
 """rho as a test of `ks`: algorithm 1 of Liu & Tsaftaris (2020) over replicates, with checks; see `metrics.ks`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import CALIBRATION, CONTROL, QUERY, Roles, generators
-from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, WHAT_HELPS
+from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, Lack, helped, lacks_of
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
 from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
@@ -109,8 +110,8 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
-        known = said.trained_here or evidence.own_recipe
-        return self.decide(ratio, controls, checks, common, known=known, targets=evidence.targets)
+        lacks = () if said.trained_here else lacks_of(evidence)
+        return self.decide(ratio, controls, checks, common, lacks=lacks, targets=evidence.targets)
 
     def decide(
         self,
@@ -119,21 +120,22 @@ class RhoTest:
         checks: tuple[Check, ...],
         common: tuple[Check, ...],
         *,
-        known: bool = True,
+        lacks: Sequence[Lack] = (),
         targets: int = 1,
     ) -> Judgement:
         """What its numbers say; it rests on its own checks and on all that tests share.
 
         Args:
-            known: whether the models of rho have the target's recipe: only then can it be called `forgotten`.
+            lacks: why the models of rho do not have the target's recipe: then it cannot be called `forgotten`.
             targets: the number of targets that are judged.
         """
         rests_on = OWN | {check.name for check in common}
         # A control that was missed takes `forgotten` away, and no other verdict.
         missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio, targets) != "forgotten" else ())
         finding = self._find(ratio, targets)
-        if finding.verdict == "forgotten" and not known:
-            finding = self._open(f"rho is at or above 1, and {NOT_KNOWN}", f"{WHAT_HELPS}.")
+        if finding.verdict == "forgotten" and lacks:
+            why = "; ".join(filter(None, (NOT_KNOWN, *(lack.reason for lack in lacks))))
+            finding = self._open(f"rho is at or above 1, and {why}", helped(lacks, ""))
         return Judgement(
             self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
         )

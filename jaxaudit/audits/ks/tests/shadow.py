@@ -11,7 +11,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
-from jaxaudit.audits.ks.tests.memory import NO_FRACTION, TRUSTED, WHAT_HELPS, limited
+from jaxaudit.audits.ks.tests.memory import NO_FRACTION, TRUSTED, Lack, helped, limited, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -113,15 +113,21 @@ class ShadowTest:
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
-        usage, trust = limited(usage, said, evidence, ROLES, None)
+        usage, trust, lacks = limited(usage, said, evidence, ROLES, None)
+        lacks = (*few_models(evidence, ROLES), *lacks)
 
         def judged(usage: Usage) -> Judgement:
-            return self.decide(usage, (fit,), evidence.advice, trust)._replace(again=judged)
+            return self.decide(usage, (fit,), evidence.advice, trust, lacks)._replace(again=judged)
 
         return judged(usage)
 
     def decide(
-        self, usage: Usage, checks: tuple[Check, ...], advice: Advice = TRAINED, trust: Confidence = TRUSTED
+        self,
+        usage: Usage,
+        checks: tuple[Check, ...],
+        advice: Advice = TRAINED,
+        trust: Confidence = TRUSTED,
+        lacks: Sequence[Lack] = (),
     ) -> Judgement:
         """What its numbers say."""
         recipe = next((better_recipe(check, advice.recipe) for check in checks if check.name == SHADOW_MODELS), "")
@@ -129,7 +135,7 @@ class ShadowTest:
             f"Give the target's outputs on data that it did not use, too: {advice.unused}. Or {advice.holdout}: that "
             "test does not depend on how the target was trained."
         )
-        return by_rank(self, usage, checks, NEEDS, recipe, more, trust)
+        return by_rank(self, usage, checks, NEEDS, recipe, more, trust, lacks)
 
 
 def by_rank(
@@ -140,12 +146,13 @@ def by_rank(
     recipe: str,
     more: str,
     trust: Confidence,
+    lacks: Sequence[Lack] = (),
 ) -> Judgement:
     """The judgement of a test whose p-value is a rank among shadow models: that rests on their likeness, too."""
     more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
-    more = f"{WHAT_HELPS}. {more}" if trust == NO_FRACTION else more
+    more = helped(lacks, more)
     ranked = RANKED if trust == NO_FRACTION else trust
-    finding = of_use(test, usage, more, ranked if usage.verdict == "not forgotten" else trust)
+    finding = of_use(test, with_reasons(usage, lacks), more, ranked if usage.verdict == "not forgotten" else trust)
     return Judgement(
         *(test.name, test.title, finding, needs, checks, usage),
         p_confidence=ranked,
@@ -161,6 +168,22 @@ def least_models(targets: int) -> int:
     (19, 59)
     """
     return max(LEAST, round(targets / ALPHA) - 1)
+
+
+def few_models(evidence: Evidence, roles: Sequence[str]) -> tuple[Lack, ...]:
+    """What is lacking where no rank among these models of no use is a p-value of 0.05, adjusted for all targets."""
+    models, least = len(evidence.roles[roles[0]]), least_models(evidence.targets)
+    if models >= least:
+        return ()
+    targets, best = evidence.targets, evidence.targets / (1 + models)
+    return (
+        Lack(
+            f"Add shadow models: at least {least} without the query set for {targets} targets; "
+            f"{evidence.advice.more_models}",
+            f"{models} shadow models without the query set give p-values of at least {best:.2g}, adjusted for "
+            f"{targets} targets: no use could be detected",
+        ),
+    )
 
 
 def draw_shadows(

@@ -98,7 +98,7 @@ def test_rho_decides_by_its_interval(rho: Rho, verdict: str, words: str):
 
 @pytest.mark.parametrize(("rho", "verdict"), [(APART, "inconclusive"), (NEAR, "not forgotten"), (BOTH, "inconclusive")])
 def test_rho_never_says_forgotten_where_nobody_knows_how_much_is_remembered(rho: Rho, verdict: str):
-    assert RhoTest().decide(rho, (), (), (), known=False).finding.verdict == verdict
+    assert RhoTest().decide(rho, (), (), (), "it is not known").finding.verdict == verdict
 
 
 @pytest.mark.parametrize("p_value", [0.0, 0.01, 0.049, 0.0501, 0.5, 1.0])

@@ -18,11 +18,31 @@ from jaxaudit.metrics.usage import Usage, without_fraction
 NOT_KNOWN = "how much this model remembers of what it used is not known"
 TRUSTED = Confidence("fair", "It was trained by this audit, like the shadow models.")
 STATED = Confidence("fair", "It rests on the word that the shadow models have the target's own recipe.")
+WORD_ALONE = Confidence(
+    "weak",
+    "It rests on the word alone that the shadow models have the target's own recipe: no outputs on records that the "
+    "target did not use were compared.",
+)
 NO_FRACTION = Confidence("none", "How much this model remembers of what it used is not known.")
 WHAT_HELPS = (
     "Give its outputs on records that it did use (--members and --members-target). Or train shadow models by its own "
     "recipe (--model FILE.py:NAME, or a bank by your own script; --same-recipe says so of a built-in one)"
 )
+
+
+def recipe_unknown(said: Said, evidence: Evidence) -> tuple[str, Confidence]:
+    """Why nobody knows that the models have the target's recipe, empty where it is said; and confidence that they do.
+
+    The target's outputs may still contradict the word: `limited` asks them.
+    """
+    if said.trained_here:
+        return "", TRUSTED
+    if not evidence.own_recipe:
+        return NOT_KNOWN, NO_FRACTION
+    if evidence.reduced:
+        why = f"the shadow models do not have the recipe that was asked for: {'; '.join(evidence.reduced)}"
+        return why, none_because(why)
+    return "", WORD_ALONE
 
 
 def limited(
@@ -37,18 +57,38 @@ def limited(
         roles: of the shadow models.
         unseen: which of the records the target did not use; None where none is known.
     """
-    if said.trained_here:
-        return usage, TRUSTED
-    if not evidence.own_recipe:
-        return without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",)), NO_FRACTION
-    if evidence.reduced:
-        why = f"the shadow models do not have the recipe that was asked for: {'; '.join(evidence.reduced)}"
-        return without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}.")
-    if unseen is None:
-        return usage, STATED
+    why, trust = recipe_unknown(said, evidence)
+    if trust == NO_FRACTION:
+        return without_fraction(usage, (f"no use was detected, and {why}",)), trust
+    if why:
+        return without_fraction(usage, (why,)), trust
+    if said.trained_here or unseen is None:
+        return usage, trust
     others = said.at_resolution(evidence.log_odds(*roles))
     apart = behaves_like(said.log_odds, others, evidence.members(*roles)[:, : others.shape[1]], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
-        return without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}.")
+        return without_fraction(usage, (why,)), none_because(why)
     return usage, STATED
+
+
+def known_unused(said: Said, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
+    """Which records the target did not use: those of the reference, else of the holdout; None without either.
+
+    Not both: shadow models know the calibration set and no holdout, and a mixture would be compared with another one.
+    """
+    if said.unseen is not None:
+        return said.unseen
+    holdout = of_holdout(evidence)
+    return holdout if holdout.any() else None
+
+
+def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
+    """Which of the records asked about are the holdout's: no target used one."""
+    places = np.arange(len(evidence.pool.asked))
+    return (places >= evidence.queries) & (places < evidence.dealt.stop)
+
+
+def none_because(why: str) -> Confidence:
+    """No confidence, for this reason."""
+    return Confidence("none", f"{why[:1].upper()}{why[1:]}.")

@@ -13,7 +13,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.ks.tests.memory import TRUSTED, limited
+from jaxaudit.audits.ks.tests.memory import TRUSTED, limited, none_because
 from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, by_rank, draw_shadows, shadows_fit
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.audits.pool import Pool
@@ -27,7 +27,7 @@ from jaxaudit.metrics.checks import (
     reference_like_target,
 )
 from jaxaudit.metrics.reference import reference_test
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Usage, without_fraction
 
 APART = ("reference_never", "reference_half", "reference_fully")
 """Roles of its models where the reference is a set of its own."""
@@ -74,6 +74,9 @@ class ReferenceTest(ShadowTest):
         )
         checks = (fit, reference_like_target(answer.accuracy, answer.accuracies))
         usage, trust = limited(answer.usage._replace(design=evidence.design), said, evidence, roles, said.unseen)
+        if usage.doubts:
+            # What is taken off for a reference that was used is missing from the fraction.
+            usage, trust = without_fraction(usage, ()), none_because("; ".join(usage.doubts))
 
         def judged(usage: Usage) -> Judgement:
             return self.decide(usage, checks, evidence.advice, trust)._replace(again=judged)

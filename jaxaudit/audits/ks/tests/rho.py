@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import CALIBRATION, CONTROL, QUERY, Roles, generators
-from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, WHAT_HELPS
+from jaxaudit.audits.ks.tests.memory import TRUSTED, WHAT_HELPS, recipe_unknown
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
 from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
@@ -109,8 +110,8 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
-        known = said.trained_here or evidence.own_recipe
-        return self.decide(ratio, controls, checks, common, known=known, targets=evidence.targets)
+        unknown, trust = recipe_unknown(said, evidence)
+        return self.decide(ratio, controls, checks, common, unknown, trust, targets=evidence.targets)
 
     def decide(
         self,
@@ -118,22 +119,27 @@ class RhoTest:
         controls: tuple[Rho, ...],
         checks: tuple[Check, ...],
         common: tuple[Check, ...],
+        unknown: str = "",
+        trust: Confidence = TRUSTED,
         *,
-        known: bool = True,
         targets: int = 1,
     ) -> Judgement:
         """What its numbers say; it rests on its own checks and on all that tests share.
 
         Args:
-            known: whether the models of rho have the target's recipe: only then can it be called `forgotten`.
+            unknown: why nobody knows that the models of rho have the target's recipe. It is called `forgotten` only where
+                this is empty.
+            trust: confidence that they have it.
             targets: the number of targets that are judged.
         """
         rests_on = OWN | {check.name for check in common}
         # A control that was missed takes `forgotten` away, and no other verdict.
         missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio, targets) != "forgotten" else ())
         finding = self._find(ratio, targets)
-        if finding.verdict == "forgotten" and not known:
-            finding = self._open(f"rho is at or above 1, and {NOT_KNOWN}", f"{WHAT_HELPS}.")
+        if finding.verdict == "forgotten" and unknown:
+            finding = self._open(f"rho is at or above 1, and {unknown}", f"{WHAT_HELPS}.")
+        elif finding.verdict == "forgotten" and trust != TRUSTED:
+            finding = msgspec.structs.replace(finding, confidence=trust)
         return Judgement(
             self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
         )

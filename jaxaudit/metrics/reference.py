@@ -64,7 +64,8 @@ def reference_test(
       over the median of theirs, at least 1. `p_fully`: the same among models that used all.
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of a part.
 
-    The verdict is never `forgotten` if the reference looks used (`reference_used`): use of both sets shows no difference.
+    The verdict is never `forgotten` if the reference looks used (`reference_used`): use of both sets shows no
+    difference.
 
     Shadow models of several designs, mixed, make the error of a design that nobody knows part of their spread.
 

@@ -178,13 +178,11 @@ def test_a_forgotten_of_rho_says_that_it_rests_on_the_word():
 SHADOW_ALONE = make_pool(QUERY, CALIBRATION, ())
 
 
-@pytest.mark.parametrize(
-    "pool", [POOL, POOL._replace(reference=slice(0, 0))], ids=["calibration set", "holdout alone"]
-)
+@pytest.mark.parametrize("pool", [POOL, POOL._replace(reference=slice(0, 0))], ids=["calibration set", "holdout alone"])
 def test_the_shadow_test_compares_targets_on_records_that_they_did_not_use(pool: Pool):
     """One with other outputs than the bank's models there was not trained by their recipe, whatever is said."""
     bank = evidence((ShadowTest(),), pool)
-    like, unlike = (target("out.csv", False, 4, bank=bank, on_others=by) for by in (1, 0.3))
+    like, unlike = (target("out.csv", False, 5, bank=bank, on_others=by) for by in (1, 0.3))
     found = judgement(ShadowTest(), bank, like).finding
     assert found.verdict == "forgotten"
     assert "the word that" in found.confidence.why

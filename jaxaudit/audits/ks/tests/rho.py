@@ -127,8 +127,8 @@ class RhoTest:
         """What its numbers say; it rests on its own checks and on all that tests share.
 
         Args:
-            unknown: why nobody knows that the models of rho have the target's recipe. Only where this is empty can it be called
-                `forgotten`.
+            unknown: why nobody knows that the models of rho have the target's recipe. It can be called `forgotten` only
+                where this is empty.
             trust: confidence that they have it.
             targets: the number of targets that are judged.
         """

@@ -24,6 +24,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
+from jaxaudit.metrics.looks_used import holdout_used
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
 from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
@@ -63,8 +64,8 @@ def holdout_test(
       `detectable`, the variance of the target's scores is taken as at least that of the shadow models: outputs that
       hardly vary carry less information, not more.
 
-    The verdict is never `forgotten` if the target's outputs on the holdout look as if the holdout was used, too (a
-    target trained on both sets shows no difference), or if most of its outputs are the same value.
+    The verdict is never `forgotten` if the target's outputs on the holdout look as if the holdout was used, too
+    (`holdout_used`: a target trained on both sets shows no difference), or if most of its outputs are the same value.
 
     Args:
         key: random key of the permutations.
@@ -115,12 +116,14 @@ def holdout_test(
         variance=max(effect.variance, least),
         critical=max(test.critical, float(-special.ndtri(alpha)) * np.sqrt(least)),
     )
+    limits = limits_of(effect, alpha, level)
+    # A wider limit does not allow `forgotten` anyway.
+    narrow = limits.upper <= stated
     doubts = (
         *swapped(test.p_smaller, alpha),
-        *_holdout_used(found, membership, size, stated),
+        *(holdout_used(found, membership, size, stated, alpha) if narrow else ()),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    limits = limits_of(effect, alpha, level)
     return conclude("holdout", p_never, p_fully, limits, doubts, alpha=alpha, stated=stated, recipe=recipe)
 
 
@@ -247,26 +250,6 @@ def swapped(p_smaller: float, alpha: float) -> tuple[str, ...]:
     return (
         f"the holdout looks more used than the query set (p = {p_smaller:.3g}): query set and holdout may be "
         "swapped, or the holdout may have another source",
-    )
-
-
-def _holdout_used(
-    found: MembershipScores, membership: Bool[np.ndarray, "models n"], size: int, stated: float
-) -> tuple[str, ...]:
-    """A doubt if the target's mean score of holdout records is high.
-
-    High: at least `stated` of the way from the shadow models' mean score of others' records to that of their own, or a
-    quarter of it if that is less.
-    """
-    inside, outside = (
-        float(np.mean([scores[row].mean() for scores, row in zip(found.shadows, rows, strict=True)]))
-        for rows in (membership, ~membership)
-    )
-    if not float(found.target[size:].mean()) - outside >= min(stated, STATED_FRACTION) * (inside - outside) > 0:
-        return ()
-    return (
-        "the target's outputs on the holdout resemble those of models trained on it: the target may have been trained "
-        "on the holdout or on similar records, and use of the query set would then not be detected",
     )
 
 

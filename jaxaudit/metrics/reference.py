@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
+from jaxaudit.metrics.looks_used import reference_used
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.shadow import check_shadows
 from jaxaudit.metrics.shares import shares
@@ -25,8 +26,6 @@ from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
 
 LEAST_RECORDS = 50
 """Reference records: fewer hardly tell how far a target scatters."""
-REFERENCE_USED = 0.5
-"""The used share of the reference from which on it is doubted that the target has not used it."""
 
 
 class ReferenceAnswer(NamedTuple):
@@ -64,6 +63,9 @@ def reference_test(
       distance from their mean is divided by its scatter: the root mean square distance of its outputs on the reference,
       over the median of theirs, at least 1. `p_fully`: the same among models that used all.
     - `fraction`, `upper` and `detectable`: see `Effect`; models of partial use show the effect of a part.
+
+    The verdict is never `forgotten` if the reference looks used (`reference_used`): use of both sets shows no
+    difference.
 
     Shadow models of several designs, mixed, make the error of a design that nobody knows part of their spread.
 
@@ -103,20 +105,23 @@ def reference_test(
         critical=scatter * float(np.sort(base)[-int(np.floor(alpha * (1 + never.sum()) + 1e-9))]),
         partly=(float(parts[some].mean()), float(statistic[some].mean() - centre)) if some.any() else None,
     )
+    place = np.arange(len(target)) >= queried
+    kept = place if unseen is None else place & unseen
+    accuracy = float((target[kept] > 0).mean())
+    accuracies = np.array(
+        [float((row[place & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
+    )
     usage = conclude(
         "reference",
         _rank(statistic[never], own, scatter, larger=True),
         _rank(statistic[fully], own, scatter, larger=False),
         limits_of(effect, alpha, level),
-        doubts=_reference_used(found.target_reference),
+        doubts=reference_used(found.target_reference, found.reference, accuracy, accuracies, alpha),
         recipe=recipe,
         alpha=alpha,
         stated=stated,
     )
-    place = np.arange(len(target)) >= queried
-    kept = place if unseen is None else place & unseen
-    accuracies = [float((row[place & ~used] > 0).mean()) for row, used in zip(shadows, membership, strict=True)]
-    return ReferenceAnswer(usage, float((target[kept] > 0).mean()), np.array(accuracies), scatter)
+    return ReferenceAnswer(usage, accuracy, accuracies, scatter)
 
 
 def refuse_few(records: int) -> None:
@@ -140,13 +145,3 @@ def _rank(others: np.ndarray, own: float, scatter: float, *, larger: bool) -> fl
     sign = 1 if larger else -1
     distance = sign * (own - others.mean()) / scatter
     return float((1 + (sign * (others - others.mean()) >= distance - 1e-12).sum()) / (1 + len(others)))
-
-
-def _reference_used(share: float) -> tuple[str, ...]:
-    """A doubt if the reference itself looks used: then use of the query set would not be detected."""
-    if share < REFERENCE_USED:
-        return ()
-    return (
-        f"{share:.0%} of the reference looks used, too: the target may have been trained on it, and use of the query "
-        "set would then not be detected",
-    )

@@ -190,7 +190,7 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:
-    """The p-value alone: no fraction, no limit and never `forgotten`, for these reasons.
+    """The p-value alone: no fraction, no limit and never `forgotten`, for these reasons and, after them, its doubts.
 
     >>> usage = Usage("holdout", "forgotten", 0.3, 0.01, 0.1, 0.0, 0.2, 0.2, (), 0.2)
     >>> left = without_fraction(usage, ("how much this model remembers is not known",))
@@ -199,7 +199,7 @@ def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -
     """
     fraction, low, high, upper, detectable = UNKNOWN
     left = usage._replace(fraction=fraction, fraction_low=low, fraction_high=high, upper=upper, detectable=detectable)
-    return decided(left._replace(p_fully=None, unsettled=why), alpha)
+    return decided(left._replace(p_fully=None, doubts=(), unsettled=(*why, *usage.doubts)), alpha)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

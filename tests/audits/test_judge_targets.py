@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY
-from support.simulated_shadows import provider
+from support.simulated_shadows import Provider, provider
 
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import Evidence, Said
@@ -15,8 +15,8 @@ from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.models import Trained
 from jaxaudit.audits.ks.result import KSAudit, TargetResult
 from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import make_pool
+from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, Judgement, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.pool import Pool, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
@@ -31,34 +31,45 @@ RECORDS = len(POOL.asked)
 WORLD = provider(np.random.default_rng(1), RECORDS, 4.0)
 
 
-def evidence() -> Evidence:
+def evidence(tests: tuple[KSTest, ...] = TESTS, pool: Pool = POOL) -> Evidence:
     """A bank of the targets' recipe: what models of known membership say of query set, holdout and calibration set."""
     random = np.random.default_rng(2)
-    roles = {role: rows for test in TESTS for role, rows in test.draw(KEY, POOL).items()}
+    roles = {role: rows for test in tests for role, rows in test.draw(KEY, pool).items()}
+    asked = len(pool.asked)
+    world = Provider(WORLD.level[:asked], WORLD.gap[:asked])
 
     def said(rows: list[np.ndarray]) -> Trained:
-        members = np.concatenate(rows)[:, POOL.asked]
-        odds = WORLD.outputs(random, members).astype(np.float32)
+        members = np.concatenate(rows)[:, pool.asked]
+        odds = world.outputs(random, members).astype(np.float32)
         right = np.full(len(rows), 0.95)
         none = np.zeros((len(rows), 0))
         return Trained(special.expit(odds[:, : len(QUERY)]), odds, right, right, Signals(none, none, none))
 
-    return Evidence({role: said(rows) for role, rows in roles.items()}, roles, POOL, QUERY, 0.9, own_recipe=True)
+    return Evidence({role: said(rows) for role, rows in roles.items()}, roles, pool, QUERY, 0.9, own_recipe=True)
 
 
 BANK = evidence()
 
 
-def target(name: str, used: bool, seed: int) -> Said:
-    """A target whose log-odds are those of the bank's world, from its files."""
+def target(name: str, used: bool, seed: int, *, bank: Evidence = BANK, moved: float = 0, on_others: float = 1) -> Said:
+    """A target whose log-odds are those of the bank's world, from its files.
+
+    All log-odds are moved, and those on records other than the query set multiplied.
+    """
     members = np.zeros((1, RECORDS), bool)
     members[0, : len(QUERY)] = used
-    odds = WORLD.outputs(np.random.default_rng(seed), members)[0]
+    odds = WORLD.outputs(np.random.default_rng(seed), members)[0] + moved
+    odds[len(QUERY) :] *= on_others
 
-    parts = np.split(odds, [len(QUERY), len(QUERY) + len(HOLDOUT)])
-    sets = (QUERY, HOLDOUT, CALIBRATION)
-    query, holdout, calibration = (outputs_of(*each, name) for each in zip(sets, parts, strict=True))
-    return FileTarget(query, holdout, True, calibration).says(BANK, HOLDOUT, "", with_signals=False)
+    query, holdout, calibration = np.split(odds, [len(QUERY), len(QUERY) + len(HOLDOUT)])
+    held = bank.dealt.stop > len(QUERY)
+    given = FileTarget(
+        outputs_of(QUERY, query, name),
+        outputs_of(HOLDOUT, holdout, name) if held else None,
+        True,
+        outputs_of(CALIBRATION, calibration, name),
+    )
+    return given.says(bank, HOLDOUT if held else None, "", with_signals=False)
 
 
 def outputs_of(examples: Examples, log_odds: np.ndarray, name: str) -> Outputs:
@@ -200,3 +211,77 @@ def test_a_plan_that_changed_the_shadow_models_is_a_reason(own_recipe: bool, tes
 def test_a_plan_that_changed_nothing_is_no_reason():
     (missed,) = judge_targets(KEY, replace(BANK, own_recipe=False), UNUSED[1:2], TESTS).targets
     assert not any("to fit the time" in each for each in (*missed.finding.reasons, *missed.finding.caveats))
+
+
+# Whether the shadow models have the target's recipe.
+
+
+def judgement(test: KSTest, bank: Evidence, said: Said) -> Judgement:
+    return judge_targets(KEY, bank, (said,), (test,)).targets[0].judgements[0]
+
+
+RHO = RhoTest(replicates=3)
+RHO_BANK = evidence((RHO,))
+FAR = target("far.csv", False, 4, bank=RHO_BANK, moved=-3)
+"""Further from the models of the query set than those of the calibration set."""
+
+
+@pytest.mark.parametrize(
+    ("test", "bank", "said"),
+    [(ReferenceTest(), BANK, UNUSED[0]), (ShadowTest(), BANK, UNUSED[0]), (RHO, RHO_BANK, FAR)],
+    ids=["reference", "shadow", "rho"],
+)
+def test_forgotten_takes_the_targets_own_recipe(test: KSTest, bank: Evidence, said: Said):
+    assert judgement(test, bank, said).finding.verdict == "forgotten"
+    guessed = judgement(test, replace(bank, own_recipe=False), said).finding
+    assert guessed.verdict == "inconclusive"
+    assert "how much this model remembers of what it used is not known" in guessed.sentence
+    reduced = judgement(test, replace(bank, reduced=("2 epochs, not 20",)), said).finding
+    assert reduced.verdict == "inconclusive"
+    assert "2 epochs, not 20" in reduced.sentence
+
+
+def test_a_forgotten_of_rho_says_that_it_rests_on_the_word():
+    assert "the word alone" in judgement(RHO, RHO_BANK, FAR).finding.confidence.why
+    here = judgement(RHO, replace(RHO_BANK, own_recipe=False), FAR._replace(trained_here=True)).finding
+    assert here.verdict == "forgotten"
+    assert "the word" not in here.confidence.why
+
+
+SHADOW_ALONE = make_pool(QUERY, CALIBRATION, ())
+
+
+@pytest.mark.parametrize("pool", [POOL, POOL._replace(reference=slice(0, 0))], ids=["calibration set", "holdout alone"])
+def test_the_shadow_test_compares_targets_on_records_that_they_did_not_use(pool: Pool):
+    """One with other outputs than the bank's models there was not trained by their recipe, whatever is said."""
+    bank = evidence((ShadowTest(),), pool)
+    like, unlike = (target("out.csv", False, 5, bank=bank, on_others=by) for by in (1, 0.3))
+    found = judgement(ShadowTest(), bank, like).finding
+    assert found.verdict == "forgotten"
+    assert "the word that" in found.confidence.why
+    otherwise = judgement(ShadowTest(), bank, unlike).finding
+    assert otherwise.verdict == "inconclusive"
+    assert "does not behave like the shadow models" in otherwise.sentence
+
+
+def test_the_shadow_test_without_such_records_says_that_it_rests_on_the_word_alone():
+    bank = evidence((ShadowTest(),), SHADOW_ALONE)
+    found = judgement(ShadowTest(), bank, target("out.csv", False, 4, bank=bank)).finding
+    assert found.verdict == "forgotten"
+    assert found.confidence.word == "weak"
+    assert "the word alone" in found.confidence.why
+
+
+def test_a_reference_that_was_used_leaves_neither_forgotten_nor_a_fraction():
+    """Even by the target's own recipe; use of the query set is detected all the same."""
+    members = np.zeros((1, RECORDS), bool)
+    members[0, BANK.referred] = np.random.default_rng(6).random(len(CALIBRATION)) < 0.45
+    members[0, : len(QUERY)] = np.arange(len(QUERY)) % 2
+    odds = WORLD.outputs(np.random.default_rng(7), members)[0]
+    found = judgement(ReferenceTest(), BANK, UNUSED[0]._replace(log_odds=odds, trained_here=True))
+    assert found.usage is not None
+    assert found.finding.verdict != "forgotten"
+    assert np.isnan(found.usage.fraction)
+    assert (found.usage.upper, found.usage.p_fully) == (1.0, None)
+    assert found.fraction_confidence is not None
+    assert "of the reference looks used" in found.fraction_confidence.why

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
-from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, with_reasons
+from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, limited, of_holdout, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, change_text, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -203,12 +203,6 @@ def predictors_of(
         rows = evidence.members(ROLE)[:, places]
     inputs = examples.inputs[records] if examples.inputs.size else None
     return difficulty(stream(key, "difficulty"), examples.labels[records], inputs, shadows, rows, groups)
-
-
-def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
-    """Which of the records asked about are the holdout's: no target used one."""
-    places = np.arange(len(evidence.pool.asked))
-    return (places >= evidence.queries) & (places < evidence.dealt.stop)
 
 
 def with_change(judgement: Judgement, change: Change) -> Judgement:

@@ -19,6 +19,11 @@ from jaxaudit.metrics.usage import Usage, without_fraction
 NOT_KNOWN = "how much this model remembers of what it used is not known"
 TRUSTED = Confidence("fair", "It was trained by this audit, like the shadow models.")
 STATED = Confidence("fair", "It rests on the word that the shadow models have the target's own recipe.")
+WORD_ALONE = Confidence(
+    "weak",
+    "It rests on the word alone that the shadow models have the target's own recipe: no outputs on records that the "
+    "target did not use were compared.",
+)
 NO_FRACTION = Confidence("none", "How much this model remembers of what it used is not known.")
 WHAT_HELPS = (
     "Give its outputs on records that it did use (--members and --members-target). Or train shadow models by its own "
@@ -57,6 +62,21 @@ class Limited(NamedTuple):
     lacks: tuple[Lack, ...] = ()
 
 
+def recipe_unknown(said: Said, evidence: Evidence) -> tuple[str, Confidence]:
+    """Why nobody knows that the models have the target's recipe, empty where it is said; and confidence that they do.
+
+    The target's outputs may still contradict the word: `limited` asks them.
+    """
+    if said.trained_here:
+        return "", TRUSTED
+    if not evidence.own_recipe:
+        return NOT_KNOWN, NO_FRACTION
+    if evidence.reduced:
+        why = reduced_words(evidence)
+        return why, none_because(why)
+    return "", WORD_ALONE
+
+
 def limited(
     usage: Usage, said: Said, evidence: Evidence, roles: Sequence[str], unseen: Bool[np.ndarray, " asked"] | None
 ) -> Limited:
@@ -69,21 +89,19 @@ def limited(
         roles: of the shadow models.
         unseen: which of the records the target did not use; None where none is known.
     """
-    if said.trained_here:
-        return Limited(usage, TRUSTED)
-    lacks = lacks_of(evidence)
-    if not evidence.own_recipe:
-        return Limited(without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",)), NO_FRACTION, lacks)
-    if evidence.reduced:
-        why = reduced_words(evidence)
-        return Limited(without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}."), lacks)
-    if unseen is None:
-        return Limited(usage, STATED)
+    why, trust = recipe_unknown(said, evidence)
+    lacks = () if said.trained_here else lacks_of(evidence)
+    if trust == NO_FRACTION:
+        return Limited(without_fraction(usage, (f"no use was detected, and {why}",)), trust, lacks)
+    if why:
+        return Limited(without_fraction(usage, (why,)), trust, lacks)
+    if said.trained_here or unseen is None:
+        return Limited(usage, trust)
     others = said.at_resolution(evidence.log_odds(*roles))
     apart = behaves_like(said.log_odds, others, evidence.members(*roles)[:, : others.shape[1]], unseen)
     if apart:
         why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
-        return Limited(without_fraction(usage, (why,)), Confidence("none", f"{why[:1].upper()}{why[1:]}."))
+        return Limited(without_fraction(usage, (why,)), none_because(why))
     return Limited(usage, STATED)
 
 
@@ -110,3 +128,25 @@ def with_reasons(usage: Usage, lacks: Sequence[Lack]) -> Usage:
 def helped(lacks: Sequence[Lack], more: str) -> str:
     """What to do about what is lacking, before other advice."""
     return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])
+
+
+def known_unused(said: Said, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
+    """Which records the target did not use: those of the reference, else of the holdout; None without either.
+
+    Not both: shadow models know the calibration set and no holdout, and a mixture would be compared with another one.
+    """
+    if said.unseen is not None:
+        return said.unseen
+    holdout = of_holdout(evidence)
+    return holdout if holdout.any() else None
+
+
+def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
+    """Which of the records asked about are the holdout's: no target used one."""
+    places = np.arange(len(evidence.pool.asked))
+    return (places >= evidence.queries) & (places < evidence.dealt.stop)
+
+
+def none_because(why: str) -> Confidence:
+    """No confidence, for this reason."""
+    return Confidence("none", f"{why[:1].upper()}{why[1:]}.")

@@ -14,7 +14,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles
-from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited
+from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, limited, none_because
 from jaxaudit.audits.ks.tests.shadow import ROLES, ShadowTest, by_rank, draw_shadows, few_models, shadows_fit
 from jaxaudit.audits.ks.tests.test import Judgement
 from jaxaudit.audits.pool import Pool
@@ -28,7 +28,7 @@ from jaxaudit.metrics.checks import (
     reference_like_target,
 )
 from jaxaudit.metrics.reference import reference_test
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics.usage import Usage, without_fraction
 
 APART = ("reference_never", "reference_half", "reference_fully")
 """Roles of its models where the reference is a set of its own."""
@@ -77,6 +77,9 @@ class ReferenceTest(ShadowTest):
         usage = answer.usage._replace(design=evidence.design)
         usage, trust, lacks = limited(usage, said, evidence, roles, said.unseen)
         lacks = (*few_models(evidence, roles), *lacks)
+        if usage.doubts:
+            # What is taken off for a reference that was used is missing from the fraction.
+            usage, trust = without_fraction(usage, ()), none_because("; ".join(usage.doubts))
 
         def judged(usage: Usage) -> Judgement:
             return self.decide(usage, checks, evidence.advice, trust, lacks)._replace(again=judged)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import CALIBRATION, CONTROL, QUERY, Roles, generators
-from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, Lack, helped, lacks_of
+from jaxaudit.audits.ks.tests.memory import NOT_KNOWN, TRUSTED, Lack, helped, lacks_of, recipe_unknown
 from jaxaudit.audits.ks.tests.test import TONES, Judgement
 from jaxaudit.audits.pool import Pool, calibration_row, control_row, query_row
 from jaxaudit.data.examples import Examples
@@ -110,8 +111,9 @@ class RhoTest:
             preflight.tied_confidences(everyone, printed=said.printed),
             preflight.positive_control(controls),
         )
+        _, trust = recipe_unknown(said, evidence)
         lacks = () if said.trained_here else lacks_of(evidence)
-        return self.decide(ratio, controls, checks, common, lacks=lacks, targets=evidence.targets)
+        return self.decide(ratio, controls, checks, common, trust, lacks=lacks, targets=evidence.targets)
 
     def decide(
         self,
@@ -119,6 +121,7 @@ class RhoTest:
         controls: tuple[Rho, ...],
         checks: tuple[Check, ...],
         common: tuple[Check, ...],
+        trust: Confidence = TRUSTED,
         *,
         lacks: Sequence[Lack] = (),
         targets: int = 1,
@@ -126,7 +129,8 @@ class RhoTest:
         """What its numbers say; it rests on its own checks and on all that tests share.
 
         Args:
-            lacks: why the models of rho do not have the target's recipe: then it cannot be called `forgotten`.
+            trust: confidence that the models of rho have the target's recipe.
+            lacks: why they do not have it: then it cannot be called `forgotten`.
             targets: the number of targets that are judged.
         """
         rests_on = OWN | {check.name for check in common}
@@ -136,6 +140,8 @@ class RhoTest:
         if finding.verdict == "forgotten" and lacks:
             why = "; ".join(filter(None, (NOT_KNOWN, *(lack.reason for lack in lacks))))
             finding = self._open(f"rho is at or above 1, and {why}", helped(lacks, ""))
+        elif finding.verdict == "forgotten" and trust != TRUSTED:
+            finding = msgspec.structs.replace(finding, confidence=trust)
         return Judgement(
             self.name, self.title, finding, rests_on, weakened_by=missed, checks=checks, rho=ratio, controls=controls
         )

@@ -11,7 +11,7 @@ from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.advice import TRAINED, Advice
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import LEAST, Roles, shadow_rows
-from jaxaudit.audits.ks.tests.memory import NO_FRACTION, TRUSTED, Lack, helped, limited, with_reasons
+from jaxaudit.audits.ks.tests.memory import TRUSTED, Lack, helped, known_unused, limited, with_reasons
 from jaxaudit.audits.ks.tests.test import Judgement, of_use
 from jaxaudit.audits.pool import Pool
 from jaxaudit.data.examples import Examples
@@ -113,7 +113,7 @@ class ShadowTest:
             stated=self.stated,
             recipe=better_recipe(fit, evidence.advice.recipe),
         )._replace(design=evidence.design)
-        usage, trust, lacks = limited(usage, said, evidence, ROLES, None)
+        usage, trust, lacks = limited(usage, said, evidence, ROLES, known_unused(said, evidence))
         lacks = (*few_models(evidence, ROLES), *lacks)
 
         def judged(usage: Usage) -> Judgement:
@@ -151,7 +151,7 @@ def by_rank(
     """The judgement of a test whose p-value is a rank among shadow models: that rests on their likeness, too."""
     more = f"Improve the shadow models: {recipe}. {more}" if recipe else more
     more = helped(lacks, more)
-    ranked = RANKED if trust == NO_FRACTION else trust
+    ranked = RANKED if trust.word == "none" else trust
     finding = of_use(test, with_reasons(usage, lacks), more, ranked if usage.verdict == "not forgotten" else trust)
     return Judgement(
         *(test.name, test.title, finding, needs, checks, usage),

@@ -23,6 +23,7 @@ from jaxaudit.ensemble import Execution, kept_models
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.metrics.checks import POSITIVE_CONTROL, SHADOW_ACCURACY, TARGET_OUTPUTS, Check
+from jaxaudit.metrics.ks import deciding, verdict
 from jaxaudit.models import MLP
 
 KEY = jax.random.key(3)
@@ -73,8 +74,11 @@ def audit(query, calibration, learner):
 
 
 def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
-    assert audit.targets[0].verdict == "not forgotten"
-    assert audit.targets[0].rho.high < 1
+    """Alone. Beside others each is judged at a smaller level, for which three replicates may be too few."""
+    ratio, targets = audit.targets[0].rho, len(audit.targets)
+    assert ratio.high < 1
+    assert verdict(ratio) == "not forgotten"
+    assert audit.targets[0].verdict == ("not forgotten" if deciding(ratio, targets)[1] < 1 else "inconclusive")
 
 
 def test_truth_is_counted_by_record(audit):

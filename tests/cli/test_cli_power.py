@@ -31,7 +31,8 @@ def test_json_follows_the_schema(sets: Path):
     jsonschema.validate(done.result, schema_of("power"))
     jsonschema.Draft202012Validator.check_schema(schema_of("power"))
     assert "19 models" in done.err
-    assert done.err.count("\n") == 1
+    # Beside how far training is, which takes seconds on a busy machine only.
+    assert len([line for line in done.err.splitlines() if not line.startswith("training: ")]) == 1
     (given,) = [size for size in done.result["sizes"] if size["given"]]
     assert (given["query"], given["holdout"]) == (RECORDS, 100)
     # Clouds that overlap are learned by heart, so members stand out.

@@ -59,8 +59,9 @@ def test_every_kind_of_file_gets_the_same_answer(sets: Path, outputs: dict[str, 
     files = {name: write_all(name, values) for name, values in outputs.items()}
     found = judged(*[word for name in files for file in files[name] for word in ("--target", file)])
     assert list(found) == [*files["memory"], *files["none"]]
-    assert {found[file]["verdict"] for file in files["memory"]} == {"not forgotten"}
-    assert len({found[file]["verdict"] for file in files["none"]}) == 1
+    for group in files.values():
+        assert len({found[file]["verdict"] for file in group}) == 1
+    assert max(found[file]["rho"]["high"] for file in files["memory"]) < 1
     assert min(found[file]["rho"]["median"] for file in files["none"]) > 0.8
     for name, group in files.items():
         exact = found[f"{name}.npy"]["rho"]["values"]

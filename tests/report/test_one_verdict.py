@@ -89,10 +89,15 @@ def of_ks(draw: st.DrawFn) -> Make:
 def of_attack(draw: st.DrawFn) -> Make:
     def accuracy() -> tuple[float, float, float]:
         low, value, high = sorted(draw(st.tuples(*[st.floats(0.3, 0.9)] * 3)))
-        return (value, low, high) if draw(st.integers(0, 4)) else (value, np.nan, np.nan)
+        return value, low, high
 
     both, targets = (accuracy(), accuracy()), draw(st.sampled_from([2, 8, 30]))
-    known: dict[str, Any] = {"test_accuracy": draw(UNIT), "guess_accuracy": draw(UNIT), "level": 0.9}
+    known: dict[str, Any] = {
+        "test_accuracy": draw(UNIT),
+        "guess_accuracy": draw(UNIT),
+        "level": 0.9,
+        "p_value": draw(UNIT),
+    }
     return lambda: attack_run(audit=replace(with_accuracies(ATTACKED[targets], *both), **known))
 
 

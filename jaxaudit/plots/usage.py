@@ -24,7 +24,7 @@ class Row(NamedTuple):
     least: float
 
 
-def draw_shares(axes: Axes, rows: Sequence[Row], fraction: str) -> None:
+def draw_shares(axes: Axes, rows: Sequence[Row], fraction: str = "used fraction") -> None:
     """The fraction, by this name, with its interval and limit, one row per test, and the minimum detectable one."""
     for place, row in enumerate(rows):
         bar = {"color": BLUE, "linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}

@@ -42,6 +42,11 @@ def write(directory: Path, name: str, record: dict[str, Any], lines: list[str], 
     directory.mkdir(parents=True, exist_ok=True)
     figure.savefig(directory / f"{stem}.png", dpi=STYLE["savefig.dpi"])
     (directory / f"{stem}.json").write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    return write_page(directory, stem, lines)
+
+
+def write_page(directory: Path, stem: str, lines: list[str]) -> Path:
+    """Writes `STEM.md`: the lines, with the picture below the title."""
     title, *rest = lines
     path = directory / f"{stem}.md"
     path.write_text("\n".join([title, "", f"![{title.lstrip('# ')}]({stem}.png)", *rest]) + "\n")

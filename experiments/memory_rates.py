@@ -4,6 +4,7 @@
     python -m experiments.memory_targets --cache FOLDER          # trains; call it again where it was stopped
     python -m experiments.memory_rates --cache FOLDER --judge    # answers, a file a world
     python -m experiments.memory_rates --cache FOLDER            # the tables
+    python -m experiments.memory_rates --page                    # the page again, from the rates that were kept
 
 A model that was trained on a random half of a pool of records is a target of any used share: its query set is dealt
 from what it used and what it did not, its holdout from what it did not use, its known members from what it used. Each
@@ -13,7 +14,7 @@ ways:
 - members: outputs on known members and a holdout; no shadow model.
 - members, models: the same beside 40 shadow models of five designs, which are none of the target's.
 - own recipe: a holdout and 19 shadow models of the target's own recipe, on the user's word.
-- neither: a holdout and the 40 shadow models: no limit is given, and none is called `forgotten`.
+- neither: a holdout and the 40 shadow models of other recipes: no limit is given, and none is called `forgotten`.
 """
 
 import argparse
@@ -25,10 +26,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.figures import write
+from experiments.figures import write, write_page
 from experiments.memory_page import drawing, lines, summarise, summary
 from experiments.memory_worlds import WORLDS, draw_world
-from experiments.record import RESULTS, describe_run
+from experiments.record import RESULTS, describe_run, device_slug
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
 from jaxaudit.metrics.effect import ALPHA
@@ -193,12 +194,19 @@ def judge(folder: Path, most: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cache", type=Path, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--cache", type=Path)
+    what.add_argument("--page", action="store_true", help="write the page again, from the rates that were kept")
     parser.add_argument("--judge", action="store_true", help="answer, rather than draw up the tables")
     parser.add_argument("--models", type=int, default=20, help="of each recipe, that are judged")
     parser.add_argument("--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS))
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    if arguments.page:
+        stem = f"memory_rates-{device_slug()}"
+        record = json.loads((arguments.out / f"{stem}.json").read_text())
+        print(write_page(arguments.out, stem, lines(record["rates"])).read_text())
+        return
     for name in arguments.worlds if arguments.judge else ():
         path = arguments.cache / f"answers-{name}.json"
         if not path.exists() and (arguments.cache / name / f"{SHADOW}.npz").exists():

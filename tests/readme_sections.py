@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))
+
+from experiments import memory_page  # noqa: E402
+
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 COMMAND_LINE = DOCS / "command_line"
@@ -38,6 +42,11 @@ SESSIONS = {
 START_COMMAND = (
     "ks --query query.csv --calibration calibration.csv --target outputs.csv",
     "--holdout holdout.csv --holdout-target holdout_outputs.csv",
+)
+MEMBERS_DEAL = "deal digits --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
+MEMBERS_COMMAND = (
+    "ks --query deal/query.npz --holdout deal/holdout.npz --members deal/members.npz",
+    "--target query_outputs.csv --holdout-target holdout_outputs.csv --members-target members_outputs.csv",
 )
 
 COMMANDS = tuple(SESSIONS)
@@ -83,12 +92,24 @@ def session_section(*words: str) -> str:
 
 
 def start_section() -> str:
-    """What the first audit of one's own files prints, on the files that the page makes."""
-    code = section(START.read_text(encoding="utf-8"), "start files").removeprefix("```python\n").removesuffix("```")
+    """What the audit by shadow models prints, on the files that the page makes."""
+    return _after("start files", (), START_COMMAND)
+
+
+def members_section() -> str:
+    """What the members test prints, on the deal and the outputs that the page makes."""
+    return _after("members files", (MEMBERS_DEAL,), MEMBERS_COMMAND)
+
+
+def _after(files: str, before: Sequence[str], command: Sequence[str]) -> str:
+    """What a command of `START` prints after others and after the page's program of this name."""
+    code = section(START.read_text(encoding="utf-8"), files).removeprefix("```python\n").removesuffix("```")
     with tempfile.TemporaryDirectory() as folder:
+        for each in before:
+            _run(each.split(), Path(folder))
         subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
-        shown = _run(" ".join(START_COMMAND).split(), Path(folder))
-    return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(START_COMMAND)}\n{shown}\n```"
+        shown = _run(" ".join(command).split(), Path(folder))
+    return f"```text\n$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(command)}\n{shown}\n```"
 
 
 def references_section() -> str:
@@ -160,7 +181,7 @@ WAYS = {
     "members": "outputs on known members and a holdout",
     "members, models": "the same, and shadow models",
     "own recipe": "outputs on a holdout, and shadow models of the own recipe",
-    "neither": "outputs on a holdout alone",
+    "neither": "outputs on a holdout, and shadow models of other recipes",
 }
 SHORT_ROWS = {
     "false alarms": "wrong: `not forgotten`, but never used",
@@ -169,6 +190,7 @@ SHORT_ROWS = {
     "forgotten": "`forgotten` of what was never used",
     "inconclusive": "`inconclusive`",
 }
+COVERED = "the 95% limit is at or above the truth"
 
 
 def error_rate_results() -> list[Path]:
@@ -213,16 +235,26 @@ def memory_rates_section() -> str:
     lines = []
     for path in memory_results():
         rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        rows = {**SHORT_ROWS, "covered": COVERED}
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         lines += [
-            f"{rates['targets']:,} targets in {len(rates['worlds'])} worlds, {len(rates['final'])} of which were "
+            f"{memory_page.deals(rates)} in {len(rates['worlds'])} worlds, {len(rates['final'])} of which were "
             "looked at only once; with 95% intervals:",
             "",
             f"| | {' | '.join(WAYS.values())} |",
             "|---" * (1 + len(WAYS)) + "|",
             *(
-                f"| {title} | {' | '.join(_rate(rates['overall'][way][name]) for way in WAYS)} |"
-                for name, title in {**SHORT_ROWS, "covered": "the 95% limit is at or above the truth"}.items()
+                f"| {title} | {' | '.join(_of_way(rates['overall'], way, name) for way in WAYS)} |"
+                for name, title in rows.items()
+            ),
+            "",
+            f"The worst of {len(rates['by recipe'])} recipes, some of which have few targets:",
+            "",
+            f"| | {' | '.join(WAYS.values())} |",
+            "|---" * (1 + len(WAYS)) + "|",
+            *(
+                f"| {title} | {' | '.join(_worst(rates['by recipe'], way, name) for way in WAYS)} |"
+                for name, title in rows.items()
             ),
             "",
             f"By recipe and world: [the page]({page}).",
@@ -230,16 +262,37 @@ def memory_rates_section() -> str:
     return "\n".join(lines)
 
 
+def _of_way(cells: dict[str, Any], way: str, name: str) -> str:
+    return "-" if memory_page.without_limit(way, name) else _rate(cells[way][name])
+
+
+def _worst(by_recipe: dict[str, Any], way: str, name: str) -> str:
+    found = memory_page.worst(by_recipe, way, name)
+    return "-" if found is None else f"{found[0]}: {found[1]['count']} of {found[1]['of']}"
+
+
 def short_error_rates_section() -> str:
     """The same without intervals."""
     lines = [f"| you can give | {' | '.join(SHORT_ROWS.values())} |", "|---" * (1 + len(SHORT_ROWS)) + "|"]
     for path in memory_results():
-        overall = json.loads(path.read_text(encoding="utf-8"))["rates"]["overall"]
+        rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        overall = rates["overall"]
         for way, given in WAYS.items():
             shares = (overall[way][name]["share"] for name in SHORT_ROWS)
             cells = ["-" if share is None else f"{share:.1%}" for share in shares]
             lines.append(f"| {given} | {' | '.join(cells)} |")
+        lines += ["", _worst_in_short(rates["by recipe"])]
     return "\n".join(lines)
+
+
+def _worst_in_short(by_recipe: dict[str, Any]) -> str:
+    """The worst recipe of two rates, in the order of the rows."""
+    found = {name: [memory_page.worst(by_recipe, way, name) for way in WAYS] for name in ("found", "wrong forgotten")}
+    shares = {name: ", ".join(f"{each[1]['share']:.0%}" for each in cells if each) for name, cells in found.items()}
+    return (
+        f"For the worst of {len(by_recipe)} recipes, row by row: use of all was found in {shares['found']}; "
+        f"`forgotten` was wrong in {shares['wrong forgotten']}."
+    )
 
 
 def _rate(found: dict[str, Any]) -> str:
@@ -269,6 +322,7 @@ def main(names: list[str]) -> None:
         **{(page_of(command), f"{command} help"): partial(help_section, command) for command in (*COMMANDS, *OTHERS)},
         (COMMAND_LINE / "index.md", "commands"): commands_section,
         **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
+        (START, "members session"): members_section,
         (START, "start session"): start_section,
         (REFERENCES, "references"): references_section,
         (SPEED, "headline"): headline_section,

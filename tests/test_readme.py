@@ -64,6 +64,7 @@ SESSIONS = [
         (page, f"{command} session", partial(sections.session_section, command))
         for command, page in sections.SESSIONS.items()
     ),
+    (sections.START, "members session", sections.members_section),
     (sections.START, "start session", sections.start_section),
 ]
 
@@ -168,3 +169,25 @@ def test_the_source_distribution_holds_what_the_test_command_needs():
     needed = set(re.findall(r"--constraint (\S+)", command[0])) | {"tests", "docs", "bench", "experiments"}
     assert needed <= held
     assert all((sections.ROOT / name).exists() for name in held)
+
+
+def test_shuffled_rows_come_back_in_the_order_of_the_sets(tmp_path):
+    """The programs of the page, with a company between them whose output on a record is the record."""
+    page = (sections.DOCS / "how_to" / "test_a_deletion.md").read_text(encoding="utf-8")
+    (tmp_path / "deal").mkdir()
+    records = np.split(np.arange(60.0).reshape(30, 2), [7, 16])
+    for name, each in zip(("query", "holdout", "members"), records, strict=True):
+        np.savez(tmp_path / "deal" / f"{name}.npz", x=each, y=np.zeros(len(each)))
+
+    def run(name: str) -> None:
+        code = sections.section(page, name).removeprefix("```python\n").removesuffix("```")
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+    run("shuffle")
+    asked = np.load(tmp_path / "asked.npz")
+    assert asked.files == ["x"]
+    assert not np.array_equal(asked["x"], np.concatenate(records))
+    np.savetxt(tmp_path / "outputs.csv", asked["x"], delimiter=",")
+    run("split")
+    for name, each in zip(("query", "holdout", "members"), records, strict=True):
+        np.testing.assert_array_equal(np.loadtxt(tmp_path / f"{name}_outputs.csv", delimiter=","), each)

@@ -126,6 +126,9 @@ def test_signatures_are_those_of_the_source():
     assert "alpha: float=0.05" in args
     fields, _ = of(None, "class", "Part", jaxaudit.Part, None, "()", None)
     assert fields.startswith("(examples: Examples")
+    for name in ("HoldoutTest", "MembersTest", "ReferenceTest", "ShadowTest"):
+        fields, _ = of(None, "class", name, getattr(jaxaudit, name), None, "()", None)
+        assert "stated: float = 0.25" in fields
     assert of(None, "class", "Learner", learners.Learner, None, "()", None) == ("", None)
 
 

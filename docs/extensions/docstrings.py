@@ -115,9 +115,14 @@ def _with_values(arguments: ast.arguments, function: Any) -> None:
         (arguments.kw_defaults, arguments.kwonlyargs),
     ):
         for place, parameter in enumerate(parameters):
-            value = given.get(parameter.arg)
-            if isinstance(defaults[place], ast.Name | ast.Attribute) and type(value) in (int, float, str):
-                defaults[place] = ast.Constant(value)
+            if default := defaults[place]:
+                defaults[place] = _valued(default, given.get(parameter.arg))
+
+
+def _valued(default: ast.expr, value: Any) -> ast.expr:
+    """A default; a named constant as the number or text that it is."""
+    named = isinstance(default, ast.Name | ast.Attribute) and type(value) in (int, float, str)
+    return ast.Constant(value) if named else default
 
 
 def _shapes(text: str) -> str:
@@ -132,7 +137,7 @@ def _fields(one: type) -> Iterator[tuple[str, str]]:
         return
     for part in node.body if isinstance(node, ast.ClassDef) else ():
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-            value = f" = {ast.unparse(part.value)}" if part.value else ""
+            value = f" = {ast.unparse(_valued(part.value, getattr(one, part.target.id, None)))}" if part.value else ""
             yield part.target.id, f"{part.target.id}: {ast.unparse(part.annotation)}{value}"
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
             for each in (*part.args.args[1:], *part.args.kwonlyargs):

@@ -1,4 +1,4 @@
-"""Efficacy of forgetting: how little information a model's parameters expose about a set of examples.
+"""Efficacy of forgetting: one divided by the information that a model's parameters have about a set of examples.
 
 Becker & Liebig (2022), "Evaluating machine unlearning via epistemic uncertainty", sections 3 and 4. Arrays in, numbers
 out: nothing here trains a model or reads a file.
@@ -29,7 +29,11 @@ CHECKED = 8
 
 
 class Efficacy(NamedTuple):
-    """How much information the parameters expose about some examples; a small efficacy means little is exposed.
+    """How well the parameters fit some examples, by their squared gradient norms.
+
+    Large where the parameters fit the examples, as those that they were trained on: their gradients are small. Small
+    for examples that they fit badly, as many that they never saw. So training makes it large, and forgetting should
+    make it small; alone it does not tell one from the other.
 
     Attributes:
         efficacy: 1 / information, eq. 8; infinite if the information is 0.
@@ -74,15 +78,15 @@ def efficacy(
     *,
     rounding: float = ROUNDING,
 ) -> Efficacy:
-    """Efficacy, information and bound from squared gradient norms; a smaller efficacy exposes less information.
+    """Efficacy, information and bound from squared gradient norms; the better the examples are fitted, the larger.
 
         information = mean_i |g_i|^2        eq. 7
         efficacy    = 1 / information       eq. 8
         bound       = 1 / |mean_i g_i|^2    lemma 1
 
     Guarantees: efficacy <= bound, rounding included; they are equal if all examples have the same gradient. Both are
-    infinite if all gradients are 0. The model then exposes nothing to first order; this is so for a model that fits the
-    examples perfectly, whether or not it was trained on them.
+    infinite if all gradients are 0. This is so for a model that fits the examples perfectly, whether or not it was
+    trained on them.
 
     Args:
         squared_norms: |g_i|^2 of each example.

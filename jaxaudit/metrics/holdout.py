@@ -27,7 +27,7 @@ from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect
 from jaxaudit.metrics.looks_used import holdout_used
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
 from jaxaudit.metrics.scores import MembershipScores, cut, membership_scores, scores_among
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, limits_of
+from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, limits_of
 
 MOST_TIED = 0.5
 """Largest share of a model's outputs that may be the same value."""
@@ -243,12 +243,12 @@ def _sampling_variances(
     return np.array(found).reshape(-1, 2).sum(axis=1)
 
 
-def swapped(p_smaller: float, alpha: float) -> tuple[str, ...]:
+def swapped(p_smaller: float, alpha: float, question: Question = "used") -> tuple[str, ...]:
     """A doubt if the holdout scores higher than the query set."""
     if p_smaller > alpha / 2:
         return ()
     return (
-        f"the holdout looks more used than the query set (p = {p_smaller:.3g}): query set and holdout may be "
+        f"the holdout {WORDING[question].more} the query set (p = {p_smaller:.3g}): query set and holdout may be "
         "swapped, or the holdout may have another source",
     )
 

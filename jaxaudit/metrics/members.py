@@ -29,12 +29,25 @@ from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, POWER
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test
-from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Limits, Usage, conclude, without_fraction
+from jaxaudit.metrics.usage import (
+    STATED_FRACTION,
+    UNKNOWN,
+    WORDING,
+    Limits,
+    Question,
+    Usage,
+    conclude,
+    without_fraction,
+)
 from jaxaudit.randomness import stream
 
 LEAST_MEMBERS = 50
 NO_MEMORY = (
     "this model shows no memory of records that it did use, so its outputs cannot tell whether the query set was used"
+)
+NO_MEMORY_LEFT = (
+    "this model shows no memory of records that it did use, so its outputs cannot tell how much memory of the query "
+    "set is left"
 )
 
 
@@ -88,6 +101,7 @@ def members_test(
     alpha: float = ALPHA,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
+    question: Question = "used",
 ) -> MembersAnswer:
     """Did the target use the query set, and how much of its memory of known members does it have of it?
 
@@ -108,6 +122,7 @@ def members_test(
         alpha: the level of all tests.
         level: confidence level of the interval.
         stated: `forgotten` requires an upper limit of at most this.
+        question: whether reasons speak of what was used or of what is left; changes no number.
 
     Raises:
         InputError: there are fewer than 50 members, shapes disagree, an output is NaN, or as `permutation_test`.
@@ -133,11 +148,13 @@ def members_test(
     p_memory, p_reversed = compared("members and holdout", members, holdout, of_members, of_holdout)
     means = sides(query, holdout, members, parts)
     limits = limits_by_members(means, alpha, level) if p_memory <= alpha else UNKNOWN
-    invalid = _reversed(p_reversed, alpha)
-    doubts = swapped(p_smaller, alpha)
-    usage = conclude("members", p_never, p_fully, limits, doubts, invalid, alpha=alpha, stated=stated)
+    invalid = _reversed(p_reversed, alpha, question)
+    doubts = swapped(p_smaller, alpha, question)
+    usage = conclude(
+        *("members", p_never, p_fully, limits, doubts, invalid), alpha=alpha, stated=stated, question=question
+    )
     if p_memory > alpha:
-        usage = without_fraction(usage, (NO_MEMORY,), alpha)
+        usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,), alpha)
     return MembersAnswer(usage._replace(design="none"), means.memory, p_memory)
 
 
@@ -193,11 +210,11 @@ def limits_by_members(found: Sides, alpha: float = ALPHA, level: float = LEVEL) 
     return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)
 
 
-def _reversed(p_reversed: float, alpha: float) -> tuple[str, ...]:
+def _reversed(p_reversed: float, alpha: float, question: Question) -> tuple[str, ...]:
     """Why nothing follows if the holdout looks more used than the members."""
     if p_reversed > alpha / 2:
         return ()
     return (
-        f"the holdout looks more used than the members (p = {p_reversed:.3g}): their files may be swapped, or the "
+        f"the holdout {WORDING[question].more} the members (p = {p_reversed:.3g}): their files may be swapped, or the "
         "members were not used, or their outputs are of another model",
     )

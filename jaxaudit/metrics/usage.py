@@ -14,8 +14,8 @@ and `forgotten` need to know how much the target remembers: from records that it
 models of its own recipe. Where nobody knows, there is no fraction (`without_fraction`).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,56 @@ STATED_FRACTION = 0.25
 A deletion that was done leaves none of the query set in training, and one that was not done leaves all of it. A limit
 of a quarter tells the two apart with a wide margin. Smaller limits need more records: `jaxaudit power` says how many.
 """
+
+
+Question = Literal["used", "left"]
+
+
+class Wording(NamedTuple):
+    """How reasons name the fraction that is estimated.
+
+    Attributes:
+        fraction: its name.
+        open: why a limit does not allow `forgotten`; `{most}` is the limit.
+        blind: what would not be detected, if nothing would.
+        settled: what the limit says.
+        more: of the holdout, if it scores higher than another set.
+    """
+
+    fraction: str
+    open: str
+    blind: str
+    settled: str
+    more: str
+
+
+WORDING: dict[Question, Wording] = {
+    "used": Wording(
+        "used fraction",
+        "use of up to {most} is not ruled out",
+        "use of the whole query set",
+        "at most {most} was used",
+        "looks more used than",
+    ),
+    "left": Wording(
+        "fraction left",
+        "up to {most} of the memory may be left",
+        "memory of the query set as strong as of the known members",
+        "at most {most} of the memory is left",
+        "is remembered more than",
+    ),
+}
+"""By what is asked: how much was used, or how much memory of it is left."""
+
+
+def fraction_name(questions: Iterable[Question]) -> str:
+    """What to call the fractions that answer these questions together.
+
+    >>> fraction_name(["used", "used"]), fraction_name(["left", "used"])
+    ('used fraction', 'used fraction or fraction left')
+    """
+    found = set(questions)
+    return " or ".join(words.fraction for question, words in WORDING.items() if question in found)
 
 
 class Usage(NamedTuple):
@@ -52,6 +102,8 @@ class Usage(NamedTuple):
         doubts: why the fraction may not be what it seems; they rule out `forgotten`.
         unsettled: why the limit does not allow `forgotten`.
         invalid: why `p_never` itself may be wrong.
+        question: what `fraction` and its limits are of: `used`, the share that was used; `left`, the share of the
+            memory of known members that is left of the query set.
     """
 
     method: str
@@ -69,6 +121,7 @@ class Usage(NamedTuple):
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
+    question: Question = "used"
 
 
 class Limits(NamedTuple):
@@ -142,6 +195,7 @@ def conclude(
     alpha: float = ALPHA,
     stated: float = STATED_FRACTION,
     recipe: str = "",
+    question: Question = "used",
 ) -> Usage:
     """The verdict, by the rule in this module's docstring.
 
@@ -151,24 +205,27 @@ def conclude(
         alpha: the level of `p_never`; 1 - alpha is that of the upper limit.
         stated: `forgotten` requires an upper limit of at most this, above 0 and below 1.
         recipe: what to change if the shadow models fit badly; this advice comes before that to give more records.
+        question: what the fraction is of, see `Usage`; changes the words of reasons alone.
 
     Raises:
         InputError: `stated` is out of range.
     """
     refuse_stated(stated)
+    words = WORDING[question]
     unsettled: list[str] = []
     if limits.upper > stated:
         unsettled.append(
-            f"use of up to {at_most(limits.upper)} is not ruled out (one-sided {1 - alpha:.0%} upper limit); "
+            f"{words.open.format(most=at_most(limits.upper))} (one-sided {1 - alpha:.0%} upper limit); "
             f"`forgotten` requires {100 * stated:g}% or less"
         )
         if limits.detectable is None:
-            unsettled.append(f"not even use of the whole query set would be detected with {POWER:.0%} probability")
+            unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
         if recipe or limits.detectable is None:
             unsettled.append(recipe or "more records are needed")
     fraction, low, high, upper, detectable = limits
     usage = Usage(method, "inconclusive", p_never, p_fully, fraction, low, high, detectable, (), upper)
-    return decided(usage._replace(doubts=doubts, unsettled=tuple(unsettled), invalid=invalid), alpha)
+    usage = usage._replace(doubts=doubts, unsettled=tuple(unsettled), invalid=invalid, question=question)
+    return decided(usage, alpha)
 
 
 def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
@@ -185,8 +242,8 @@ def decided(usage: Usage, alpha: float = ALPHA) -> Usage:
         against = (*against, f"p = {usage.p_never:.2g} alone, and {p_value:.2g} adjusted for all targets")
     if against:
         return usage._replace(verdict="inconclusive", reasons=against)
-    words = f"at most {at_most(usage.upper)} was used ({1 - alpha:.0%} upper limit)"
-    return usage._replace(verdict="forgotten", reasons=(words,))
+    settled = WORDING[usage.question].settled.format(most=at_most(usage.upper))
+    return usage._replace(verdict="forgotten", reasons=(f"{settled} ({1 - alpha:.0%} upper limit)",))
 
 
 def without_fraction(usage: Usage, why: tuple[str, ...], alpha: float = ALPHA) -> Usage:

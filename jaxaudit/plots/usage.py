@@ -24,12 +24,12 @@ class Row(NamedTuple):
     least: float
 
 
-def draw_shares(axes: Axes, rows: Sequence[Row]) -> None:
-    """The used fraction with its interval and upper limit, one row per test, and the minimum detectable fraction."""
+def draw_shares(axes: Axes, rows: Sequence[Row], fraction: str = "used fraction") -> None:
+    """The fraction, by this name, with its interval and limit, one row per test, and the minimum detectable one."""
     for place, row in enumerate(rows):
         bar = {"color": BLUE, "linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
         axes.plot([row.low, row.high], [place, place], **bar)
-        axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label="used fraction" if not place else None)
+        axes.plot([row.share], [place], "D", color=BLUE, markersize=6, label=fraction if not place else None)
         limit = {"color": BLUE, "markersize": 7, "linestyle": "none", "label": None if place else "upper limit"}
         axes.plot([row.upper], [place], "<", **limit)
         tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8, "linestyle": "none"}

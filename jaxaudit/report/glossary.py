@@ -49,8 +49,13 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "query records were used like the known members, at the same time.",
         PROGRAM,
     ),
+    "fraction left": (
+        "How much of the memory that the target has of known members it has of the query set. It is asked of a target "
+        "that was trained on after the use, such as an unlearned one, and does not say how much was used.",
+        PROGRAM,
+    ),
     "upper limit": (
-        "The used fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it is small.",
+        "The fraction is at most this, with 95% confidence (one-sided). Forgotten is concluded if it is small.",
         PROGRAM,
     ),
     "detectable fraction": (

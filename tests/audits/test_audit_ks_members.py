@@ -1,5 +1,6 @@
 """Known members in the `ks` audit: what is judged by them, what changes nothing, and who has a fraction at all."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -99,13 +100,39 @@ def test_members_alone_give_a_verdict_and_train_nothing() -> None:
     assert [each and each.word for each in words] == ["fair", "fair", "none"]
 
 
-def test_what_is_left_is_the_same_number_in_other_words() -> None:
-    for now, left in zip(
-        by_members(USED, UNUSED), by_members(USED, UNUSED, tests=[MembersTest(question="left")]), strict=True
-    ):
-        assert (now.usage, now.verdict) == (left.usage, left.verdict)
-        assert "used" not in left.finding.sentence
-        assert "used" in now.finding.sentence or "Use" in now.finding.sentence
+OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.asked)))[-len(MEMBERS) :] - 9
+SWAPPED = UNUSED._replace(on_members=file(OTHER, MEMBERS, "members"))
+"""Outputs on members that look less used than the holdout."""
+
+
+@pytest.mark.parametrize(
+    ("given", "stated", "verdict", "reason"),
+    [
+        (USED, 0.25, "not forgotten", "for a target that remembers none of the query set"),
+        (UNUSED, 0.25, "forgotten", "95% upper limit of the fraction left"),
+        (UNUSED, 0.01, "inconclusive", "of the memory may be left"),
+        (FORGETFUL, 0.25, "inconclusive", "cannot tell how much memory of the query set is left"),
+        (SWAPPED, 0.25, "inconclusive", "the holdout is remembered more than the members"),
+    ],
+    ids=["all", "none", "a limit that is too large", "no memory", "members of another model"],
+)
+def test_what_is_left_is_the_same_number_in_other_words(
+    given: FileTarget, stated: float, verdict: str, reason: str
+) -> None:
+    now, left = (
+        by_members(given, tests=[MembersTest(stated=stated, question=question)])[0] for question in ("used", "left")
+    )
+    assert now.verdict == left.verdict == verdict
+    (of_use,), (of_memory,) = now.usage, left.usage
+    same = {
+        "question": "used",
+        **{name: getattr(of_use, name) for name in ("reasons", "doubts", "unsettled", "invalid")},
+    }
+    np.testing.assert_equal(of_memory._replace(**same), of_use)
+    text = " ".join([left.finding.sentence, *left.finding.reasons, *of_memory.reasons, left.finding.confidence.why])
+    assert reason in text
+    assert not re.search(r"use of|was used|used fraction|looks used|looks more used|used none", text)
+    assert re.search("use", now.finding.sentence, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("strange", ["a class is missing", "shifted inputs"])

@@ -59,7 +59,7 @@ def test_lines_say_the_same(here: Path):
         *("Devices", "Folders", "Packages", "Extras", "Data sets"),
         "Everything that commands need is there.",
     ]
-    assert "pip install 'jaxaudit[cuda]'" in done.out
+    assert "pip install '.[cuda]' in the checkout" in done.out
     assert "not there yet" in done.out
     assert max(map(len, (line for line in lines if ", " in line and line.startswith("  jax ")))) <= 82
 

@@ -106,7 +106,7 @@ def test_what_was_used_is_found_and_what_nobody_can_tell_is_said(folder: Path) -
     assert used["verdict"] == "not forgotten"
     assert used["usage"][0]["fraction_low"] > 0.5
     (left,) = judged(*SETS, *files("used"), "--question", "left")
-    assert left["usage"] == used["usage"]
+    assert left["usage"] == [{**used["usage"][0], "question": "left"}]
     assert left["finding"]["sentence"] != used["finding"]["sentence"]
     (flat,) = judged(*SETS, *files("flat"))
     assert flat["verdict"] == "inconclusive"

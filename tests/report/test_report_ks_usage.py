@@ -17,6 +17,7 @@ from jaxaudit.metrics.before_after import Change
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.report.build import build, part_of
+from jaxaudit.report.card import as_card
 from jaxaudit.report.html.render import report_html
 from jaxaudit.report.kinds import schema_of
 from jaxaudit.report.ks.record import KSRecord
@@ -26,6 +27,7 @@ from jaxaudit.report.record import from_json, to_json
 from jaxaudit.report.run import Run
 
 FLAGGED = ema(0.02)
+LEFT = UNUSED._replace(question="left")
 
 
 def run(*targets: TargetResult) -> Run[KSRecord]:
@@ -59,6 +61,23 @@ def test_it_fits_a_terminal_of_80_columns():
     assert max(map(len, lines)) <= 80
     # A target's name has room for more than a word.
     assert any(line.startswith("printed-digits +") for line in lines)
+
+
+def test_what_is_left_is_not_called_used():
+    """Of a test that asks so: columns, legend, page, chart and card; a run of both has both names."""
+    left, used = (replace(without_rho(), targets=(judged(usage=(usage,), with_rho=False),)) for usage in (LEFT, UNUSED))
+    made, other = ks_run(audit=left), ks_run(audit=used)
+    value = to_json(made.result)
+    assert value["targets"][0]["usage"][0]["question"] == "left"
+    assert from_json(KSRecord, value) == made.result
+    lines = shown(made).splitlines()
+    assert any(line.split()[:8] == ["p", "none", "p", "all", "left", "at", "min."] for line in lines)
+    for text in (page(made), as_card([part_of(made)])):
+        assert "fraction left" in text
+        assert not re.search("(?i)p unused|p all used|estimated used fraction", text)
+        assert "fraction left" not in page(other)
+    both = ks_run(audit=replace(left, targets=(*left.targets, *used.targets)))
+    assert "used fraction or fraction left" in page(both)
 
 
 def test_without_rho_there_is_no_trace_of_it():

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.usage import Usage, used_share
+from jaxaudit.metrics.usage import Usage, fraction_name, used_share
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots import usage as use_plot
 from jaxaudit.plots.style import canvas, panels, row_height
@@ -50,7 +50,8 @@ def _plot_shares(audit: "KSAudit") -> Figure:
     if not rows:
         raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
     figure, axes = canvas(row_height(len(rows)) + 0.3)
-    use_plot.draw_shares(axes, rows)
+    fraction = fraction_name(usage.question for target in audit.targets for usage in target.usage)
+    use_plot.draw_shares(axes, rows, fraction)
     return figure
 
 

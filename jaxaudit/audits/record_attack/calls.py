@@ -45,8 +45,8 @@ def surely_named(seen: Vulnerability, models: int) -> int:
 
 def by_chance(
     scores: Float[np.ndarray, "models n"], truth: Bool[np.ndarray, "models n"], limits: Sequence[float]
-) -> list[Float[np.ndarray, " models"]]:
-    """The realised false positive rate of each shadow model, at each stated one."""
+) -> list[Float[np.ndarray, " judged"]]:
+    """The realised false positive rate at each stated one, of each shadow model that some record could be called by."""
     outside = ~truth & ~np.isnan(scores)
     kept = outside.any(axis=1)
     return [

@@ -32,7 +32,8 @@ class Scores(NamedTuple):
     """The scores of one method's models: one row per set to forget, one column per seed.
 
     Attributes:
-        efficacy: 1 / information about the forgotten records; infinite if that is 0. Lower: less is exposed.
+        efficacy: 1 / information about the forgotten records; infinite if that is 0. Large where the parameters fit the
+            records, as after training on them; small where they fit badly, as records that they never saw.
         information: trace of the empirical Fisher information, the mean squared gradient norm, in nats squared.
         bound: 1 / squared norm of the mean gradient, never below the efficacy.
         remaining_accuracy: accuracy on the remaining training records.

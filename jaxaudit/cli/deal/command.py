@@ -119,7 +119,7 @@ deal = as_parameters(
     shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
     are dealt together, and so are the records of a group; the array or column of `--groups` is not written, but random
     numbers in its place. Inputs are written as x, labels as y. deal.json has the seed and hashes, and no record: keep
-    it until the proof is needed.
+    it until the deal must be shown.
 
     Examples:
 

@@ -75,7 +75,7 @@ def summary(
             "holdout.npz of the earlier deal.",
         ]
     lines += [
-        f"{RECORD} has the seed, which repeats the deal: show it when the proof is needed, not before. Only its",
+        f"{RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
         "SHA-256 may be published now.",
     ]
     if whole:

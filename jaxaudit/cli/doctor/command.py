@@ -126,7 +126,7 @@ def _data_sets() -> list[DataSet]:
 
 def _problems(needed: Any, folders: Any, devices: Devices) -> Iterator[str]:
     if not needed:
-        yield "jaxaudit is not installed here, only found; install it: pip install jaxaudit"
+        yield "jaxaudit is not installed here, only found; install it from its checkout: pip install ."
     for each in needed:
         if not each.fits:
             there = "is missing" if each.version is None else f"is {each.version}"
@@ -152,7 +152,7 @@ def _lines(
     yield f"  {counted}"
     gpu = NVIDIA.exists() or shutil.which("nvidia-smi") is not None
     if gpu and not any(name.startswith(("gpu", "cuda")) for name in devices.names):
-        yield "  There is an NVIDIA driver, but JAX does not use it: pip install 'jaxaudit[cuda]'"
+        yield "  There is an NVIDIA driver, but JAX does not use it: pip install '.[cuda]' in the checkout"
     yield from ("", "Folders")
     for place in folders:
         yield f"  {place.name:<18}{_place(place)}"
@@ -161,7 +161,7 @@ def _lines(
     yield from ("", "Extras")
     for extra in added:
         lacking = ", ".join(each.name for each in extra.packages if not each.fits)
-        advice = "" if extra.name in OF_TESTS else f": pip install 'jaxaudit[{extra.name}]'"
+        advice = "" if extra.name in OF_TESTS else f": pip install '.[{extra.name}]' in the checkout"
         yield f"  {extra.name:<9} {'ready' if extra.ready else f'{lacking} missing{advice}'}"
     yield from ("", "Data sets")
     yield from _wrapped([visible(each.name) for each in sets if not each.todo])

@@ -11,6 +11,7 @@ from jaxaudit.plots import ks as plot
 from jaxaudit.plots import usage as use_plot
 from jaxaudit.plots.style import canvas, row_height
 from jaxaudit.report.ks.record import Floor, KSRecord, OfRho, Rho, Target, with_rho
+from jaxaudit.report.ks.tables import fractions
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import as_float
@@ -177,7 +178,7 @@ def _shares(result: KSRecord) -> tuple[Picture, ...]:
 
     def draw() -> Figure:
         figure, axes = canvas(row_height(len(rows)) + 0.3)
-        use_plot.draw_shares(axes, rows)
+        use_plot.draw_shares(axes, rows, title)
         return figure
 
     def shown(value: float) -> str:
@@ -192,17 +193,24 @@ def _shares(result: KSRecord) -> tuple[Picture, ...]:
         f"{least}"
         for name, share, low, high, upper, least in cells
     )
-    columns = ("used fraction", "low", "high", "upper limit", "minimum detectable")
+    title = fractions(result.targets)
+    columns = (title, "low", "high", "upper limit", "minimum detectable")
     return (
         Picture(
             "used",
-            "Estimated used fraction of the query set",
+            f"Estimated {title} of the query set",
             f"{'; '.join(seen)}.",
             f"The diamond is the estimate, the bar its {percent(result.level)} interval. The triangle is the "
             "one-sided 95% upper limit, which `forgotten` is concluded from. The upright line is the minimum "
             "detectable fraction (95% probability); without a line, not even use of all would be detected.",
             draw,
-            Cells("Used fractions", ("target", *columns), cells, columns, folded=True),
+            Cells(
+                "Used fractions" if title == "used fraction" else "Fractions",
+                ("target", *columns),
+                cells,
+                columns,
+                folded=True,
+            ),
         ),
     )
 

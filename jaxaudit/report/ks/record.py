@@ -59,7 +59,8 @@ class Usage(Part):
     """See `jaxaudit.metrics.usage.Usage`; `fraction` is null where the data do not determine it.
 
     `verdict` is what these numbers alone say; what is concluded, with the checks, is the finding of the test.
-    `p_confidence` is how far to trust `p_never`, `fraction_confidence` the fraction and its limits.
+    `p_confidence` is how far to trust `p_never`, `fraction_confidence` the fraction and its limits. `question` is what
+    the fraction is of: what was used, or what is left; runs of older versions do not have it.
     """
 
     method: str
@@ -76,6 +77,7 @@ class Usage(Part):
     design: Literal["guessed", "mixed", "none"]
     p_confidence: Confidence
     fraction_confidence: Confidence
+    question: of_use.Question = "used"
 
 
 class Change(Part):
@@ -257,6 +259,7 @@ def _usage(found: of_use.Usage, judgement: Judgement) -> Usage:
         "mixed" if found.design == "mixed" else "none" if found.design == "none" else "guessed",
         judgement.p_confidence or NOT_SAID,
         judgement.fraction_confidence or NOT_SAID,
+        found.question,
     )
 
 

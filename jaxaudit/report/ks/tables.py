@@ -1,11 +1,11 @@
 """The tables of a `ks` run, and how its numbers are shown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.ks.tests.test import percent as fraction_text
 from jaxaudit.errors import visible
-from jaxaudit.metrics.usage import at_most
+from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.ks.record import KSRecord, OfRho, Rates, Target, Test, Usage, rho_of
 from jaxaudit.report.numbers import number, percent, precise, span
 from jaxaudit.report.page import Cells
@@ -21,8 +21,7 @@ def grid(result: KSRecord) -> Cells:
     known = any(target.truth for target in targets)
     tests = any(target.usage or target.ema for target in targets)
     name = "target trained on" if all(target.truth for target in targets) else "target"
-    interval = f"({percent(result.level)})"
-    of_use = ["p\nunused", "p all\nused", f"used\n{interval}", "at\nmost", "min.\ndetect."] if tests else []
+    of_use = _use_columns(asked(targets), f"({percent(result.level)})") if tests else []
     ratio = ["rho"] if tests else ["rho", f"{percent(result.level)}\ninterval", "paper's rule"]
     ratio = ratio if result.noise_floor is not None else []
     columns = [name, *(["truly\nused"] if known else []), "verdict", *of_use, *ratio]
@@ -39,6 +38,22 @@ def grid(result: KSRecord) -> Cells:
     return Cells("", tuple(columns), tuple(rows), numbers, tones=TONES, on="terminal")
 
 
+def asked(targets: Iterable[Target]) -> tuple[Question, ...]:
+    """What fractions are of: what was `used`, what is `left`, or both in this order; `used` where there is none."""
+    found = {usage.question for target in targets for usage in target.usage}
+    return tuple(question for question in WORDING if question in found) or ("used",)
+
+
+def fractions(targets: Iterable[Target]) -> str:
+    """What tables and charts call the fractions of these targets."""
+    return fraction_name(asked(targets))
+
+
+def _use_columns(questions: tuple[Question, ...], interval: str) -> list[str]:
+    none, full = ("p none\nleft", "p all\nleft") if questions == ("left",) else ("p\nunused", "p all\nused")
+    return [none, full, f"{'/'.join(questions)}\n{interval}", "at\nmost", "min.\ndetect."]
+
+
 def _ratios(rho: OfRho) -> tuple[str, str, str]:
     """rho, its interval, and what the paper's rule says of it."""
     return number(rho.rho.median, 2), span(rho.rho).replace(" to ", "-") or "none", rho.paper_rule
@@ -50,7 +65,7 @@ def _several(target: Target) -> bool:
 
 
 def _test_numbers(target: Target, test: str) -> tuple[str, str, str, str, str]:
-    """Of one test: both p-values, the used fraction, its upper limit, the minimum detectable one."""
+    """Of one test: both p-values, the fraction, its upper limit, the minimum detectable one."""
     for usage in target.usage:
         if usage.method == test:
             p_values = p_column(usage.p_never), p_column(usage.p_fully)
@@ -113,9 +128,11 @@ def usage_cells(targets: Sequence[Target]) -> Cells:
         if each.ema is not None
     ]
     of_several = [f"adjusted for {len(targets)} targets"] if several else []
-    numbers = ("upper limit", "minimum detectable fraction", "p(unused)", *of_several, "p(all used)")
-    columns = ("target", "test", "verdict", "used fraction", *numbers, "reasons")
-    return Cells("Use of the query set", columns, tuple(rows), numbers)
+    left = asked(targets) == ("left",)
+    none, full = ("p(none left)", "p(all left)") if left else ("p(unused)", "p(all used)")
+    numbers = ("upper limit", "minimum detectable fraction", none, *of_several, full)
+    columns = ("target", "test", "verdict", fractions(targets), *numbers, "reasons")
+    return Cells("Memory of the query set" if left else "Use of the query set", columns, tuple(rows), numbers)
 
 
 def rho_cells(made: Sequence[tuple[Target, OfRho]]) -> Cells:
@@ -168,7 +185,7 @@ def p_unused(usage: Usage, targets: int) -> str:
 
 
 def upper(usage: Usage) -> str:
-    """The upper limit of the used fraction, where that is known."""
+    """The upper limit of the fraction, where that is known."""
     return "-" if usage.fraction is None else at_most(usage.upper)
 
 

@@ -8,12 +8,14 @@ from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.audits.ks.tests.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.before_after import Change as Pair
-from jaxaudit.metrics.usage import at_most
+from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.report.glossary import terms
 from jaxaudit.report.ks.record import Change, KSRecord, Resembles, Target, with_rho
 from jaxaudit.report.ks.tables import (
     UNKNOWN,
+    asked,
     by,
+    fractions,
     grid,
     p_column,
     p_unused,
@@ -41,7 +43,27 @@ OF_RHO = (
     *("confidence", "query model", "calibration model", "empirical CDF", "Kolmogorov-Smirnov distance", "rho"),
     *("replicate", "noise floor", "positive control", "the paper's rule", "log-odds"),
 )
-OF_USE = ("used fraction", "upper limit", "detectable fraction", "EMA")
+OF_USE = ("upper limit", "detectable fraction", "EMA")
+
+
+_LIMITS = "at most: its one-sided 95% upper limit. min. detect.: smallest"
+_USED = (
+    "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction with its "
+    f"interval. {_LIMITS} used fraction detected with 95% probability."
+)
+LEGENDS = {
+    ("used",): _USED,
+    ("left",): (
+        "p none left, p all left: p-values of no memory of the query set, and of as much as of the known members. "
+        "left: estimated share of the memory of the known members that is left of the query set, with its interval. "
+        f"{_LIMITS} share left detected with 95% probability."
+    ),
+    ("used", "left"): (
+        f"{_USED} By the members test the fraction is the share of the memory of the known members that is left of the "
+        "query set."
+    ),
+}
+"""By what fractions are of, see `asked`."""
 
 
 def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
@@ -74,7 +96,7 @@ def ks_part(run: Run[KSRecord], top: int = 0) -> Part:
         terms(
             *TERMS,
             *(OF_RHO if made else ()),
-            *(OF_USE if used else ()),
+            *((*(WORDING[each].fraction for each in WORDING if each in asked(targets)), *OF_USE) if used else ()),
             *(("reference",) if "reference" in data else ()),
             *(("known members",) if "members" in data else ()),
             *(("shadow bank",) if "shadows" in data else ()),
@@ -124,14 +146,16 @@ def _answer(target: Target, level: float, targets: int) -> Answer:
     facts = [] if target.paper_rule is None else [("The paper's rule", _paper_rule(target))]
     for usage in target.usage:
         title = visible(test_of(target, usage.method).title)
+        fraction, left = WORDING[usage.question].fraction, usage.question == "left"
+        none, full = ("p(none left)", "p(all left)") if left else ("p(unused)", "p(all used)")
         facts += [
-            (f"p(unused), {title}", p_unused(usage, targets)),
-            (f"Confidence in p(unused), {title}", _trust(usage.p_confidence)),
-            (f"p(all used), {title}", precise(usage.p_fully)),
-            (f"Used fraction, upper limit, {title}", upper(usage)),
+            (f"{none}, {title}", p_unused(usage, targets)),
+            (f"Confidence in {none}, {title}", _trust(usage.p_confidence)),
+            (f"{full}, {title}", precise(usage.p_fully)),
+            (f"{fraction.capitalize()}, upper limit, {title}", upper(usage)),
         ]
         if usage.method != target.method:
-            facts.append((f"Confidence in the used fraction, {title}", _trust(usage.fraction_confidence)))
+            facts.append((f"Confidence in the {fraction}, {title}", _trust(usage.fraction_confidence)))
         facts.append((f"Minimum detectable fraction, {title}", percent_cell(usage.detectable)))
     if target.change is not None:
         facts.append((BEFORE_AFTER, _change(target.change)))
@@ -188,7 +212,7 @@ def _measured(target: Target) -> tuple[str, str, str]:
             between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
             known = usage.fraction is not None
             return (
-                "estimated used fraction",
+                f"estimated {WORDING[usage.question].fraction}",
                 percent_cell(usage.fraction) if known else UNKNOWN,
                 between if known else "",
             )
@@ -208,9 +232,7 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     lines, floor = [], result.noise_floor
     if any(target.usage for target in result.targets):
         lines.append(
-            "p unused, p all used: p-values of no use and of full use of the query set. used: estimated used fraction "
-            "with its interval. at most: its one-sided 95% upper limit. min. detect.: smallest used fraction detected "
-            "with 95% probability."
+            LEGENDS[asked(result.targets)]
             + (" rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten." if floor else "")
         )
     lines += _adjusted(result.targets)
@@ -221,8 +243,8 @@ def _legend(result: KSRecord) -> tuple[str, ...]:
     ]
     if any(usage.fraction is None for target in result.targets for usage in target.usage):
         lines.append(
-            f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the used fraction "
-            "is 0 to 100%, or a p-value contradicts its estimate."
+            f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
+            f"{fractions(result.targets)} is 0 to 100%, or a p-value contradicts its estimate."
         )
     like = [(target.name, target.resembles) for target in result.targets if target.resembles is not None]
     if like:

@@ -1,7 +1,7 @@
 """The members test as a test of `ks`: see `jaxaudit.metrics.members`."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -20,10 +20,9 @@ from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import Alike, alike, holdout_apart, holdout_like_query, members_like_query
 from jaxaudit.metrics.members import LEAST_MEMBERS, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, refuse_stated
+from jaxaudit.metrics.usage import STATED_FRACTION, Question, Usage, refuse_stated
 from jaxaudit.randomness import stream
 
-Question = Literal["used", "left"]
 NEEDS = OF_P | {HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS}
 BEYOND = (
     "The target remembers the query set more than its known members: the two were not used alike, so the fraction "
@@ -36,13 +35,17 @@ LEFT = Words(
     "No memory of the query set was detected ({p}). Of the memory that the model has of the known members, at most "
     "{most} is left of the query set ({level} upper limit); less is not ruled out.",
     "How much memory of the query set is left is not determined: {why}.",
-    BEYOND,
+    "remembers none of the query set",
+    "The target remembers the query set more than its known members: the memory of the two faded differently, so the "
+    "fraction cannot be read.",
 )
 FAINT = Confidence("none", "This model shows no memory of records that it did use.")
-STRANGE = (
-    "The query set looks used, and the known members do not: their outputs may be of another model, or they were not "
-    "used."
-)
+STRANGE = {
+    "used": "The query set looks used, and the known members do not: their outputs may be of another model, or they "
+    "were not used.",
+    "left": "The query set is remembered, and the known members are not: their outputs may be of another model, or "
+    "they were not used.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +73,10 @@ class MembersTest:
     )
     assumes: ClassVar[str] = (
         "Members test: the fraction is how much of the memory that the model has of the known members it has of the "
-        "query set. It is the used fraction if query set, members and holdout were sampled alike, and query records "
-        "were used like the members, at the same time. Of a model that was trained on after the use, such as an "
-        "unlearned one, it is what is left, not what was used (--question left)."
+        "query set. It is the used fraction if query set, members and holdout were sampled alike, query records were "
+        "used like the members, at the same time, and the outputs on all three sets come from one model. Of a model "
+        "that was trained on after the use, such as an unlearned one, it is what is left, not what was used "
+        "(--question left)."
     )
 
     @property
@@ -126,7 +130,7 @@ class MembersTest:
         detected = usage.verdict == "not forgotten"
         finding = of_use(self, usage, more, EXACT if detected else trust, LEFT if self.question == "left" else OF_USE)
         if detected and not remembers:
-            finding = msgspec.structs.replace(finding, caveats=(STRANGE, *finding.caveats))
+            finding = msgspec.structs.replace(finding, caveats=(STRANGE[self.question], *finding.caveats))
         return Judgement(
             *(self.name, self.title, finding, OF_P if detected else NEEDS, checks, usage),
             p_confidence=EXACT,
@@ -150,6 +154,7 @@ class MembersTest:
             level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),
+            question=self.question,
         )
 
 

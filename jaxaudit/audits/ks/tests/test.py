@@ -19,7 +19,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.ema import EMA
 from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.usage import Share, Usage, at_most, used_share
+from jaxaudit.metrics.usage import WORDING, Share, Usage, at_most, used_share
 
 TONES: dict[Verdict, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 
@@ -140,6 +140,7 @@ class Words(NamedTuple):
         "is not ruled out."
     )
     undetermined: str = "Whether the query set was used is not determined: {why}."
+    none: str = "used none of the query set"
     beyond: str = (
         "The target shows more of the query set than shadow models that used all of it: it was not trained like them, "
         "so the used fraction cannot be read, and its interval means nothing."
@@ -164,14 +165,15 @@ def of_use(test: KSTest, usage: Usage, more: str, trust: Confidence, words: Word
         share = used_share(usage)
         shown = share and words.share.format(share=f"{percent(share.value)} ({_between(share)})")
         sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
-        reasons = (f"{p_unused} for a target that used none of the query set", *usage.reasons)
+        reasons = (f"{p_unused} for a target that {words.none}", *usage.reasons)
         beyond = (words.beyond,) if share and share.low == 1 else ()
         return _finding(usage.verdict, sentence, reasons, trust, (*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"
         least = "none" if usage.detectable is None else percent(usage.detectable)
         sentence = words.limit.format(p=p_unused, most=most, level=level)
-        reason = f"{p_unused}; {level} upper limit of the used fraction {most}; minimum detectable fraction {least}"
+        fraction = WORDING[usage.question].fraction
+        reason = f"{p_unused}; {level} upper limit of the {fraction} {most}; minimum detectable fraction {least}"
         return _finding(usage.verdict, sentence, (reason,), trust, (test.assumes,))
     reasons = usage.reasons or ("the test supports neither verdict",)
     sentence = words.undetermined.format(why="; ".join(reasons))

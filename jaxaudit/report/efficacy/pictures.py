@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.style import canvas, row_height
+from jaxaudit.report.bounds import bounds_picture
 from jaxaudit.report.efficacy.record import EfficacyRecord
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Cells, Picture
@@ -110,22 +111,4 @@ def _layers(result: EfficacyRecord) -> tuple[Picture, ...]:
                 folded=True,
             ),
         ),
-    )
-
-
-def bounds_picture(drawn: Sequence[plot.Method], numbers: Cells) -> Picture:
-    """Efficacy against its upper bound, with the numbers beneath."""
-
-    def draw() -> Figure:
-        figure, axes = canvas()
-        plot.draw_bounds(axes, drawn)
-        return figure
-
-    return Picture(
-        "bound",
-        "Efficacy against its bound",
-        "Every mark lies on or above the line where the two are equal.",
-        "The bound is never below the efficacy. The nearer a mark to the dotted line, the tighter the bound.",
-        draw,
-        numbers,
     )

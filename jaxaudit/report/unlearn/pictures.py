@@ -11,7 +11,7 @@ from jaxaudit.errors import visible
 from jaxaudit.plots import unlearn as plot
 from jaxaudit.plots.attack import Row
 from jaxaudit.plots.style import canvas, row_height
-from jaxaudit.report.efficacy.pictures import bounds_picture
+from jaxaudit.report.bounds import bounds_picture
 from jaxaudit.report.numbers import number, percent, precise
 from jaxaudit.report.page import Cells, Picture
 from jaxaudit.report.record import as_float

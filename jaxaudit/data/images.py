@@ -104,10 +104,10 @@ def _check_floats(examples: Examples) -> None:
         )
     low, high = float(examples.inputs.min()), float(examples.inputs.max())
     if low < 0 or high > 1:
-        hint = "divide by 255, or save them as uint8" if low >= 0 and high <= 255 else "rescale them"
-        raise InputError(
-            f"{examples.name}: float images must be in [0, 1], but are from {low:g} to {high:g}; {hint} first."
-        )
+        hint = "divide by 255, or save them as uint8, first"
+        if low < 0 or high > 255:
+            hint = "rescale those of all sets alike, such as (images - a) / (b - a) with one a and b; outputs stay as they are"
+        raise InputError(f"{examples.name}: float images must be in [0, 1], but are from {low:g} to {high:g}; {hint}.")
 
 
 def _weights(old: int, new: int) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import matplotlib
 import matplotlib.style
+import numpy as np
 from matplotlib.figure import Figure
 
 from jaxaudit.plots import style
@@ -33,7 +34,9 @@ _PLAIN = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 def settled(draw: Callable[[], Drawn]) -> Drawn:
     """What `draw` returns, whatever style the person's own Matplotlib is set to."""
-    with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+    # Numbers in a stranger's result may be as large as they come, and their ticks larger.
+    quiet = np.errstate(over="ignore")
+    with matplotlib.style.context("default"), matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(), quiet:
         # A font without the letters of someone's file names: the browser has others.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         return draw()

@@ -189,6 +189,13 @@ def test_damaged_array_records_are_named(prepared):
         read_prepared(prepared.folder, "test", "tiny")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
+def test_a_file_beside_a_set_may_have_a_name_that_is_no_text(prepared):
+    usual = read_prepared(prepared.folder, "test", "tiny_digits")
+    (prepared.folder / os.fsdecode(b"\xff.json")).write_text("{}")
+    np.testing.assert_array_equal(read_prepared(prepared.folder, "test", "tiny_digits").inputs, usual.inputs)
+
+
 def test_a_missing_shard_is_named(prepared):
     next(prepared.folder.glob("*-test.array_record*")).unlink()
     with pytest.raises(InputError, match=r"cannot be read .*delete it and prepare it again"):

@@ -86,7 +86,7 @@ def flax(data: bytes, choose: random.Random) -> tuple[bytes, str]:
             key = choose.choice((1, -1, None, True, 1.5, b"\xff", b"bytes", (), 2**63, names.odd(choose)))
             holder[key] = holder.pop(path[-1])
             said.append(f"{where} called {str(key)[:40]!r}")
-        else:
+        elif isinstance(holder, dict | list):  # not where an earlier change put bytes or text in its place
             holder[path[-1]] = odd_leaf(instead, choose)
             said.append(f"{where} made {str(holder[path[-1]])[:60]}")
     return packed(tree), "; ".join(said)

@@ -79,6 +79,18 @@ def test_infinite_values_say_so_wherever_they_are_drawn():
     assert b"infinite" in as_svg(settled(draw))
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_as_large_as_they_come_are_drawn_in_silence():
+    """Ticks beyond them are larger than any number."""
+
+    def draw():
+        figure, axes = style.canvas()
+        pdtp.draw_risks(axes, [pdtp.Risk("r", 1.5, 0.0, 1e308)], seeded=True)
+        return figure
+
+    assert as_svg(settled(draw)).startswith(b"<?xml")
+
+
 def test_used_shares_are_drawn_where_they_are():
     _, axes = style.canvas()
     usage.draw_shares(

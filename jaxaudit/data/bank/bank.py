@@ -114,10 +114,10 @@ def load_bank(path: str | Path) -> Bank:
     """
     directory = expanded(path)
     description = read_description(directory)
-    refuse_holes(directory)
     n, models, sizes = description.records, description.models, description.sizes
     if n * BYTES_A_RECORD > MAX_BYTES:
         raise InputError(f"{directory}: {n:,} records are more than this machine has memory for.")
+    refuse_holes(directory)
 
     def read(name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
         stored = StoredArray(directory / name, max_bytes=MAX_BYTES)

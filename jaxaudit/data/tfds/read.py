@@ -103,7 +103,8 @@ def _fingerprint(folder: Path) -> str:
     """A digest that changes when a set is prepared again: of its metadata, and every file's size and time."""
     digest = hashlib.blake2b(digest_size=16)
     for path, status in sorted(regular_files(folder)):
-        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+        # A name may be no text at all.
+        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogatepass"))
     with open_data(folder / "dataset_info.json") as file:
         digest.update(file.read())
     return digest.hexdigest()

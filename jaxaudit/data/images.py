@@ -106,7 +106,7 @@ def _check_floats(examples: Examples) -> None:
     if low < 0 or high > 1:
         hint = "divide by 255, or save them as uint8, first"
         if low < 0 or high > 255:
-            hint = "rescale those of all sets alike, such as (images - a) / (b - a) with one a and b; outputs stay as they are"
+            hint = "rescale those of all sets alike, such as (images - a) / (b - a); outputs may stay as they are"
         raise InputError(f"{examples.name}: float images must be in [0, 1], but are from {low:g} to {high:g}; {hint}.")
 
 

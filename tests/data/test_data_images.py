@@ -125,7 +125,7 @@ def test_what_is_an_image():
     [
         (np.zeros((2, 30), np.float32), (28, 28), r"set: records of shape \(30,\) are not images"),
         (np.full((2, 4, 4), 255.0), (28, 28), "from 255 to 255; divide by 255"),
-        (np.full((2, 4, 4), -0.5), (28, 28), r"from -0\.5 to -0\.5; rescale them"),
+        (np.full((2, 4, 4), -0.5), (28, 28), r"from -0\.5 to -0\.5; rescale those of all sets alike"),
         (np.zeros((2, 4, 4), np.int32), (28, 28), "images of type int32"),
         (np.ones((2, 4, 4), np.uint8), (28, 28), "largest value"),
         (noise(2, 4, 4), (0, 28), "at least 1x1, got 0x28"),

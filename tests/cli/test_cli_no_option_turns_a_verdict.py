@@ -1,7 +1,8 @@
 """What each option of a command that gives a verdict may move: data, models, the sentence of the verdict, or nothing.
 
-The commands' own tests show that those said to move nothing move nothing; here nothing that is new goes unnoticed, and
-pure noise is called something at most at the stated rate, however the options are set.
+`test_cli_options_move_no_verdict` measures that those said to move nothing move nothing; here nothing that is new goes
+unnoticed, and pure noise is called something at most at the stated rate, however the options are set. Noise that a bank
+or rho judges is in `tests/audits/test_noise.py`.
 """
 
 from dataclasses import replace

@@ -99,7 +99,7 @@ def attack_records(
     own = known.shadowed
     check(own)
     chosen, left_out = _possible(named, own, refuse=attacks is not None)
-    groups = compared(targets, known, bank)
+    groups = compared(targets, known, bank, len(chosen))
     if pdtp is not None and pdtp.shape != (known.records,):
         raise InputError(f"PDTP is of shape {pdtp.shape}; give one number for each of the {known.records:,} records.")
     # Refused before the attacks are made.

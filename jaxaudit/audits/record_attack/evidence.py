@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.attacks.records import Shadowed
 from jaxaudit.attacks.records.attack import Dealt, deal_of, unused_records
 from jaxaudit.audits.bank_odds import BLOCK, FINEST, log_odds_of
-from jaxaudit.audits.resolution import as_stored, distinct, resolution_of
+from jaxaudit.audits.record_attack.detail import brought, coarser, detail_of
+from jaxaudit.audits.resolution import as_stored, distinct
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.reading import read_models
 from jaxaudit.data.memory import MAX_BYTES
@@ -60,7 +61,7 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
             f"compares each with others: finish at least {LEAST_MODELS}, preferably 32."
         )
     views = bank.description.queries
-    needed = 8 * len(models) * len(columns) * (views + attacks + 12)
+    needed = memory_of(len(models), views, len(columns), attacks)
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {len(columns):,} records need {needed >> 30} GiB of memory for {attacks} "
@@ -75,10 +76,10 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
 
     grids, content_hash = read_models(bank, models.tolist(), read)
     stored = distinct(grids)
-    # The largest log-odds that these files can say.
-    limit = np.array([FINEST if bank.description.outputs == "logits" else LIMIT])
     if len(stored) > 1:
-        odds, limit = (resolution_of(stored)(each).astype(np.float64) for each in (odds, limit))
+        details = [detail_of(each) for each in stored]
+        for place, file in enumerate(grids):
+            odds[place] = brought(odds[place], coarser([detail_of(file)], details))
     membership = np.array(bank.membership[models][:, columns])
     inside = membership.sum(axis=0)
     if not ((inside > 0) & (inside < len(models))).any():
@@ -88,9 +89,21 @@ def bank_outputs(bank: Bank, attacks: int, records: int | None = None) -> BankOu
     shadowed = Shadowed(
         odds, membership, dealt=_dealt(bank, columns), unused=unused_records(bank.membership[:, columns])
     )
-    return BankOutputs(
-        models, columns, records or bank.description.records, shadowed, stored, float(limit[0]), content_hash
-    )
+    # The largest log-odds that these files can say.
+    limit = FINEST if bank.description.outputs == "logits" else LIMIT
+    return BankOutputs(models, columns, records or bank.description.records, shadowed, stored, limit, content_hash)
+
+
+def memory_of(models: int, views: int, records: int, attacks: int, others: int = 0) -> int:
+    """Bytes that attacks on all records take.
+
+    Args:
+        models, views, records: of the bank.
+        attacks: how many.
+        others: other resolutions that targets have the models compared at: each takes their log-odds once more, and the
+            scores of the deciding attack and of one more.
+    """
+    return 8 * models * records * (views + attacks + 12 + others * (views + 2))
 
 
 def _dealt(bank: Bank, columns: Int[np.ndarray, " n"]) -> Dealt:

@@ -23,6 +23,8 @@ MATTERS = 0.55
 TIMES_CHANCE = 2.0
 """And that the true positive rate does not reach this many times the stated false positive rate."""
 FEW_MODELS = 16
+NOT_GIVEN = "more non-members are called than stated, so no true positive rate is given there"
+"""Said wherever a rate would stand."""
 TIED = 0.2
 """A commonest score of this share of a model's records leaves an attack with few thresholds."""
 
@@ -212,8 +214,7 @@ def _checks(audit: "RecordAudit", deciding: AttackRates) -> tuple[Checked, ...]:
             Checked(
                 "thresholds hold on other models",
                 "failed" if audit.attacks[0].name in off else "warning" if off else "passed",
-                "more non-members are called than stated, so no true positive rate is given there: "
-                + "; ".join(f"{name}, {words}" for name, words in off.items())
+                f"{NOT_GIVEN}: {'; '.join(f'{name}, {words}' for name, words in off.items())}"
                 if off
                 else "realised false positive rates are not above the stated ones",
                 f"true positive rates of {', '.join(off)}" if off else "",

@@ -10,11 +10,12 @@ from jaxtyping import Bool, Float
 from jaxaudit.attacks.records import RecordAttack, Shadowed
 from jaxaudit.attacks.records.attack import check
 from jaxaudit.audits.record_attack.calls import by_chance, expected, rate_named_at
-from jaxaudit.audits.record_attack.evidence import BankOutputs
+from jaxaudit.audits.record_attack.detail import Detail, brought, coarser, detail_of
+from jaxaudit.audits.record_attack.evidence import BankOutputs, memory_of
 from jaxaudit.audits.record_attack.finding import SURELY, find_target
 from jaxaudit.audits.record_attack.result import Named, RecordAudit, TargetRecords
-from jaxaudit.audits.resolution import resolution_of
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack_rates import attack_rates, called_at
@@ -71,35 +72,61 @@ class Heard(NamedTuple):
     scores: Float[np.ndarray, "models n"]
 
 
-def compared(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank) -> tuple[Group, ...]:
+def compared(targets: Sequence[RecordTarget], known: BankOutputs, bank: Bank, attacks: int) -> tuple[Group, ...]:
     """The targets, each with the shadow models at the coarser of their resolutions; no other target moves it.
 
+    Args:
+        targets: the targets.
+        known: the shadow models.
+        bank: their bank.
+        attacks: how many score all of it, for the memory that this takes.
+
     Raises:
-        InputError: a target's log-odds are of another shape or not finite.
+        InputError: a target's log-odds are of another shape or not finite, or there is too little memory for the shadow
+            models at all of these resolutions.
     """
-    wanted, found = (bank.description.queries, known.records), list[tuple[Shadowed, list[int]]]()
+    wanted = (bank.description.queries, known.records)
+    own_details, whole, unused = [detail_of(each) for each in known.stored], known.shadowed, known.shadowed.unused
+    # Models by what makes them coarse; as their own files have them they take no copy.
+    by_coarse: dict[tuple[Detail, ...], Float[np.ndarray, "models views n"]] = {(): whole.models}
+    found: dict[tuple[tuple[Detail, ...], bool], tuple[list[np.ndarray], list[int]]] = {}
     for place, target in enumerate(targets):
         if target.log_odds.shape != wanted:
             raise InputError(
                 f"{target.name}: has log-odds of shape {target.log_odds.shape}, but the bank's are {wanted}: views, "
                 "records."
             )
-        own, said, unused = known.shadowed, target.log_odds[None, :, known.columns], known.shadowed.unused
+        said, details = target.log_odds[:, known.columns].astype(np.float64), own_details
         if target.stored is not None:
-            bring = resolution_of((*known.stored, target.stored))
-            own, said = own._replace(models=bring(own.models).astype(np.float64)), bring(said).astype(np.float64)
+            details = [detail_of(target.stored)]
+        coarse = coarser(own_details, details)
+        # Also as its own file has it: that may know one of two classes better than the other.
+        said = brought(said, (*coarser(details, own_details), *coarse))
+        if coarse not in by_coarse:
+            _refuse_many(len(by_coarse), whole.models.shape, attacks)
+            by_coarse[coarse] = brought(whole.models, coarse)
         # What a target is said to have used is nothing to compare others with.
-        if unused is not None and target.members is not None and (unused & target.members[known.columns]).any():
-            unused = None
-        whole = own._replace(targets=said, unused=unused)
-        check(whole)
-        for at, (other, places) in enumerate(found):
-            if (other.unused is None) == (unused is None) and np.array_equal(other.models, own.models):
-                found[at] = other._replace(targets=np.concatenate([other.attacked, said])), [*places, place]
-                break
-        else:
-            found.append((whole, [place]))
-    return tuple(Group(shadowed, tuple(places)) for shadowed, places in found)
+        lent = unused is not None and (target.members is None or not (unused & target.members[known.columns]).any())
+        rows, places = found.setdefault((coarse, lent), ([], []))
+        rows.append(said)
+        places.append(place)
+    groups = []
+    for (coarse, lent), (rows, places) in found.items():
+        group = whole._replace(models=by_coarse[coarse], targets=np.stack(rows), unused=unused if lent else None)
+        check(group)
+        groups.append(Group(group, tuple(places)))
+    return tuple(groups)
+
+
+def _refuse_many(others: int, shape: tuple[int, ...], attacks: int) -> None:
+    models, views, records = shape
+    needed = memory_of(models, views, records, attacks, others)
+    if needed > MAX_BYTES:
+        raise InputError(
+            f"the targets' files are so rounded that the shadow models are needed at {others} other resolutions, which "
+            f"takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of one kind at a time, or name "
+            "fewer attacks (--attacks)."
+        )
 
 
 def scores_of(

@@ -176,10 +176,11 @@ def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
     To be applied to all log-odds that are compared. The step is that between neighbouring numbers of a file where half
     of its records have their largest logit: what is added to all logits of a record costs digits, too.
     """
-    return round_to(log_odds, max(_logit_step(each) for each in outputs))
+    return round_to(log_odds, max(logit_step(each) for each in outputs))
 
 
-def _logit_step(outputs: Outputs) -> float:
+def logit_step(outputs: Outputs) -> float:
+    """The step (nats) between neighbouring logits of a file where half of its records have their largest."""
     largest = [np.abs(block).max(axis=1) for block in blocks(outputs.logits)]
     size = float(np.median(np.concatenate(largest)))
     return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)

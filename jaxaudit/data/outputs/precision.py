@@ -27,7 +27,7 @@ def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
 
     def printed(part: np.ndarray) -> bool:
         with np.errstate(over="ignore"):
-            return np.array_equal(_as_dtype(_round_decimals(part, decimals), dtype), part)
+            return np.array_equal(as_dtype(round_decimals(part, decimals), dtype), part)
 
     for decimals in range(least, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1):
         if _everywhere(printed, values):
@@ -45,7 +45,7 @@ def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) ->
     """
 
     def printed(part: np.ndarray) -> bool:
-        rounded = _as_dtype(_round_significant(part, digits), dtype)
+        rounded = as_dtype(round_significant(part, digits), dtype)
         # Powers of ten beyond 1e22 are themselves rounded, so the last bits of a float64 may differ.
         return bool((np.abs(rounded - part) <= np.maximum(1e-14 * np.abs(part), _NOTHING)).all())
 
@@ -63,7 +63,7 @@ def coarsest_dtype(values: np.ndarray, dtype: str) -> str:
     if dtype in ("text", "float16"):
         return dtype
     for coarse in ("bfloat16", "float16"):
-        if _everywhere(lambda part, coarse=coarse: np.array_equal(_as_dtype(part, coarse), part), values):
+        if _everywhere(lambda part, coarse=coarse: np.array_equal(as_dtype(part, coarse), part), values):
             return coarse
     return dtype
 
@@ -90,12 +90,12 @@ def round_like(values: np.ndarray, decimals: int | None, significant: int | None
     """
     values = values.astype(np.float64)
     if significant is not None:
-        values = _round_significant(values, significant)
+        values = round_significant(values, significant)
     if decimals is not None:
-        values = _round_decimals(values, decimals)
+        values = round_decimals(values, decimals)
     if dtype in ("float16", "bfloat16"):
-        values = _as_dtype(values, dtype)
-    return _round_decimals(values, MOST_DECIMALS).astype(np.float32)
+        values = as_dtype(values, dtype)
+    return round_decimals(values, MOST_DECIMALS).astype(np.float32)
 
 
 def round_to(values: np.ndarray, step: float) -> np.ndarray:
@@ -116,18 +116,20 @@ def _everywhere(holds: Callable[[np.ndarray], bool], values: np.ndarray) -> bool
     return holds(sample.astype(np.float64)) and all(holds(block.astype(np.float64, copy=False)) for block in blocks)
 
 
-def _round_decimals(values: np.ndarray, decimals: int) -> np.ndarray:
+def round_decimals(values: np.ndarray, decimals: int) -> np.ndarray:
+    """`float64`: `values` rounded to that many decimals."""
     return np.rint(values * 10**decimals) / 10**decimals
 
 
-def _round_significant(values: np.ndarray, digits: int) -> np.ndarray:
+def round_significant(values: np.ndarray, digits: int) -> np.ndarray:
+    """`float64`: `values` rounded to that many significant digits."""
     exponent = np.floor(np.log10(np.maximum(np.abs(values), _NOTHING)))
     scale = 10.0 ** (digits - 1 - exponent)
     return np.rint(values * scale) / scale
 
 
-def _as_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
-    """`float64`: `values` rounded to the nearest number of the type."""
+def as_dtype(values: np.ndarray, dtype: str) -> np.ndarray:
+    """`float64`: `values` rounded to the nearest number of the type; any but bfloat16, float16, float32 rounds none."""
     with np.errstate(over="ignore"):
         if dtype == "bfloat16":
             # NumPy has no bfloat16: keep the upper half of a float32, rounding half to even.

@@ -1,5 +1,6 @@
 """The content of an `attack --shadows` run for the terminal and the page."""
 
+from jaxaudit.audits.record_attack.finding import NOT_GIVEN
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import Term, terms
 from jaxaudit.report.numbers import NONE, number, percent, precise, span
@@ -71,11 +72,11 @@ def _errors(result: RecordAttackRecord) -> tuple[str, ...]:
 def _answer(result: RecordAttackRecord) -> Answer:
     best, exposure = result.attacks[0], result.exposure
     facts = [("Records", f"{result.records:,}"), ("Shadow models", f"{result.models:,}")]
-    if exposure.exposed is not None:
+    if exposure.exposed is not None and exposure.at_fpr is not None:
         facts.append(
             (
                 "Records that half or more of their models give away",
-                f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr or 0)} false positives)",
+                f"{exposure.exposed:.1%} (at {percent(exposure.at_fpr)} false positives)",
             )
         )
     if result.epsilon is not None:
@@ -126,6 +127,8 @@ def _grid(result: RecordAttackRecord, on: Where) -> Cells:
 
     columns = ("attack", "AUC", "balanced\naccuracy", *heads)
     title = "" if on == "terminal" else "All attacks; in brackets the realised false positive rate"
+    if title and any(map(_withheld, result.attacks)):
+        title += f"; {NONE} beside one: {NOT_GIVEN}"
     return Cells(title, columns, tuple(map(row, result.attacks)), columns[1:], on=on)
 
 
@@ -155,7 +158,13 @@ def _rates_table(name: str, rates: Rates, on: Where) -> Cells:
         )
     shares = [f"right if {percent(float(share))} are members" for share in rates.tpr_at_fpr[0].predictive_value]
     columns = ("stated FPR", "true positive rate", "realised FPR", "TPR, SD over models", "TPR on the curve", *shares)
-    return Cells(f"What {visible(name)} reaches", columns, tuple(rows), columns, on=on)
+    title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
+    return Cells(title, columns, tuple(rows), columns, on=on)
+
+
+def _withheld(rates: Rates) -> bool:
+    """Whether a rate is not given because thresholds of other models do not hold."""
+    return any(rate.resolvable and not rate.holds for rate in rates.tpr_at_fpr)
 
 
 def _riskiest(result: RecordAttackRecord, count: int, on: Where) -> Cells:
@@ -183,18 +192,18 @@ def _legend(result: RecordAttackRecord) -> tuple[str, ...]:
     found = [
         f"AUC: area under the ROC curve, mean over models, with its {percent(result.level)} interval. Balanced "
         "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
-        "named: share of the models trained on a record in which it is called a member, at "
-        f"{percent(result.exposure.at_fpr or 0)} false positives. separation: chance that a model with it is surer of "
-        "its class than one without. given away by: the class whose probability changes most.",
     ]
+    if result.exposure.at_fpr is not None:
+        found.append(
+            "named: share of the models trained on a record in which it is called a member, at "
+            f"{percent(result.exposure.at_fpr)} false positives. separation: chance that a model with it is surer of "
+            "its class than one without. given away by: the class whose probability changes most."
+        )
     coarse = [percent(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:
         found.append(f"Not shown, for too few records: rates at {' and '.join(coarse)} false positives.")
-    if any(rate.resolvable and not rate.holds for attack in result.attacks for rate in attack.tpr_at_fpr):
-        found.append(
-            f"{NONE} beside a realised rate: thresholds of other models call more non-members than stated, so there is "
-            "no rate at that limit. It happens where many scores of a model are equal."
-        )
+    if any(map(_withheld, result.attacks)):
+        found.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
     if any(each.saturated for each in result.exposure.riskiest):
         found.append(
             f"{CUT.strip()}: some of the models' log-odds on this record lie where their files can say no more, so the "

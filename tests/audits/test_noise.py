@@ -1,0 +1,182 @@
+"""Pure noise, judged by a bank and by rho: called something at most at the stated rate, however the options are set.
+
+Models remember nothing. Every bound fails with probability 1 in 1,000 where the rate is as stated; keys are fixed.
+"""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from support.banks import QUERY, RECORDS, logits, planned, train
+from support.saved_runs.ks import check
+
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, Shadowed, Stacked
+from jaxaudit.audits.ks.bank.audit import evidence_for, judge_by_bank
+from jaxaudit.audits.ks.target import FileTarget
+from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, ShadowTest
+from jaxaudit.audits.ks.tests.rho import RhoTest
+from jaxaudit.audits.record_attack.audit import RecordTarget, attack_records
+from jaxaudit.audits.record_attack.evidence import BankOutputs, bank_outputs
+from jaxaudit.audits.record_attack.finding import SURELY
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.metrics.checks import distances_apart
+from jaxaudit.metrics.ks import noise_floor, rho
+from jaxaudit.metrics.reference import reference_test
+from jaxaudit.metrics.shadow import shadow_test
+
+KEY = jax.random.key(21)
+ALPHA = 0.05
+LEVELS = (0.1, 0.5, 0.999)
+
+
+def most(runs: int, rate: float = ALPHA) -> int:
+    """The number of runs that an event of this rate exceeds with probability 1 in 1,000."""
+    return int(stats.binom.ppf(0.999, runs, rate))
+
+
+# `attack --shadows`
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bank, BankOutputs]:
+    """A bank of the holdout test, whose outputs are drawn again for every run."""
+    bank = load_bank(planned(tmp_path_factory.mktemp("empty") / "bank", 16, 0, holdout=True))
+    train(bank, range(16), 0.0)
+    return bank, bank_outputs(bank, 1)
+
+
+def noise(known: BankOutputs, place: int) -> tuple[BankOutputs, RecordTarget]:
+    """Log-odds of models and of a target that differ by record, and by nothing that the records' use tells."""
+    random = np.random.default_rng([3, place])
+    shape = known.shadowed.models.shape
+    level, width = random.normal(2, 2, shape[2]), np.exp(random.normal(0, 0.4, shape[2]))
+    models, target = (level + width * random.normal(size=(count, *shape[1:])) for count in (len(known.models), 1))
+    shadowed: Shadowed = known.shadowed._replace(models=models)
+    return known._replace(shadowed=shadowed), RecordTarget("target", target[0])
+
+
+@pytest.mark.parametrize(
+    ("attacks", "runs"),
+    [
+        ([BASE(), LiRA()], 60),
+        ([LiRA(), BASE(), AttackP()], 60),
+        ([AttackR()], 60),
+        ([RMIA()], 60),
+        ([Stacked(), BASE()], 8),
+    ],
+    ids=lambda each: "-".join(one.name for one in each) if isinstance(each, list) else str(each),
+)
+def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
+    attacks: list[RecordAttack], runs: int, empty: tuple[Bank, BankOutputs]
+):
+    """Over models by their 95% intervals; over a target at 1%. Neither the level nor the attacks beside move either."""
+    bank, found = empty[0], {"models": 0, "target": 0}
+    for place in range(runs):
+        known, target = noise(empty[1], place)
+        audit = attack_records(bank, known, [target], attacks=attacks)
+        verdicts = audit.finding.verdict, audit.targets[0].finding.verdict
+        found["models"] += verdicts[0] == "attack succeeds"
+        found["target"] += verdicts[1] == "attack succeeds"
+        for level in LEVELS if place < 3 else ():
+            other = attack_records(bank, known, [target], attacks=attacks[:1], level=level)
+            assert (other.finding.verdict, other.targets[0].finding.verdict) == verdicts
+    assert found["models"] <= most(runs)
+    assert found["target"] <= most(runs, SURELY)
+
+
+# `ks --shadows`
+
+
+def test_shadow_and_reference_test_conclude_nothing_from_noise_but_at_5_percent():
+    """Use cannot be told from no use: `not forgotten` is said at most at 5%, and so is `forgotten`."""
+    runs, query, whole = 100, 30, 90
+    said = {(test, verdict): 0 for test in ("shadow", "reference") for verdict in ("not forgotten", "forgotten")}
+    for place in range(runs):
+        random = np.random.default_rng([4, place])
+        membership = np.zeros((45, whole), bool)
+        membership[19:25, : query // 2] = membership[25:, :query] = True
+        membership[:, query:] = random.random((45, whole - query)).argsort(axis=1) < (whole - query) * 2 // 3
+        hard = random.normal(0, 2, whole)
+        target, shadows = (hard + random.normal(size=shape) for shape in ((whole,), membership.shape))
+        verdicts = set[tuple[str, str]]()
+        for level in LEVELS if place < 3 else LEVELS[:1]:
+            shadow = shadow_test(target[:query], shadows[:, :query], membership[:, :query], level=level)
+            reference = reference_test(target, shadows, membership, query, level=level)
+            verdicts.add((shadow.verdict, reference.usage.verdict))
+        (concluded,) = verdicts
+        for each in zip(("shadow", "reference"), concluded, strict=True):
+            if each in said:
+                said[each] += 1
+    assert max(said.values()) <= most(runs)
+
+
+def outputs(values: np.ndarray, name: str) -> Outputs:
+    return Outputs(values, "logits", None, "float64", name)
+
+
+@pytest.mark.parametrize("holdout", [True, False])
+def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_path: Path):
+    """Of 8 targets judged together some is called used with probability 5% at most, whichever test is named first."""
+    models = 21 if holdout else 80
+    bank = load_bank(planned(tmp_path / "bank", models, 0, holdout=holdout))
+    train(bank, range(models), 0.0)
+    targets = []
+    for place in range(8):
+        values = logits(30_000 + place, np.zeros(RECORDS), 0.0, bank.labels)
+        query, others = outputs(values[:QUERY], f"target {place}"), outputs(values[QUERY:], "others")
+        targets.append(
+            FileTarget(query, others.take(np.arange(30)), True) if holdout else FileTarget(query, None, True, others)
+        )
+    evidence = evidence_for(bank, targets)
+    counts = {"without_query": 40, "half_query": 20, "with_query": 20}
+    shadow, reference = ShadowTest(**counts), ReferenceTest(**counts)
+    asked = [[HoldoutTest(query_and_holdout=models)]] if holdout else [[shadow, reference], [reference, shadow]]
+    for tests in asked:
+        audits = [judge_by_bank(KEY, bank, evidence, targets, tests, level=level) for level in LEVELS[::2]]
+        verdicts = [[each.verdict for each in audit.targets] for audit in audits]
+        assert all(each == verdicts[0] for each in verdicts)
+        assert verdicts[0] == ["inconclusive"] * 8
+
+
+# rho
+
+
+@pytest.mark.parametrize("replicates", [3, 5])
+def test_rho_concludes_nothing_where_query_and_calibration_models_are_alike(replicates: int):
+    """Its denominator is noise: the check of it fails, and what the interval alone would say is taken back."""
+    runs, records, found = 40, 120, 0
+    for place in range(runs):
+        random = np.random.default_rng([5, place])
+        said = confidences(random, 2 * replicates + 1, records)
+        query, calibration, target = said[:replicates], said[replicates:-1], said[-1:]
+        verdicts = set[str]()
+        for level in LEVELS if place < 3 else LEVELS[:1]:
+            ratio = rho(jax.random.fold_in(KEY, place), query, calibration, target, level=level, bootstrap=40)
+            apart = distances_apart(ratio.calibration_distances, noise_floor(query))
+            judgement = RhoTest(replicates=replicates).decide(ratio, (), (apart,), (check("common"),))
+            verdicts.add(judgement.finding.verdict if apart.passed else "inconclusive")
+        assert len(verdicts) == 1
+        found += verdicts != {"inconclusive"}
+    assert found <= most(runs)
+
+
+@pytest.mark.parametrize("replicates", [3, 5])
+def test_rho_of_one_more_calibration_model_is_on_neither_side_of_1_but_at_5_percent(replicates: int):
+    """A target that never met the query set, which query models do remember; either verdict would be wrong."""
+    runs, records, found = 60, 120, 0
+    for place in range(runs):
+        random = np.random.default_rng([6, place])
+        said = confidences(random, 2 * replicates + 1, records)
+        query, calibration, target = said[:replicates] ** 0.3, said[replicates:-1], said[-1:]
+        ratio = rho(jax.random.fold_in(KEY, place), query, calibration, target, bootstrap=40)
+        found += RhoTest(replicates=replicates).decide(ratio, (), (), ()).finding.verdict != "inconclusive"
+    assert found <= most(runs)
+
+
+def confidences(random: np.random.Generator, models: int, records: int) -> np.ndarray:
+    """Of models that agree on which records are hard."""
+    hard = random.normal(size=records)
+    return stats.norm.cdf(np.sqrt(0.5) * (hard + random.normal(size=(models, records)))).astype(np.float32)

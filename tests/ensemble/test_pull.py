@@ -9,9 +9,13 @@ from jaxaudit.ensemble.pull import STARTS, Pulling, WorkerEnded
 
 
 class Broken:
-    """A worker that lives, and can do nothing."""
+    """A worker that lives, and can do nothing, as it says when all is asked."""
+
+    def __init__(self, asked: threading.Event) -> None:
+        self.asked = asked
 
     def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        self.asked.wait(20)
         raise OSError("no device")
 
     def kill(self) -> None:
@@ -19,8 +23,10 @@ class Broken:
 
 
 def test_a_place_whose_workers_can_do_nothing_is_given_up():
-    with Pulling(lambda place: Broken(), 1) as workers:
+    asked = threading.Event()
+    with Pulling(lambda place: Broken(asked), 1) as workers:
         answers = [workers.submit(print) for _ in range(STARTS + 2)]
+        asked.set()
         assert [str(each.exception(timeout=20)) for each in answers] == ["no device"] * (STARTS + 2)
         with pytest.raises(RuntimeError, match="no device"):
             workers.submit(print)

@@ -96,7 +96,7 @@ def of_attack(draw: st.DrawFn) -> Make:
         "test_accuracy": draw(UNIT),
         "guess_accuracy": draw(UNIT),
         "level": 0.9,
-        "p_value": draw(UNIT),
+        "p_value": draw(st.floats(0.001, 1)),
     }
     return lambda: attack_run(audit=replace(with_accuracies(ATTACKED[targets], *both), **known))
 

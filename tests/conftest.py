@@ -1,8 +1,21 @@
-"""What holds for all tests: a cache of their own, never the user's."""
+"""What holds for all tests: two circles, one cache of compiled programs, and a cache folder that is never the user's.
 
+`pytest` alone runs the inner circle; `pytest --everything` runs all tests, and a test that is named runs whatever it is.
+A test is in the outer circle, and marked `outer`, if
+
+- it starts something that outlives a call of a function: a process, a browser, workers, a second device; or
+- it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong.
+
+The first half is enforced both ways: a test of the inner circle that starts a process fails. So does a module that
+computes while it is imported, since every worker imports every module.
+"""
+
+import ctypes
 import gc
+import os
 import shutil
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +23,6 @@ from pathlib import Path
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
-from jax.experimental.compilation_cache import compilation_cache
 from support.cli_runs import write_sets
 
 from jaxaudit.cli import programs
@@ -23,23 +35,77 @@ settings.load_profile("jaxaudit")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-
+STARTS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen")
+"""Audit events of what starts a process."""
 SLOW = 30
-"""Times as long as any other, about, as a test that is marked so takes."""
+"""Times as long as any other, about, as a test of the outer circle takes."""
+MOST_BYTES = 1 << 30
+MOST_MAPPINGS = 25_000
+"""A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
+
+_running: list[pytest.Item] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--everything", action="store_true", help="the outer circle, too: see tests/conftest.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Files are handed out in the order below; pytest-xdist would begin with those of the most tests."""
+    """Before any test is imported: workers of pytest-xdist get the options that are decided here."""
+    # Files are handed out in the order below; pytest-xdist would begin with those of the most tests.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+    if not hasattr(config, "workerinput") and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        config.option.everything = True
+    _compile_once(config)
+    sys.addaudithook(_refuse_processes)
+
+
+def _compile_once(config: pytest.Config) -> None:
+    """What compiles the same program compiles it once, in all processes and runs: it takes most of the time of tests.
+
+    `pytest --cache-clear` drops the programs. `cli/test_cli_programs.py` runs without them. Programs are compiled
+    without the optimisations that take XLA long, in processes that tests start, too; those of the README and of
+    `examples/` compile as a user's do.
+    """
+    assert config.cache is not None
+    folder = config.cache.mkdir("programs")
+    if not hasattr(config, "workerinput"):
+        programs.drop_unused(folder)
+    wanted = {
+        **programs.SETTINGS,
+        "jax_compilation_cache_dir": str(folder / programs.machine()),
+        "jax_disable_most_optimizations": True,
+    }
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
+
+
+def _refuse_processes(event: str, _: tuple[object, ...]) -> None:
+    if event in STARTS and _running and not _running[0].get_closest_marker("outer"):
+        raise AssertionError(f"{_running[0].nodeid} starts a process ({event}): mark it `outer` (tests/conftest.py).")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _running[:] = [item]
+    try:
+        return (yield)
+    finally:
+        _running.clear()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several workers, none is left with the longest file when the others are done: those come first."""
+    """Leaves out the outer circle; of several workers, none is left with the longest file when the others are done."""
+    if not config.option.everything:
+        outer = [item for item in items if item.get_closest_marker("outer")]
+        items[:] = [item for item in items if not item.get_closest_marker("outer")]
+        config.hook.pytest_deselected(items=outer)
     if hasattr(config, "workerinput"):
         cost = Counter[str]()
         for item in items:
-            cost[item.nodeid.partition("::")[0]] += SLOW if item.get_closest_marker("slow") else 1
+            cost[item.nodeid.partition("::")[0]] += SLOW if item.get_closest_marker("outer") else 1
         items.sort(key=lambda item: -cost[item.nodeid.partition("::")[0]])
 
 
@@ -50,36 +116,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _compiled_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What compiles the same program compiles it once, in all processes and runs: it takes most of the time of tests.
-
-    `pytest --cache-clear` drops the programs. `cli/test_cli_programs.py` runs without them.
-    """
-    kept = request.config.cache
-    assert kept is not None
-    folder = kept.mkdir("programs")
-    programs.drop_unused(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**programs.SETTINGS, "jax_compilation_cache_dir": str(folder / programs.machine())}.items():
-            jax.config.update(name, value)
-            patch.setenv(name.upper(), str(value))
-        compilation_cache.reset_cache()
-        yield
-
-
-MOST_MAPPINGS = 25_000
-"""A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _programs_that_fit() -> Iterator[None]:
     """A process that runs many files compiles thousands of programs: they are dropped before there is no room left."""
     yield
-    mappings = Path("/proc/self/maps")
-    if mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+    statistics, mappings = Path("/proc/self/statm"), Path("/proc/self/maps")
+    if not mappings.exists():
+        return
+    held = int(statistics.read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    if held > MOST_BYTES or mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
         jax.clear_caches()
         gc.collect()
+        # The C library keeps what is freed; musl has no such function, and needs none.
+        getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)(0)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ for module in pkgutil.walk_packages(jaxaudit.__path__, "jaxaudit."):
 print(sum(name.startswith("jaxaudit.") for name in sys.modules))
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.outer
 
 
 def python(code: str, *words: str, cwd: Path) -> str:

@@ -69,7 +69,7 @@ SESSIONS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize(("page", "name", "run"), SESSIONS, ids=[name for _, name, _ in SESSIONS])
 def test_session_is_what_it_prints(page: Path, name: str, run: Callable[[], str]):
     """Word by word; of the numbers, 9 of 10 within 10% or 3 units of their last digit: processors round differently."""
@@ -129,7 +129,7 @@ def test_error_rates_are_written_from_the_results(tmp_path, monkeypatch):
     assert lines[-1].endswith("[the page](../../experiments/results/error_rates-cpu.md).")
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_python_example_runs(tmp_path):
     """The six lines, on small generated files of the names they use and for a few steps."""
     code = re.search(r"```python\n(.*?)```", sections.README.read_text(encoding="utf-8"), re.DOTALL)

@@ -167,7 +167,7 @@ def site() -> dict[Path, Page]:
 
 
 @built
-@pytest.mark.slow
+@pytest.mark.outer
 def test_every_link_within_the_site_leads_somewhere(site: dict[Path, Page]):
     gone = []
     for path, page in site.items():
@@ -182,7 +182,7 @@ def test_every_link_within_the_site_leads_somewhere(site: dict[Path, Page]):
 
 
 @built
-@pytest.mark.slow
+@pytest.mark.outer
 def test_every_picture_has_a_text(site: dict[Path, Page]):
     without = [
         f"{path.relative_to(BUILT)}: {one.get('src')}"
@@ -194,7 +194,7 @@ def test_every_picture_has_a_text(site: dict[Path, Page]):
 
 
 @built
-@pytest.mark.slow
+@pytest.mark.outer
 def test_search_knows_pages_and_functions():
     text = (BUILT / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,7 @@ from jaxaudit.errors import InputError
 if TYPE_CHECKING:
     from jaxaudit.data import Examples, Table
     from jaxaudit.learners import Learner
+    from jaxaudit.models import ModuleFactory
 
 
 class Classifier(NamedTuple):
@@ -43,7 +44,6 @@ def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Cl
     import jax.numpy as jnp
 
     from jaxaudit.data import one_hot
-    from jaxaudit.models import MLP
 
     examples, classes = one_hot(table), len(table.class_names)
     inputs, hidden = examples.inputs.shape[1], parse_hidden(options.hidden)
@@ -55,8 +55,17 @@ def _network(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Cl
     demand_memory(
         held * (recipe.models_per_batch or 1), f"a network of --hidden {options.hidden}", "give narrower layers"
     )
-    factory = partial(MLP, hidden=hidden, activation=jnp.tanh, dropout=recipe.dropout or 0.0)
+    factory = _of_tanh(hidden, recipe.dropout or 0.0)
     return Classifier(examples, make_learner(factory, recipe, (inputs,), classes, len(examples)))
+
+
+@cache
+def _of_tanh(hidden: tuple[int, ...], dropout: float) -> "ModuleFactory":
+    import jax.numpy as jnp
+
+    from jaxaudit.models import MLP
+
+    return partial(MLP, hidden=hidden, activation=jnp.tanh, dropout=dropout)
 
 
 def _naive_bayes(options: "ClassifierOptions", recipe: Recipe, table: "Table") -> Classifier:

@@ -1,7 +1,7 @@
 """From the command line to the parts of a learner."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import Recipe
@@ -30,6 +30,12 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
                 "leave --dropout out."
             )
         return load_own("--model", name, own)
+    return _built_in(name, hidden, dropout)
+
+
+@cache
+def _built_in(name: str, hidden: tuple[int, ...], dropout: float | None) -> Any:
+    """The same object for the same words, so that what is compiled for it is compiled once."""
     from jaxaudit import models
 
     share = {"dropout": dropout} if dropout else {}
@@ -51,6 +57,15 @@ def make_learner(
     Raises:
         InputError: what `network` refuses, and code of your own that cannot be used.
     """
+    ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
+    own = parse_optimizer(recipe.optimizer) or any(map(parse_augmentation, recipe.augment))
+    make = _learner if ours and not own else _learner.__wrapped__
+    return make(factory, recipe, input_shape, classes, most)
+
+
+@lru_cache(maxsize=8)
+def _learner(factory: Any, recipe: Recipe, input_shape: tuple[int, ...], classes: int, most: int) -> "NetworkLearner":
+    """Equal learners are one object: JAX compiles, and keeps, a program for each."""
     from dataclasses import replace
 
     from jaxaudit.learners import network

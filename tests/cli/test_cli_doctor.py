@@ -90,7 +90,7 @@ def test_a_cache_that_cannot_be_is_a_failure(here: Path, monkeypatch: pytest.Mon
     assert "JAXAUDIT_CACHE" in json.loads(done.out)["problems"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_no_device_is_a_failure(tmp_path: Path):
     done = process("doctor", cwd=tmp_path, JAX_PLATFORMS="nothing")
     assert done.code == 1

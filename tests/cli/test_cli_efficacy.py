@@ -151,7 +151,7 @@ def test_every_kind_of_weights_gives_the_same_answer():
         ]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_ones_own_nnx_module_with_dropout_and_batch_normalisation_as_a_process(folder: Path):
     sys.path.insert(0, str(folder))
     import mine  # pyright: ignore[reportMissingImports]

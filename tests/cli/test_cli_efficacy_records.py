@@ -210,7 +210,7 @@ print(found.judged.measured.whole.information, peak.split()[1])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow_with_the_data():
     """480 MB more on disk, and not half of that in memory."""

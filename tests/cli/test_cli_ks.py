@@ -236,7 +236,7 @@ def test_one_replicate_is_a_number_without_an_interval(sets: Path):
     assert row.split()[-3:] == ["none", "not", "forgotten"]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_as_a_process(sets: Path):
     done = process("ks", *QUICK, "--json", "--out", "run", cwd=sets)
     assert done.code == 0

@@ -27,7 +27,7 @@ def usage(result: dict[str, Any]) -> list[Any]:
     return [target["usage"] for target in result["targets"]]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_as_a_process(sets: Path):
     inputs, labels = records(5, 0.0)
     np.savez("holdout.npz", x=inputs, y=labels)

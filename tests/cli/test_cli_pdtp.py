@@ -189,7 +189,7 @@ def test_a_verdict_changes_the_status_only_when_asked():
     assert jaxaudit(*few, "--fail-on", "do-not-publish").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     words = (*NETWORK, "--models-per-batch", "1", "--epochs", "30", "--batch-size", "1", "--json")
     whole = jaxaudit("pdtp", *words).result

@@ -52,7 +52,7 @@ def test_all_problems_at_once(sets: Path):
     assert content(sets) == before
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_nothing_heavy_is_imported_before(tmp_path: Path):
     """So that a misspelt path is known at once, not after the seconds that JAX takes."""
     (tmp_path / "sitecustomize.py").write_text(f"import atexit\natexit.register(lambda: exec({HEAVY!r}))\n")

@@ -19,7 +19,7 @@ from jaxaudit.cli.pdtp import run as pdtp_run
 from jaxaudit.runs.directory import write
 from jaxaudit.version import __version__
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.outer
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
 SIMULATED = "No --target "

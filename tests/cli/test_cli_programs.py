@@ -83,7 +83,7 @@ def fresh(work: Path) -> Run:
     return run(work, work / "cache", work / "count")
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_programs_that_are_read_give_the_numbers_of_fresh_ones(work: Path, fresh: Run):
     kept = entries(work / "cache")
     # One program, which asks whether this machine reads what it keeps, is read at once.
@@ -98,7 +98,7 @@ def test_programs_that_are_read_give_the_numbers_of_fresh_ones(work: Path, fresh
     assert not (work / "cache" / programs.FOLDER).stat().st_mode & 0o077
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize("settings", [{"JAX_ENABLE_COMPILATION_CACHE": "false"}, {"JAXAUDIT_CACHE": os.devnull}])
 def test_without_kept_programs_nothing_else_changes(work: Path, fresh: Run, settings: dict[str, str], tmp_path: Path):
     without = run(work, tmp_path / "other", work / "count", **settings)
@@ -108,7 +108,7 @@ def test_without_kept_programs_nothing_else_changes(work: Path, fresh: Run, sett
     assert without.done.err == fresh.done.err
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
     damaged = entries(work / "cache")
     whole = [path.read_bytes() for path in damaged]
@@ -124,7 +124,7 @@ def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
         path.write_bytes(content)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_two_processes_at_once(work: Path, fresh: Run, tmp_path: Path):
     both = [start(work, tmp_path / "cache", tmp_path / f"count{number}") for number in range(2)]
     first, second = (finish(process, tmp_path / f"count{number}") for number, process in enumerate(both))

@@ -19,7 +19,7 @@ from jaxaudit.ensemble import kept_models
 from jaxaudit.ensemble.models_per_batch import BatchChoice
 from jaxaudit.runs import identity
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.outer
 
 SLOW = (
     *(*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--models-per-batch", "1"),

@@ -441,7 +441,7 @@ main()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_kill_within_add_leaves_no_half_file(folder: Path):
     good()
     for model in (0, 1):

@@ -62,7 +62,7 @@ FORMS: dict[str, tuple[Callable[[Path], np.ndarray], Callable[[np.ndarray], np.n
 }
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize("form", FORMS)
 def test_what_a_tool_left_is_imported_shown_and_judges_targets(folder: Path, form: str):
     """A used target is found at p = 0.05 and an unused one is not: with this much memory, but for 1 key in 20."""

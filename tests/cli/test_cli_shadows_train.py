@@ -137,7 +137,7 @@ def without_command(bank: str) -> dict[str, Any]:
     return {**found, "said": said}
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(folder: Path):
     """Byte for byte. What was trained before is not written again."""
     whole = jaxaudit("shadows", "train", *KILLED[:-1], "whole", "--models", f"{TWELVE}")
@@ -260,7 +260,7 @@ def test_a_full_disk_is_said_with_what_is_missing_and_the_command_goes_on(folder
         subprocess.run(["umount", "disk"], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of files")
 def test_a_limit_of_files_is_no_full_disk_and_the_command_goes_on(folder: Path):
     """The bank is there, but for a model whose outputs are longer than a file may be."""
@@ -302,7 +302,7 @@ def test_a_dry_run_writes_nothing(folder: Path):
     assert content(folder) == before
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_dry_run_with_workers_times_them(folder: Path):
     Path("bank").mkdir()
     before = content(folder)

@@ -56,7 +56,7 @@ def test_every_command_is_on_the_page_of_the_command_line():
         ("jaxaudit unlearn --fisher-variant p", {"paper"}),
     ],
 )
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_shell_completes_words(words: str, completed: set[str], tmp_path: Path):
     count = len(words.split()) - (not words.endswith(" "))
     environment = {"_JAXAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
@@ -69,7 +69,7 @@ def test_a_shell_completes_words(words: str, completed: set[str], tmp_path: Path
     assert all(each.startswith(words.split(" ")[-1]) for each in done.stdout.split())
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_shown_for_a_shell(shell: str, tmp_path: Path):
     done = process("--show-completion", shell, cwd=tmp_path, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
@@ -82,14 +82,14 @@ def test_the_version_is_one_line():
     assert (done.code, done.out, done.err) == (0, f"jaxaudit {__version__}\n", "")
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize("words", [("--help",), ("ks", "--help"), ("ks", "--epochs", "0"), ("doctor",)])
 def test_nothing_is_coloured_where_it_is_not_a_terminal(words: tuple[str, ...], tmp_path: Path):
     done = process(*words, cwd=tmp_path)
     assert ESCAPE not in done.out + done.err
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no terminals of this kind")
 def test_colours_are_of_terminals_and_of_those_who_want_them(tmp_path: Path):
     command = ("pdtp", "--data", "wine", "--model", "nb")

@@ -48,7 +48,7 @@ def test_a_run_that_comes_to_its_end_took_what_it_took(monkeypatch: pytest.Monke
     assert timed.seconds() == 5.0
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dry_run_trains_for_a_while_and_keeps_nothing(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)

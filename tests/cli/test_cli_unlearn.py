@@ -101,7 +101,7 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them(tmp_path_fact
         assert found[1]["name"] == "retrained"
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_noise_of_strength_0_leaves_the_original_and_is_a_process(folder: Path):
     words = (*QUICK, "--methods", "fisher", "--alpha", "0", "--out", "run", "--json")
     done = process("unlearn", *words, cwd=folder)
@@ -220,7 +220,7 @@ def test_the_recorded_command_repeats_the_run():
     assert other["methods"] != first["methods"]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_run_killed_and_started_again_ends_as_if_it_had_not_been():
     words = (*QUICK, "--models-per-batch", "1", "--seeds", "6", "--epochs", "200", "--methods", "retraining", "--json")
     whole = jaxaudit("unlearn", *words).result

@@ -40,7 +40,7 @@ def numbers(done: Done) -> str:
     return json.dumps(result)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_pdtp_by_two_workers():
     words = ("pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "3")
     words = (*words, "--models-per-batch", "2", "--json")
@@ -51,7 +51,7 @@ def test_pdtp_by_two_workers():
     assert by_two.result["provenance"]["mixed_devices"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
     """Killed, then interrupted; the third ends as if it had been the first."""
     words = ["pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "400"]
@@ -93,14 +93,14 @@ def lives(pid: int) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_network_from_a_file_goes_to_workers(sets: Path):
     (sets / "net.py").write_text(NETWORK)
     words = ("ks", *QUICK, "--model", "net.py:Net", "--json")
     assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_bank_trained_by_workers(sets: Path):
     words = ("shadows", "train", "--query", "query.npz", "--holdout", "far.npz", "--calibration", "calibration.npz")
     words = (*words, "--models", "3", "--epochs", "2", "--hidden", "8", "--models-per-batch", "2", "--model", "mlp")
@@ -113,7 +113,7 @@ def test_a_bank_trained_by_workers(sets: Path):
     assert outputs[0] == outputs[1]
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_cluster_check_tries_every_worker():
     done = jaxaudit("cluster", "check", "--workers", "1", "--json")
     assert done.code == 0, done.err
@@ -193,7 +193,7 @@ def test_a_cluster_without_ray_names_the_extra():
     assert "jaxaudit[ray]" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_by_ray():
     pytest.importorskip("ray")
     words = ("pdtp", "--data", "digits", "--sample", "60", "--measured-records", "4", "--epochs", "2")

@@ -129,7 +129,7 @@ def _load_in_a_process(name: str, data_dir: Path, **environment: str) -> tuple[s
     return done, monotonic() - start
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(find_spec("tensorflow") is not None, reason="this is about TensorFlow not being installed")
 def test_without_tensorflow_the_refusal_is_quick(tmp_path, silent):
     done, seconds = _load_in_a_process("tfds:mnist", tmp_path, HTTPS_PROXY=f"http://{silent}")
@@ -150,7 +150,7 @@ def tensorflow_or_stub(tmp_path) -> str:
     return str(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(find_spec("importlib_resources") is None, reason="TFDS prepares only with importlib_resources")
 @pytest.mark.parametrize("kind", ["silent", "closed"])
 def test_offline_with_tensorflow_the_refusal_is_quick(tmp_path, tensorflow_or_stub, kind, request):
@@ -171,7 +171,7 @@ def test_offline_with_tensorflow_the_refusal_is_quick(tmp_path, tensorflow_or_st
     assert not (data_dir / "mnist").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(find_spec("importlib_resources") is None, reason="TFDS prepares only with importlib_resources")
 def test_a_set_without_images_is_refused_before_it_is_downloaded(tmp_path, tensorflow_or_stub, closed):
     done, _ = _load_in_a_process(

@@ -50,7 +50,7 @@ print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.c
 """
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_prepared_set_is_read_by_name_where_tensorflow_cannot_be_imported(prepared):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": "error"}
     for _ in range(2):  # decoded, then from the cache

@@ -228,7 +228,7 @@ def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
         load("mnist@train[5]", data_dir=data)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_importing_the_data_room_is_light():
     code = (
         "import sys, jaxaudit.data; "

@@ -137,7 +137,7 @@ def device_keys() -> Any:
     return jax.random.split(jax.random.key(5), len(device_rows()))
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_several_devices_give_the_same_models(on_eight_devices):
     _, models = on_eight_devices
     for name, one in (("steps", learner(small_mlp)), ("whole", NearestCentroid())):
@@ -148,7 +148,7 @@ def test_several_devices_give_the_same_models(on_eight_devices):
             np.testing.assert_allclose(models["one"], here[:1], **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_several_devices_each_hold_their_share(on_eight_devices):
     report, _ = on_eight_devices
     assert report["devices"] == 8

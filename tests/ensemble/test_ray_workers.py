@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.outer
 
 
 def run(scene: str) -> dict[str, Any]:

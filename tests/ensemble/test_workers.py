@@ -58,7 +58,7 @@ def test_numbers_are_those_of_one_process(two: Any):
         assert alone.tobytes() == fit(one, Execution(3, executor=two)).tobytes(), name
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_any_executor_will_do():
     one = learner(Dropped)
     alone = fit(one, Execution(3))
@@ -147,7 +147,7 @@ def test_results_may_be_of_a_class_that_only_this_process_has(two: Any):
     np.testing.assert_array_equal(found[0].first, found[1].first)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_broken_executor_loses_nothing_that_was_finished(tmp_path: Path):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         fit_many(
@@ -224,7 +224,7 @@ def test_each_worker_has_one_gpu(visible: str | None, own: list[list[str]], monk
         assert sorted(workers.everyone(gpus_here, 60.0)) == sorted(own)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.parametrize(("visible", "own"), [("4,7", [["4"], ["7"]]), ("GPU-5a,GPU-3b", [["GPU-3b"], ["GPU-5a"]])])
 def test_each_actor_has_the_gpu_that_ray_gave_it(visible: str, own: list[list[str]], monkeypatch: pytest.MonkeyPatch):
     """Ray limits what its actors see; nothing that is set here takes its place. Two GPUs are pretended."""
@@ -278,7 +278,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_workers_end_with_their_driver(tmp_path: Path):
     """Killed, and then interrupted, in the midst of chunks; the third call ends as one that was never stopped."""
     tests = Path(__file__).parent.parent

@@ -10,7 +10,7 @@ import pytest
 import jaxaudit
 from fuzz.planted import PLANTED
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.outer
 
 CASES = 200
 TESTS = Path(__file__).parent.parent

@@ -316,7 +316,7 @@ print(json.dumps([len(jax.devices()), len(seen), squared_grad_norms(log_prob, pa
 """
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_several_devices_share_every_chunk():
     run = subprocess.run(
         [sys.executable, "-c", SPREAD],

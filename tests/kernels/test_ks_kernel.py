@@ -321,7 +321,7 @@ def test_uniform_indices_are_the_whole_part_of_a_64_bit_fraction(below):
     np.testing.assert_array_equal(uniform_indices(key, 50, below), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="a process can be bound to one core on Linux only")
 def test_ten_million_values_on_one_core_do_not_hang():
     program = """

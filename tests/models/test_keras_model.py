@@ -182,7 +182,7 @@ def test_an_archive_without_weights_is_refused(keras: Any, tmp_path: Path):
         net.origin.read(tmp_path / "net.keras")
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_process_judges_a_saved_model(keras: Any, tmp_path: Path):
     model = saved(keras, tmp_path)
     (tmp_path / "net.py").write_text(NET)
@@ -213,7 +213,7 @@ def build(num_classes):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_network_of_keras_applications_is_measured_from_its_own_file(tmp_path: Path, keras: Any):
     """Its gradients are not tiny only once its running statistics are those of some records."""
     (tmp_path / "net.py").write_text(APPLICATION)

@@ -473,7 +473,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
     words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--replicates", "2")
     first, again = (
@@ -483,7 +483,7 @@ def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
     assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_trained_module_is_measured_from_its_own_file(own: Path):
     """Becker & Liebig 2022: the mean squared norm of the log-probabilities' gradients, as a PyTorch loop has it."""
     namespace: dict[str, Any] = {}
@@ -506,7 +506,7 @@ def test_a_trained_module_is_measured_from_its_own_file(own: Path):
     assert found == pytest.approx(np.mean(squares), rel=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_without_pytorch_the_pip_line_is_named(own: Path):
     (own / "torch.py").write_text("raise ModuleNotFoundError('away', name='torch')")
     done = process("ks", "--model", "net.py:Net", cwd=own)

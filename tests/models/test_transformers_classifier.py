@@ -58,7 +58,7 @@ def changed(folder: Path, **entries: Any) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_saved_vit_is_measured_from_its_folder(tmp_path: Path):
     module, labels = vit(), np.array([0, 1, 2, 0])
     save(module, tmp_path / "saved-vit")
@@ -76,7 +76,7 @@ def test_a_saved_vit_is_measured_from_its_folder(tmp_path: Path):
     assert done.err.count("Loading") == 0
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_saved_bert_in_several_files_gets_ids_and_mask_by_name(tmp_path: Path):
     module, labels = bert(), np.array([2, 1, 0])
     save(module, tmp_path / "bert", max_shard_size="5KB")

@@ -25,7 +25,7 @@ AXE = Path(SPEC.submodule_search_locations[0]) / "axe.min.js" if SPEC and SPEC.s
 ASKED = bool(os.environ.get("JAXAUDIT_NEEDS_BROWSER"))
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.outer,
     pytest.mark.skipif(PROGRAM is None and not ASKED, reason="Chromium is not installed"),
 ]
 needs_axe = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from support.saved_runs.names import HOSTILE
 
 from jaxaudit.report.html.render import report_html
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.outer
 
 PROGRAM = find()
 needs_browser = pytest.mark.skipif(

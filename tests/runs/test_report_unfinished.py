@@ -119,7 +119,7 @@ def test_only_one_at_a_time(tmp_path: Path):
     refuse_in_use(work.directory)
 
 
-@pytest.mark.slow
+@pytest.mark.outer
 def test_a_process_that_is_killed_lets_go(tmp_path: Path):
     holder = "from pathlib import Path; from jaxaudit.runs.lock import hold, sign; import sys, time; "
     holder += "place = Path(sys.argv[1]); lock = hold(place); sign(place); print(flush=True); time.sleep(300)"

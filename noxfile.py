@@ -26,6 +26,14 @@ LEAST_TYPED = 95.0
 
 
 @nox.session
+def everything(session: nox.Session) -> None:
+    """What `.ci/run` runs: all tests with this Python, linters, types, pages in a browser, the site."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for name in (f"tests-{here}(jax='newest')", "lint", "types", "accessibility", "docs"):
+        session.notify(name)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, and the contracts between rooms."""
     session.install("-e", ".[test]")
@@ -54,9 +62,9 @@ def types(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 @nox.parametrize("jax", list(JAX))
 def tests(session: nox.Session, jax: str) -> None:
-    """The tests, with the oldest or the newest jax that is allowed; what stands behind `--` goes to pytest."""
+    """All tests, with the oldest or the newest jax that is allowed; what stands behind `--` goes to pytest instead."""
     session.install("-e", ".[test]", *JAX[jax])
-    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto", "--dist", "loadfile"]))
+    session.run("python", "-m", "pytest", *(session.posargs or ["-n", "auto", "--dist", "loadfile", "--everything"]))
 
 
 @nox.session

@@ -146,7 +146,7 @@ def test_whether_the_calibration_set_is_like_the_query_set_is_checked_without_rh
 
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
-        done = jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", *words)
+        done = jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", "--designs", "guess", *words)
         assert done.err.endswith("Error: enough\n")
         models = re.search(r"(\d+) models$", done.err.splitlines()[-2])
         assert models

@@ -10,7 +10,8 @@ from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
 
 RECIPE = ("--hidden", "16", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2", "--epochs", "2")
-HELD = (*SETS, *RECIPE, "--models-per-batch", "16", "--budget", "none", "--holdout", "holdout.npz")
+HELD = (*SETS, *RECIPE, "--models-per-batch", "16", "--budget", "none", "--designs", "guess")
+HELD += ("--holdout", "holdout.npz")
 GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
 MANY = 60
 """Groups of five records in each set."""

@@ -116,28 +116,6 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("--bins", str(2**64)),
-        ("--smoothing", "1e308"),
-        ("--smoothing", "nan"),
-        ("--penalty", "1e308"),
-        ("--penalty", "nan"),
-        ("--epochs", str(2**64)),
-        ("--trees", str(2**64)),
-        ("--measurements", str(2**64)),
-        ("--floor-seeds", str(2**64)),
-        ("--models-per-batch", str(2**64)),
-        ("--missing", "zero"),
-    ],
-)
-def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read(words):
-    done = jaxaudit("pdtp", *PEOPLE, *words)
-    assert (done.code, done.out) == (2, "")
-    assert "people.csv: " not in done.err
-
-
-@pytest.mark.parametrize(
     ("header", "rows", "message"),
     [
         (["age", "income"], [[30 + i, "low"] for i in range(20)], "class"),

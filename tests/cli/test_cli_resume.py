@@ -19,8 +19,6 @@ from jaxaudit.ensemble import kept_models
 from jaxaudit.ensemble.models_per_batch import BatchChoice
 from jaxaudit.runs import identity
 
-pytestmark = pytest.mark.outer
-
 SLOW = (
     *(*LEARNS, "--target-data", "query.npz", "--replicates", "12", "--epochs", "80", "--models-per-batch", "1"),
     "--json",
@@ -65,6 +63,7 @@ def refused(*words: str) -> str:
     return done.err.strip()
 
 
+@pytest.mark.outer
 def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Within its chunks, too; `kills.py` does so at length."""
     monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "0.01")

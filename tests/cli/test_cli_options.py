@@ -101,12 +101,8 @@ def test_the_command_line_of_options_means_these_options(known: tuple[Command, d
 
 
 @EVERY
-def test_no_words_mean_the_defaults(command: Command):
+def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Command):
     assert parsed(command.name) == command.options()
-
-
-@EVERY
-def test_every_option_has_one_meaning(command: Command):
     found = list(fields_of(command.options()))
     flags = [flag for field in found for each in field.flags for flag in each.split("/")]
     old = [flag for field in found for flag in field.declared.formerly]
@@ -128,14 +124,14 @@ def test_every_command_can_be_read_by_programs_written_down_and_failed_on(comman
     assert not flags["--out"].declared.decides
 
 
-def test_an_option_that_was_not_given_is_nothing_and_not_none():
-    options = parsed("ks", "--target", "a.npy", "--target", "b.npy")
+def test_options_are_repeated_or_the_last_counts():
+    options = parsed(
+        "ks", "--target", "a.npy", "--target", "b.npy", "--epochs", "3", "--epochs", "5", "--color", "--gray"
+    )
     assert options.target.target == (Path("a.npy"), Path("b.npy"))
+    # One that was not given is nothing, and not None.
     assert options.target.holdout_target == options.target.target_data == options.output.fail_on == ()
-
-
-def test_the_last_of_a_repeated_option_counts():
-    assert parsed("ks", "--epochs", "3", "--epochs", "5", "--color", "--gray").recipe.epochs == 5
+    assert (options.recipe.epochs, options.data.gray) == (5, True)
     assert parsed("ks", "--gray", "--color").data.gray is False
 
 

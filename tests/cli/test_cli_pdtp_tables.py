@@ -61,7 +61,9 @@ def test_missing_numbers_become_what_is_said():
     sampled = jaxaudit(*words, "--missing", "drop", "--sample", "20", "--top", "3", "--show-values").out
     for line in (line for line in sampled.splitlines() if "labelled" in line):
         number, _, said = line.strip().partition(": ")
-        assert said.startswith(f"age {rows[int(number)][0]}, hours {float(rows[int(number)][1]):g}")
+        age, hours, _, sex, income = rows[int(number)]
+        assert said.startswith(f"age {age}, hours {float(hours):g}, work ")
+        assert said.endswith(f", sex {sex}, labelled {income}")
     assert len(jaxaudit(*words, "--missing", "mean", "--json").result["records"]) == 60
     columns = jaxaudit(*words, "--missing", "category", "--json").result["provenance"]["data"]["columns"]
     assert columns == ["age", "hours", "hours is missing", "work", "sex"]

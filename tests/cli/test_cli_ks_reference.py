@@ -44,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace):
-    """Of one target: by the calibration set, by a reference of its own beside the shadow test, and by that alone."""
+    """Of one target: by the calibration set, and by a reference of its own."""
     done = jaxaudit("ks", *SETS, *FEW, *GIVEN, "--out", "given", "--json")
     (given,) = done.result["targets"]
     assert given["method"] == "reference"
@@ -55,13 +55,11 @@ def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace)
     assert "--calibration-target" in provenance["command"]
     assert json.loads(Path("given/result.json").read_text()) == done.result
 
-    guess = ("--designs", "guess", "--json")
-    every = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", *guess, "--out", "run", "--report", "page.html")
-    (own,) = every.result["targets"]
+    done = jaxaudit("ks", *SETS, *FEW, *OTHER, "--designs", "guess", "--out", "run", "--report", "page.html", "--json")
+    (own,) = done.result["targets"]
     assert own["method"] == "reference"
-    methods = [(usage["method"], usage["design"]) for usage in own["usage"]]
-    assert methods == [("reference", "guessed"), ("shadow", "guessed")]
-    provenance = every.result["provenance"]
+    assert [(usage["method"], usage["design"]) for usage in own["usage"]] == [("reference", "guessed")]
+    provenance = done.result["provenance"]
     assert [file["name"] for file in provenance["reference_targets"]] == ["out_r.npy"]
     assert provenance["calibration_targets"] == []
     assert provenance["data"]["reference"]["records"] == LEFT
@@ -69,10 +67,7 @@ def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace)
     # A bank has no models of such a reference.
     assert not Path("run/bank.json").exists()
     assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
-
-    (shadow,) = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, *guess).result["targets"]
-    assert shadow["usage"] == own["usage"][1:]
-    assert shadow["rho"] == own["rho"] == given["rho"]
+    assert own["rho"] == given["rho"]
 
 
 def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespace, asked: dict[str, Any]):
@@ -91,28 +86,6 @@ def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespac
     taken = [place[row.tobytes()] for row in asked["calibration"].inputs]
     assert len(taken) == 40
     assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.calibration[taken])
-
-
-def test_a_reference_of_its_own_decides_and_moves_no_other_number(outputs: SimpleNamespace, sets: Path):
-    done = process("ks", *SETS, *FEW, *OTHER, "--out", "run", "--report", "page.html", "--json", cwd=sets)
-    (target,) = done.result["targets"]
-    assert target["method"] == "reference"
-    assert [(usage["method"], usage["design"]) for usage in target["usage"]] == [("reference", "mixed")]
-    provenance = done.result["provenance"]
-    assert [file["name"] for file in provenance["reference_targets"]] == ["out_r.npy"]
-    assert provenance["calibration_targets"] == []
-    assert provenance["data"]["reference"]["records"] == LEFT
-    assert {"--reference", "--reference-target"} <= set(provenance["command"])
-    # A bank has no models of such a reference.
-    assert not Path("run/bank.json").exists()
-    assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
-    alone = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--tests", "rho", "--json").result["targets"][0]
-    assert alone["rho"] == target["rho"]
-    every = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", "--json").result["targets"][0]
-    assert [usage["method"] for usage in every["usage"]] == ["reference", "shadow"]
-    assert every["usage"][0] == target["usage"][0]
-    shadow = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--json").result["targets"][0]
-    assert every["usage"][1] == shadow["usage"][0]
 
 
 def test_rows_follow_a_reference_of_its_own(outputs: SimpleNamespace, asked: dict[str, Any]):

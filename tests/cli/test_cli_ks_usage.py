@@ -132,18 +132,6 @@ def test_without_rho_no_output_speaks_of_it(
     assert [path.name for path in charts.iterdir()] == ["used.svg"]
 
 
-def test_whether_the_calibration_set_is_like_the_query_set_is_checked_without_rho(sets: Path):
-    """By the models without query records, which are no better than chance if clouds have other names."""
-    words = ("ks", "--query", "query.npz", *RECIPE, "--replicates", "0", "--shadow-models", "19", "--budget", "none")
-    words += ("--epochs", "25", "--target-data", "query.npz", "--designs", "guess", "--json")
-    for calibration, state in (("calibration.npz", "passed"), ("far.npz", "failed")):
-        (target,) = jaxaudit(*words, "--calibration", calibration).result["targets"]
-        (shown,) = (each for each in target["finding"]["checks"] if each["name"] == "calibration like query")
-        assert shown["state"] == state
-        assert "shadow models without query records" in shown["message"]
-    assert target["verdict"] == "inconclusive"
-
-
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
         done = jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", "--designs", "guess", *words)
@@ -192,7 +180,7 @@ def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any])
         (("--holdout", "holdout.npz", "--tests", "rho,shadow"), ("--tests rho,shadow", "--holdout")),
         (("--holdout", "holdout.npz", "--target", "t.npy"), ("--target", "1", "--holdout-target", "0")),
         (
-            ("--holdout", "holdout.npz", "--target-data", "query.npz", "--holdout-target", "t_h.npy"),
+            (*HELD_TARGET[:2], "--target-data", "query.npz", *HELD_TARGET[4:]),
             ("--target", "0", "--holdout-target", "1"),
         ),
         (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
@@ -201,19 +189,13 @@ def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any])
         (("--tests", "shadow,ema", "--replicates", "0"), ("--tests shadow,ema", "--replicates 0", "ema need")),
         (PAIR, ("--before", "--holdout:")),
         (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
-        (
-            (*HELD_TARGET, *PAIR[:2]),
-            ("--target", "1", "--before", "1", "--holdout-before", "0"),
-        ),
+        ((*HELD_TARGET, *PAIR[:2]), ("--target", "1", "--before", "1", "--holdout-before", "0")),
         ((*HELD_TARGET, *PAIR[:3], "short.npy"), ("short.npy", "5 rows", "holdout", "300")),
         (("--stated-share", "1"), ("--stated-share", "0.25")),
         (("--holdout", "query.npz"), ("300 of the 300", "query.npz")),
         (("--holdout", "calibration.npz"), ("calibration.npz", "calibration set")),
         (("--holdout", "nowhere.npz"), ("--holdout nowhere.npz",)),
-        (
-            ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "short.npy"),
-            ("short.npy", "5 rows", "holdout", "300"),
-        ),
+        ((*HELD_TARGET[:-1], "short.npy"), ("short.npy", "5 rows", "holdout", "300")),
     ],
 )
 def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], said: tuple[str, ...]):

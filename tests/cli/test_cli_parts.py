@@ -52,6 +52,7 @@ def test_a_log_gets_a_line_every_half_minute(clock: list[float], capsys: pytest.
         clock[0] += 29.9
         show(1, 2)
     assert capsys.readouterr() == ("", "")
+    clock[0] = 1000.0
     with progress_on_stderr("training") as show:
         for second in range(91):
             clock[0] = 1000.0 + second
@@ -79,6 +80,14 @@ def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys
         "training: 100% after 3 min",
         "comparing",
     ]
+    clock[0] = 2000.0
+    with progress_on_stderr("measuring", shorter="--measured-records N") as show:
+        for now, done in ((0, 0), (20, 1), (21, 2), (22, 3), (23, 4), (24, 5), (29, 6)):
+            clock[0] = 2000.0 + now
+            show(done, 1001)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "17 min" in line
+    assert "--measured-records N" in line
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -109,7 +118,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 WORK = {"command": "ks", "model": "mlp", "epochs": 15, "record": (12,), "seed": 7, "models_per_batch": None}
 
 
-def test_models_per_batch_are_remembered_for_their_work(cache: Path):
+def test_models_per_batch_are_remembered_for_their_work(cache: Path, monkeypatch: pytest.MonkeyPatch):
     assert recall(WORK) is None
     remember(WORK, 16)
     remember({**WORK, "hidden": "9"}, 8)
@@ -120,10 +129,7 @@ def test_models_per_batch_are_remembered_for_their_work(cache: Path):
     assert recall({**WORK, "record": (13,)}) is None
     assert recall({**WORK, "command": "power"}) is None
     assert os.listdir(cache) == ["widths.json"]
-
-
-def test_what_another_machine_measured_is_none_of_ours(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    remember(WORK, 16)
+    # What another machine measured is none of ours.
     monkeypatch.setattr(tuning, "machine_facts", lambda: {"device": "gpu: other"})
     assert recall(WORK) is None
 

@@ -2,79 +2,32 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli_runs import QUICK, content, jaxaudit, process
+from support.cli_runs import QUICK, jaxaudit, process
 
 from jaxaudit.cli.options import at_home
 from jaxaudit.cli.pdtp import run as pdtp_run
 from jaxaudit.runs.directory import write
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
-SIMULATED = "No --target "
-ENDLESS = (*QUICK, "--epochs", "1000000", "--out", "run")
-
-
-def start(cwd: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "jaxaudit", *words], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, text=True
-    )
-
-
-@pytest.fixture
-def training(sets: Path):
-    """A run that has started to train and would never end, in a folder that held these files before."""
-    before = content(sets)
-    run = start(sets, "ks", *ENDLESS)
-    assert run.stderr is not None
-    try:
-        assert run.stderr.readline().startswith(SIMULATED)
-        assert "1000000" in run.stderr.readline()
-        yield run, before
-    finally:
-        run.kill()
-        run.communicate()
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_is_one_line_and_leaves_nothing_but_what_it_says(
-    sets: Path, training: tuple[subprocess.Popen[str], dict[str, bytes | None]], number: signal.Signals
-):
-    run, before = training
-    time.sleep(1)
-    run.send_signal(number)
-    out, err = run.communicate(timeout=300)
-    assert (run.returncode, out) == (130, "")
-    assert err.startswith("Interrupted: ")
-    assert err.count("\n") == 1
-    after = content(sets)
-    left = after.keys() - before.keys()
-    assert {name: after[name] for name in before} == before
-    # On a busy machine it has trained for so long by then that it is worth keeping, and is said to be kept.
-    assert bool(left) is bool(re.search(r"\d of 10 models", err))
-    assert all(name == "run" or name.startswith("run/unfinished") for name in left)
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json")])
-def test_a_reader_that_leaves_early_is_no_error(sets: Path, words: tuple[str, ...]):
-    reader, writer = os.pipe()
-    run = start(sets, *words, stdout=writer)
-    os.close(writer)
-    os.close(reader)
-    _, err = run.communicate(timeout=300)
-    assert run.returncode == 1
-    assert not [line for line in err.splitlines() if not line.startswith(("training", "No --target", "comparing"))]
-
-
 SHORT = ("pdtp", "--data", "wine", "--model", "nb", "--top", "1")
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("words", [("ks", "--help"), (*SHORT, "--json")])
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, words: tuple[str, ...]):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "jaxaudit", *words]
+    done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
+    os.close(writer)
+    assert done.returncode == 1
+    assert not [line for line in done.stderr.splitlines() if line.startswith(("Error", "Traceback", "Exception"))]
 
 
 @pytest.mark.outer

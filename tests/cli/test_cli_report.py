@@ -115,14 +115,6 @@ def test_what_cannot_be_is_refused_and_nothing_written(printed: dict[str, str], 
     assert content(Path()) == before
 
 
-def test_a_run_of_version_1_is_refused_in_words(tmp_path: Path):
-    (tmp_path / "result.json").write_text(json.dumps({"schema": "jaxaudit.ks/1", "targets": []}))
-    done = jaxaudit("report", str(tmp_path), "--out", str(tmp_path / "page.html"))
-    assert done.code == 2
-    assert "jaxaudit.ks/1" in done.err
-    assert not (tmp_path / "page.html").exists()
-
-
 def test_power_fails_on_the_verdict_of_its_finding(printed: dict[str, str]):
     verdict = json.loads(Path("power/result.json").read_text())["finding"]["verdict"]
     done = jaxaudit("power", *COMMANDS["power"], "--fail-on", "insufficient", "--json")

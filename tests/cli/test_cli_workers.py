@@ -85,8 +85,8 @@ def lives(pid: int) -> bool:
 
 @pytest.mark.outer
 def test_a_network_from_a_file_goes_to_workers(sets: Path):
-    (sets / "net.py").write_text("from support.tiny_learners import small_mlp\n")
-    words = ("ks", *QUICK, *KNOWN, "--model", "net.py:small_mlp", "--json")
+    (sets / "net.py").write_text("from jaxaudit.models import MLP\n")
+    words = ("ks", *QUICK, *KNOWN, "--model", "net.py:MLP", "--json")
     assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
 
 

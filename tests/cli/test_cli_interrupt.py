@@ -42,9 +42,11 @@ def press_where_python_drops_it(number: signal.Signals = signal.SIGINT) -> None:
 
 
 @BOTH
-def test_it_is_raised_at_once(number: signal.Signals):
+def test_it_is_raised_at_once_and_everything_is_as_before_afterwards(number: signal.Signals):
+    before = signal.getsignal(number), sys.unraisablehook
     with pytest.raises(KeyboardInterrupt), lasting_interrupt():
         press(number)
+    assert (signal.getsignal(number), sys.unraisablehook) == before
 
 
 @BOTH
@@ -55,9 +57,7 @@ def test_a_dropped_one_is_raised_at_the_next_progress(number: signal.Signals, ca
         with pytest.raises(KeyboardInterrupt):
             show(2, 10)
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_dropped_one_is_raised_at_the_end():
+    # Or at the end, where there is none.
     with pytest.raises(KeyboardInterrupt), lasting_interrupt():
         press_where_python_drops_it()
 
@@ -76,15 +76,6 @@ def test_one_that_became_another_error_is_itself_again():
 def test_other_errors_pass():
     with pytest.raises(ZeroDivisionError), lasting_interrupt():
         _ = 1 / 0
-
-
-@BOTH
-def test_everything_is_as_before_afterwards(number: signal.Signals):
-    before = signal.getsignal(number), sys.unraisablehook
-    with suppress(KeyboardInterrupt), lasting_interrupt():
-        assert signal.getsignal(number) != before[0]
-        press(number)
-    assert (signal.getsignal(number), sys.unraisablehook) == before
 
 
 @BOTH

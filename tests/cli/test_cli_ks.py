@@ -2,29 +2,97 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import jax
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import LEARNS, QUICK, RECORDS, SETS, Done, content, intercept, jaxaudit, process, records
+from support.cli_runs import (
+    LEARNS,
+    QUICK,
+    RECORDS,
+    SETS,
+    Done,
+    content,
+    intercept,
+    jaxaudit,
+    process,
+    records,
+    write_sets,
+)
 
 from jaxaudit.audits.ks.tests import RhoTest
-from jaxaudit.ensemble.models_per_batch import BatchChoice
 from jaxaudit.report.kinds import schema_of
 
 KNOWN = ("--target-data", "query.npz")
+AUDIT = "jaxaudit.cli.ks.run.audit_ks"
 
 
 def rhos(done: Done) -> list[list[float]]:
     return [target["rho"]["values"] for target in done.result["targets"]]
 
 
-def test_table_on_stdout_and_talk_on_stderr(sets: Path):
-    before = content(sets)
-    done = jaxaudit("ks", *LEARNS, *KNOWN)
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A run directory, and what its run printed."""
+    folder = tmp_path_factory.mktemp("first")
+    write_sets(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder / "runs/first", jaxaudit("ks", *QUICK, "--json", "--out", "runs/first")
+
+
+def test_json_is_all_of_stdout_and_follows_the_schema(first: tuple[Path, Done]):
+    _, done = first
+    jsonschema.validate(done.result, schema_of("ks"))
+    assert done.out.count("\n") == 1
+    assert [target["name"] for target in done.result["targets"]] == [
+        "67% of calibration.npz + query.npz",
+        "67% of calibration.npz",
+        "67% of calibration.npz + 50% of query.npz",
+    ]
+    truths = [target["truth"] for target in done.result["targets"]]
+    assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
+    assert [truth["training_records"] for truth in truths] == [501, 201, 351]
+    assert [truth["expected"] for truth in truths] == ["not forgotten", "forgotten", "not forgotten"]
+
+
+def test_run_directory_holds_the_same_result_and_plain_arrays(first: tuple[Path, Done]):
+    run, done = first
+    assert json.loads((run / "result.json").read_text()) == done.result
+    with np.load(run / "confidences.npz", allow_pickle=False) as arrays:
+        assert set(arrays.files) == {"query", "calibration", "control", "labels", "target_0", "target_1", "target_2"}
+        assert arrays["query"].shape == arrays["calibration"].shape == (3, RECORDS)
+        assert arrays["control"].shape == (1, RECORDS)
+        assert arrays["target_0"].shape == arrays["labels"].shape == (RECORDS,)
+        assert (arrays["query"] > 0).all()
+        assert (arrays["query"] <= 1).all()
+        np.testing.assert_array_equal(arrays["labels"], np.arange(RECORDS) % 3)
+    assert [path.name for path in run.parent.iterdir()] == ["first"]
+
+
+@pytest.mark.outer
+def test_as_a_process(sets: Path, first: tuple[Path, Done]):
+    """The numbers follow from the seed."""
+    done = process("ks", *QUICK, "--json", "--out", "run", cwd=sets)
     assert done.code == 0
+    assert done.err.splitlines()[-1].startswith("written: run/result.json")
+    assert "run/confidences.npz" in done.err.splitlines()[-1]
+    assert json.loads((sets / "run/result.json").read_text()) == done.result
+    assert rhos(done) == rhos(first[1])
+
+
+def test_another_seed_gives_other_numbers(sets: Path, first: tuple[Path, Done]):
+    assert rhos(jaxaudit("ks", *QUICK, "--json", "--seed", str(2**32 - 1))) != rhos(first[1])
+
+
+def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
+    """The table is all of stdout, talk is on stderr, and without `--out` nothing is written."""
+    before = content(sets)
+    words = ("ks", *LEARNS, *KNOWN)
+    done = jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "inconclusive")
+    assert done.code == 0
+    assert content(sets) == before
     row = next(line for line in done.out.splitlines() if line.startswith("query.npz"))
     assert row.split()[:4] == ["query.npz", "100%", "not", "forgotten"]
     assert row.rstrip().endswith("not forgotten")
@@ -32,7 +100,23 @@ def test_table_on_stdout_and_talk_on_stderr(sets: Path):
     training, comparing = done.err.splitlines()
     assert {"8", "mlp", "60"} <= set(training.split())
     assert "8" in comparing.split()
-    assert content(sets) == before
+    failed = jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "not-forgotten", "--out", "run", "--json")
+    assert failed.code == 3
+    assert failed.result["targets"][0]["verdict"] == "not forgotten"
+    assert json.loads((sets / "run/result.json").read_text()) == failed.result
+    assert (sets / "run/table.txt").read_text() == done.out
+
+
+def test_one_replicate_is_a_number_without_an_interval(sets: Path):
+    done = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN, "--json", "--out", "run")
+    (target,) = done.result["targets"]
+    assert target["rho"]["low"] is target["rho"]["high"] is None
+    assert (target["verdict"], target["paper_rule"]) == ("inconclusive", "not forgotten")
+    jsonschema.validate(done.result, schema_of("ks"))
+    table = Path("run/table.txt").read_text()
+    row = next(line for line in table.splitlines() if line.startswith("query.npz"))
+    assert row.split()[2] == "inconclusive"
+    assert row.split()[-3:] == ["none", "not", "forgotten"]
 
 
 def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
@@ -63,138 +147,59 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     assert "--sample" in none.err
 
 
+def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    """Records are drawn, models per batch are measured, and options that are falsy are options all the same."""
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
+    words = ["ks", *SETS, "--hidden", "32", "--epochs", "2", "--batch-size", "50", "--replicates", "2"]
+    words += ["--tests", "rho,ema", "--sample", "120", "--controls", "0", "--color", "--json"]
+    done = jaxaudit(*words, "--seed", "0")
+    result, provenance = done.result, done.result["provenance"]
+    assert any(line.startswith("Plan: 7 models") for line in done.err.splitlines())
+    assert provenance["plan"]["reduced"] == []
+    assert [provenance["data"][name]["records"] for name in ("query", "calibration")] == [120, 120]
+    again = provenance["command"]
+    assert again[:2] == ["jaxaudit", "ks"]
+    with monkeypatch.context() as patch:
+        patch.setenv("JAXAUDIT_CACHE", str(sets / "fresh"))
+        second = jaxaudit(*again[1:], "--json").result
+    assert second["targets"] == result["targets"]
+    assert second["noise_floor"] == result["noise_floor"]
+    assert second["provenance"]["command"] == again
+    assert second["provenance"]["options"] == provenance["options"]
+    assert second["provenance"]["plan"] is None
+    for target in second["targets"]:
+        # The first test named decides.
+        assert [test["name"] for test in target["tests"]] == ["rho", "ema"]
+        assert target["method"] == "rho"
+        assert target["finding"] == target["tests"][0]["finding"]
+        assert target["verdict"] == target["finding"]["verdict"]
+    assert provenance["options"]["tests"] == "rho,ema"
+    # What was measured once is used by whoever asks again.
+    seen = intercept(monkeypatch, AUDIT)
+    assert jaxaudit(*words, "--seed", "8").err.endswith("Error: enough\n")
+    assert seen["execution"].models_per_batch == provenance["options"]["models_per_batch"]
+
+
 def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
     sets: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    words = (*SETS, "--budget", "none", "--dry-run")
+    for place in (AUDIT, "jaxaudit.cli.power.run.audit_power", "jaxaudit.cli.shadows.train.bank_there"):
+        intercept(monkeypatch, place)
+    words = (*SETS, "--budget", "none")
     assert "scale each" not in jaxaudit("ks", *words).err
     inputs, labels = records(3, 0.7)
     np.savez("calibration.npz", x=1234.0 * inputs, y=labels)
-    told = jaxaudit("ks", *words)
-    assert told.code == 0
-    assert "networks train badly or not at all: scale each, in all sets alike" in told.err
-    assert "scale each" in jaxaudit("shadows", "train", *SETS, "--out", "bank", "--dry-run").err
-    intercept(monkeypatch, "jaxaudit.cli.power.run.audit_power")
-    assert "scale each" in jaxaudit("power", *SETS).err
-
-
-def test_more_tests_models_and_no_budget_change_no_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """Also the models per batch, whose number is measured here, follows from the design alone."""
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
-    words = [word for word in QUICK if word not in ("--models-per-batch", "9", "--budget", "none", "--tests", "rho")]
-    held = ("--holdout", "held.npz", "--json")
-    inputs, labels = records(9, 0.0)
-    np.savez("held.npz", x=inputs, y=labels)
-    alone = jaxaudit("ks", *words, *held).result
-    more = jaxaudit(
-        "ks", *words, *held, "--tests", "all", "--shadow-models", "19", "--replicates", "4", "--budget", "none"
-    ).result
-
-    def by_holdout(result: dict[str, Any]) -> list[Any]:
-        return [usage for target in result["targets"] for usage in target["usage"] if usage["method"] == "holdout"]
-
-    assert len(by_holdout(alone)) == 3
-    assert by_holdout(alone) == by_holdout(more)
-
-
-def test_records_are_drawn_and_recorded(sets: Path):
-    words = (*QUICK, "--sample", "120", "--json")
-    result = jaxaudit("ks", *words).result
-    assert [result["provenance"]["data"][name]["records"] for name in ("query", "calibration")] == [120, 120]
-    repeated = result["provenance"]["command"]
-    assert jaxaudit(*repeated[1:], "--json").result["targets"] == result["targets"]
-    assert result["provenance"]["plan"] is None
-    quick = [word for word in words if word not in ("--budget", "none")]
-    budgeted = jaxaudit("ks", *quick)
-    assert budgeted.result["targets"] == result["targets"]
-    assert budgeted.result["provenance"]["plan"]["reduced"] == []
-    assert any(line.startswith("Plan: 10 models") for line in budgeted.err.splitlines())
-
-
-def test_json_is_all_of_stdout_and_follows_the_schema(sets: Path):
-    done = jaxaudit("ks", *QUICK, "--json")
-    jsonschema.validate(done.result, schema_of("ks"))
-    assert done.out.count("\n") == 1
-    assert [target["name"] for target in done.result["targets"]] == [
-        "67% of calibration.npz + query.npz",
-        "67% of calibration.npz",
-        "67% of calibration.npz + 50% of query.npz",
-    ]
-    truths = [target["truth"] for target in done.result["targets"]]
-    assert [truth["used_fraction"] for truth in truths] == [1.0, 0.0, 0.5]
-    assert [truth["training_records"] for truth in truths] == [501, 201, 351]
-    assert [truth["expected"] for truth in truths] == ["not forgotten", "forgotten", "not forgotten"]
-
-
-def test_run_directory_holds_the_same_result_and_plain_arrays(sets: Path):
-    done = jaxaudit("ks", *QUICK, "--json", "--out", "runs/first")
-    assert json.loads((sets / "runs/first/result.json").read_text()) == done.result
-    with np.load(sets / "runs/first/confidences.npz", allow_pickle=False) as arrays:
-        assert set(arrays.files) == {"query", "calibration", "control", "labels", "target_0", "target_1", "target_2"}
-        assert arrays["query"].shape == arrays["calibration"].shape == (3, RECORDS)
-        assert arrays["control"].shape == (1, RECORDS)
-        assert arrays["target_0"].shape == arrays["labels"].shape == (RECORDS,)
-        assert (arrays["query"] > 0).all()
-        assert (arrays["query"] <= 1).all()
-        np.testing.assert_array_equal(arrays["labels"], np.arange(RECORDS) % 3)
-    assert sorted(path.name for path in (sets / "runs").iterdir()) == ["first"]
-
-
-def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    # No --models-per-batch, so that it is measured; falsy values, which are options all the same.
-    words = (*SETS, "--hidden", "16", "--epochs", "2", "--replicates", "2", "--batch-size", "50", "--tests", "rho")
-    first = jaxaudit("ks", *words, "--seed", "0", "--controls", "0", "--color", "--json")
-    again = first.result["provenance"]["command"]
-    assert again[:2] == ["jaxaudit", "ks"]
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "fresh"))
-    second = jaxaudit(*again[1:], "--json")
-    for one in (first.result, second.result):
-        del one["provenance"]["started"], one["provenance"]["seconds"]
-    assert second.result["targets"] == first.result["targets"]
-    assert second.result["noise_floor"] == first.result["noise_floor"]
-    assert second.result["provenance"]["command"] == again
-    assert second.result["provenance"]["options"] == first.result["provenance"]["options"]
-
-
-def test_the_same_command_repeats_itself_with_the_models_per_batch_it_measured(
-    sets: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
-    words = [word for word in QUICK if word not in ("--models-per-batch", "9")]
-    measured = iter([BatchChoice(9, {})])
-    monkeypatch.setattr("jaxaudit.audits.ks.models.measure_models_per_batch", lambda *_: next(measured))
-    first = jaxaudit("ks", *words, "--json").result
-    second = jaxaudit("ks", *words, "--json", "--seed", "8").result
-    assert [each["provenance"]["options"]["models_per_batch"] for each in (first, second)] == [9, 9]
-
-
-def test_all_randomness_follows_from_the_seed(sets: Path):
-    one, same, other = (rhos(jaxaudit("ks", *QUICK, "--json", "--seed", seed)) for seed in ("1", "1", "2"))
-    assert one == same
-    assert one != other
-    largest = rhos(jaxaudit("ks", *QUICK, "--json", "--seed", str(2**32 - 1)))
-    assert largest not in (one, other)
-
-
-def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
-    words = ("ks", *LEARNS, *KNOWN, "--json")
-    done = jaxaudit(*words)
-    assert done.result["targets"][0]["verdict"] == "not forgotten"
-    assert done.code == 0
-    assert jaxaudit(*words, "--fail-on", "not-forgotten").code == 3
-    assert jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "not-forgotten").code == 3
-    assert jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "inconclusive").code == 0
-    failed = jaxaudit(*words, "--fail-on", "not-forgotten", "--out", "run")
-    assert failed.code == 3
-    assert json.loads((sets / "run/result.json").read_text()) == failed.result
+    for command in (("ks", *words), ("power", *SETS), ("shadows", "train", *SETS, "--out", "bank")):
+        told = jaxaudit(*command).err
+        assert "networks train badly or not at all: scale each, in all sets alike" in told
 
 
 def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    seen = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    seen = intercept(monkeypatch, AUDIT)
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
     given = {"replicates": 4, "controls": 2, "subsample": 0.5, "level": 0.8, "models_per_batch": 6}
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13")
+    recipe = ("--hidden", "7,5", "--epochs", "11", "--batch-size", "13", "--budget", "none")
     target = ("--target", "t.npy", "--target-data", "far.npz", "--allow-unrelated-target")
     done = jaxaudit("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
     assert done.err.endswith("Error: enough\n")
@@ -214,33 +219,10 @@ def test_a_minibatch_is_no_larger_than_all_records(
     sets: Path, monkeypatch: pytest.MonkeyPatch, model: str, batch_size: int
 ):
     """But where batch normalisation would see what fills it up."""
-    seen = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+    seen = intercept(monkeypatch, AUDIT)
     monkeypatch.syspath_prepend(str(sets))
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     Path("norm.py").write_text("from support.tiny_learners import Normed\n")
-    known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000")
+    known = ("--model", model, "--target-data", "far.npz", "--batch-size", "100000", "--budget", "none")
     assert jaxaudit("ks", *SETS, *known).err.endswith("Error: enough\n")
     assert seen["learner"].batch_size == batch_size
-
-
-def test_one_replicate_is_a_number_without_an_interval(sets: Path):
-    done = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN, "--json")
-    (target,) = done.result["targets"]
-    assert target["rho"]["low"] is target["rho"]["high"] is None
-    assert target["verdict"] == "inconclusive"
-    assert target["paper_rule"] == "not forgotten"
-    jsonschema.validate(done.result, schema_of("ks"))
-    table = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN)
-    row = next(line for line in table.out.splitlines() if line.startswith("query.npz"))
-    assert row.split()[2] == "inconclusive"
-    assert row.split()[-3:] == ["none", "not", "forgotten"]
-
-
-@pytest.mark.outer
-def test_as_a_process(sets: Path):
-    done = process("ks", *QUICK, "--json", "--out", "run", cwd=sets)
-    assert done.code == 0
-    assert done.err.splitlines()[-1].startswith("written: run/result.json")
-    assert "run/confidences.npz" in done.err.splitlines()[-1]
-    assert json.loads((sets / "run/result.json").read_text()) == done.result
-    assert rhos(done) == rhos(jaxaudit("ks", *QUICK, "--json"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.banks import HOLDOUT, QUERY, RECORDS, planned, save, softmax, target, train, write_bank
-from support.cli_runs import Done, content, jaxaudit, process, records
+from support.banks import HOLDOUT, QUERY, RECORDS, planned, save, softmax, target, train
+from support.cli_runs import content, jaxaudit, records
 
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
@@ -64,41 +64,34 @@ def shadows_of(result: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
     """With this much memory but for 1 target in 20, see `test_audit_bank`; nothing is trained."""
-    done = process("ks", "--shadows", "bank", *files("used", "unused"), "--json", "--out", "run", cwd=folder)
+    done = jaxaudit("ks", "--shadows", "bank", *files("used", "unused"), "--json", "--out", "run")
     used, unused = done.result["targets"]
     assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("not forgotten", "forgotten")
     assert used["usage"][0]["p_never"] < 0.001 < 0.05 < unused["usage"][0]["p_never"]
     assert (used["rho"], done.result["noise_floor"], done.result["rates"]) == (None, None, None)
     assert "training" not in done.err
-    # Bit for bit the same in another process, and in Python's own.
-    assert done.result["targets"] == judged(*files("used", "unused"))["targets"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
     assert again.result["targets"] == done.result["targets"]
+    # Another target beside it changes only the p-value that pays for both.
+    (alone,) = judged(*files("used"))["targets"]
+    assert {**used["usage"][0], "p_never_adjusted": None} == {**alone["usage"][0], "p_never_adjusted": None}
 
 
 def test_the_result_names_the_bank_by_its_content(folder: Path):
+    def hash_of(bank: str) -> str:
+        return shadows_of(judged(*files("used"), bank=bank))["content_hash"]
+
     one = shadows_of(judged(*files("used")))
     assert (one["models"], one["planned"], one["dropped"], one["seed"]) == (MODELS, MODELS, 0, 3)
-    shutil.copytree("bank", "copy")
-    assert shadows_of(judged(*files("used"), bank="copy"))["content_hash"] == one["content_hash"]
-    hashes = {one["content_hash"]}
-    outputs = np.load("bank/outputs/00003.npy")
+    for name in ("copy", "other outputs", "other rows"):
+        shutil.copytree("bank", name)
+    outputs, rows = np.load("bank/outputs/00003.npy"), np.load("bank/membership.npy")
     outputs[5, 1] += 0.5
-    np.save("copy/outputs/00003.npy", outputs)
-    hashes.add(shadows_of(judged(*files("used"), bank="copy"))["content_hash"])
-    np.save("copy/outputs/00003.npy", np.load("bank/outputs/00003.npy"))
-    rows = np.load("bank/membership.npy")
-    rows[[0, 1]] = rows[[1, 0]]
-    np.save("copy/membership.npy", rows)
-    hashes.add(shadows_of(judged(*files("used"), bank="copy"))["content_hash"])
-    assert len(hashes) == 3
-
-
-def test_more_targets_change_nothing_of_the_first(folder: Path):
-    alone, beside = judged(*files("used")), judged(*files("used", "unused"))
-    first, with_others = alone["targets"][0]["usage"][0], beside["targets"][0]["usage"][0]
-    assert {**with_others, "p_never_adjusted": None} == {**first, "p_never_adjusted": None}
+    np.save("other outputs/outputs/00003.npy", outputs)
+    np.save("other rows/membership.npy", rows[[1, 0, *range(2, MODELS)]])
+    assert hash_of("copy") == one["content_hash"]
+    assert len({one["content_hash"], hash_of("other outputs"), hash_of("other rows")}) == 3
 
 
 def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -124,17 +117,16 @@ def test_a_bank_without_hashes_cannot_tell_whether_a_set_is_its_own(folder: Path
     assert "--query" in refused(*files("used"), "--query", "q.npz")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(("--epochs", "5"), ("--hidden", "16"), ("--model", "mlp"), ("--replicates", "3"), ("--budget", "none")),
-        *(("--sample", "20"), ("--designs", "guess"), ("--shadow-models", "19"), ("--models-per-batch", "4")),
-        *(("--target-data", "digits"), ("--drop-overlap",), ("--dry-run",), ("--reference", "bank")),
-    ],
-    ids=lambda words: words[0],
-)
-def test_an_option_of_what_is_not_done_is_refused(folder: Path, words: tuple[str, ...]):
-    assert words[0] in refused(*files("used"), *words)
+NOT_DONE = """--epochs 5 --hidden 16 --model mlp --replicates 3 --budget none --sample 20 --designs guess
+--shadow-models 19 --models-per-batch 4 --target-data digits --reference bank"""
+
+
+def test_an_option_of_what_is_not_done_is_refused(folder: Path):
+    words = NOT_DONE.split()
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        assert flag in refused(*files("used"), flag, value)
+    for flag in ("--drop-overlap", "--dry-run"):
+        assert flag in refused(*files("used"), flag)
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
@@ -153,46 +145,27 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize(("words", "why"), WRONG.values(), ids=list(WRONG))
-def test_what_does_not_go_together_is_refused(folder: Path, words: tuple[str, ...], why: str):
+def test_what_does_not_go_together_is_refused(folder: Path):
     np.save("short.npy", np.load("used_holdout.npy")[1:])
-    assert why in refused(*words)
-
-
-def test_error_rates_need_a_bank(folder: Path):
+    for what, (words, why) in WRONG.items():
+        assert why in refused(*words), what
     done = jaxaudit("ks", *files("used"), "--leave-one-out")
     assert (done.code, "--shadows" in done.err) == (2, True)
 
 
-def test_what_a_bank_lacks_is_named(folder: Path):
-    for model in (4, 7):
-        Path(f"bank/outputs/{model:05}.npy").unlink()
-    assert "18 of at least 19 models query and holdout" in refused(*files("used"))
-
-
 def test_a_model_that_is_missing_is_said_and_left_out(folder: Path):
+    """As if it had never been planned, see `test_audit_bank`; one more is too many."""
     Path("bank/outputs/00004.npy").unlink()
     done = jaxaudit("ks", "--shadows", "bank", *files("used"), "--json")
     assert f"1 of {MODELS} shadow models" in done.err
     assert shadows_of(done.result)["models"] == MODELS - 1
-    # As if it had never been planned.
-    shutil.copytree("bank", "less")
-    kept = np.delete(np.arange(MODELS), 4)
-    said = json.loads(Path("bank/bank.json").read_text())
-    Path("less/bank.json").write_text(json.dumps({**said, "models": len(kept)}))
-    for name in ("membership", "seeds"):
-        np.save(f"less/{name}.npy", np.load(f"bank/{name}.npy")[kept])
-    for place, model in enumerate(kept):
-        shutil.copy(f"bank/outputs/{model:05}.npy", f"less/outputs/{place:05}.npy")
-    Path(f"less/outputs/{MODELS - 1:05}.npy").unlink()
-    assert usages(*files("used"), bank="less") == done.result["targets"][0]["usage"]
+    Path("bank/outputs/00007.npy").unlink()
+    assert "18 of at least 19 models query and holdout" in refused(*files("used"))
 
 
-@pytest.mark.parametrize("bad", [np.nan, "short"])
-def test_a_damaged_file_of_one_model_is_named(folder: Path, bad: Any):
-    outputs = np.load("bank/outputs/00007.npy")
-    outputs[3, 1] = np.nan if bad is np.nan else outputs[3, 1]
-    np.save("bank/outputs/00007.npy", outputs[1:] if bad == "short" else outputs)
+def test_a_file_of_one_model_that_cannot_be_used_is_named(folder: Path):
+    path = Path("bank/outputs/00007.npy")
+    np.save(path, np.load(path)[1:])
     assert "00007.npy" in refused(*files("used"))
 
 
@@ -216,7 +189,6 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tm
 FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "two decimals": lambda logits: softmax(logits).round(2),
     "float16": lambda logits: logits.astype(np.float16),
-    "float32": lambda logits: logits.astype(np.float32),
 }
 NUMBERS = ("p_never", "fraction", "fraction_low", "fraction_high", "upper")
 
@@ -250,12 +222,8 @@ def test_dropped_records_count_as_if_they_had_never_been_there(folder: Path):
     np.save("bank/dropped.npy", dropped)
     np.save("bank/labels.npy", np.where(dropped, -1, np.load("bank/labels.npy")))
     said = json.loads(Path("less/bank.json").read_text())
-    counts = {
-        "query": int((~dropped[:QUERY]).sum()),
-        "holdout": int((~dropped[QUERY : QUERY + HOLDOUT]).sum()),
-        "calibration": int((~dropped[QUERY + HOLDOUT :]).sum()),
-    }
-    Path("less/bank.json").write_text(json.dumps({**said, "records": int((~dropped).sum()), "counts": counts}))
+    counts = {"query": QUERY - 2, "holdout": HOLDOUT - 1, "calibration": RECORDS - QUERY - HOLDOUT - 1}
+    Path("less/bank.json").write_text(json.dumps({**said, "records": RECORDS - 4, "counts": counts}))
     np.save("less/membership.npy", rows[:, ~dropped])
     np.save("less/labels.npy", np.load("less/labels.npy")[~dropped])
     for model in range(MODELS):
@@ -279,25 +247,8 @@ def test_groups_are_permuted_whole(folder: Path):
     assert [each["targets"] for each in rates] == [MODELS] * 3
 
 
-def test_no_link_is_followed_to_outputs(folder: Path):
-    shutil.move("bank/outputs/00002.npy", "elsewhere.npy")
-    Path("bank/outputs/00002.npy").symlink_to(folder / "elsewhere.npy")
-    assert "00002.npy" in refused(*files("used"))
-
-
-def test_a_few_models_by_hand_are_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    write_bank(tmp_path / "bank", 3)
-    target(tmp_path / "bank", "used", USED)
-    assert "3 of at least 19" in refused(*files("used"))
-
-
-def leave_one_out(*words: str, bank: str = "bank") -> Done:
-    return jaxaudit("ks", "--shadows", bank, *files("used"), "--leave-one-out", *words)
-
-
 def test_error_rates_are_in_every_output_and_change_no_verdict(folder: Path):
-    done = leave_one_out("--json", "--out", "run")
+    done = jaxaudit("ks", "--shadows", "bank", *files("used"), "--leave-one-out", "--json", "--out", "run")
     rates = done.result["rates"]
     assert [(each["test"], each["used"], each["targets"]) for each in rates] == [
         ("holdout", used, MODELS) for used in (0.0, 0.5, 1.0)

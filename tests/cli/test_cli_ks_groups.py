@@ -10,7 +10,8 @@ from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
 
 RECIPE = ("--hidden", "16", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2", "--epochs", "2")
-HELD = (*SETS, *RECIPE, "--models-per-batch", "16", "--budget", "none", "--holdout", "holdout.npz")
+HELD = (*SETS, *RECIPE, "--models-per-batch", "16", "--budget", "none", "--designs", "guess")
+HELD += ("--holdout", "holdout.npz")
 GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
 MANY = 60
 """Groups of five records in each set."""
@@ -120,6 +121,8 @@ def test_what_is_no_deal_of_groups_is_refused_before_training(
     done = jaxaudit("ks", *HELD, *words)
     assert done.code == 2
     assert all(each in done.err for each in said), done.err
+    done = jaxaudit("ks", *SETS, *GROUPS)
+    assert (done.code, "--holdout" in done.err) == (2, True)
 
 
 def test_near_copies_that_were_dealt_together_ask_for_groups(grouped: Path) -> None:
@@ -140,8 +143,3 @@ def test_near_copies_that_were_dealt_together_ask_for_groups(grouped: Path) -> N
     assert "--groups" in states[False][HOLDOUT_LIKE_QUERY]["message"]
     assert states[True][HOLDOUT_LIKE_QUERY]["passed"]
     assert all(each[HOLDOUT_APART]["passed"] for each in states.values())
-
-
-def test_groups_need_a_holdout(grouped: Path) -> None:
-    done = jaxaudit("ks", *SETS, *GROUPS)
-    assert (done.code, "--holdout" in done.err) == (2, True)

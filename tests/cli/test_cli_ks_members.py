@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from support.banks import train
-from support.cli_runs import Done, intercept, jaxaudit, process, records
+from support.cli_runs import Done, intercept, jaxaudit, records
 
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.report.kinds import schema_of
@@ -20,18 +20,8 @@ ROLES = ("query", "holdout", "members")
 SETS = ("--query", "deal/query.npz", "--holdout", "deal/holdout.npz", "--members", "deal/members.npz")
 GROUPS = tuple(word for flag in ("--groups", "--holdout-groups", "--members-groups") for word in (flag, "group"))
 FEW = ("--calibration", "calibration.npz", "--model", "mlp", "--hidden", "8", "--epochs", "1", "--batch-size", "100")
-FEW += (
-    "--holdout-shadow-models",
-    "19",
-    "--replicates",
-    "0",
-    "--models-per-batch",
-    "19",
-    "--budget",
-    "none",
-    "--designs",
-    "guess",
-)
+FEW += ("--holdout-shadow-models", "19", "--replicates", "0", "--models-per-batch", "19", "--budget", "none")
+FEW += ("--designs", "guess")
 NUMBERS = {"method", "fraction", "fraction_low", "fraction_high", "upper", "p_never"}
 
 
@@ -94,9 +84,7 @@ def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
     provenance = done.result["provenance"]
     assert [file["name"] for file in provenance["members_targets"]] == ["unused_members.csv"]
     assert [provenance["data"][role]["records"] for role in ROLES] == [300, 300, 400]
-    # As a process of its own, from the command that was recorded, it is the same bit for bit.
-    again = process(*provenance["command"][1:], "--json", cwd=folder)
-    assert again.result["targets"] == done.result["targets"]
+    assert jaxaudit(*provenance["command"][1:], "--json").result["targets"] == done.result["targets"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     assert jaxaudit("report", "run", "--out", "page.html").code == 0
 
@@ -157,14 +145,9 @@ def test_whole_groups_of_all_three_sets(folder: Path) -> None:
     assert plain["usage"][0]["p_never"] != target["usage"][0]["p_never"]
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the audit would have been asked for, where it stops at once."""
-    return intercept(monkeypatch, "jaxaudit.cli.ks.by_members.audit_ks")
-
-
-def test_shared_records_are_dropped_with_their_rows(folder: Path, asked: dict[str, Any]) -> None:
+def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first three members are copies of a query record each, and the last of a holdout record."""
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.by_members.audit_ks")
     sets = {role: dict(np.load(f"deal/{role}.npz")) for role in ROLES}
     for key in "xy":
         sets["members"][key][:3] = sets["query"][key][10:13]
@@ -174,15 +157,10 @@ def test_shared_records_are_dropped_with_their_rows(folder: Path, asked: dict[st
     done = jaxaudit("ks", *SETS, *files("unused"), "--drop-overlap")
     assert done.err.endswith("Error: enough\n")
     (target,) = asked["targets"]
-    left = {
-        "query": np.delete(np.arange(300), [10, 11, 12]),
-        "holdout": np.arange(1, 300),
-        "members": np.arange(3, 399),
-    }
-    said = zip(ROLES, (target.outputs, target.on_holdout, target.on_members), strict=True)
-    for role, each in said:
-        np.testing.assert_array_equal(asked[role].inputs, sets[role]["x"][left[role]])
-        rows = np.loadtxt(f"unused_{role}.csv", delimiter=",", dtype=np.float64)[left[role]]
+    left = (np.delete(np.arange(300), [10, 11, 12]), np.arange(1, 300), np.arange(3, 399))
+    for role, kept, each in zip(ROLES, left, (target.outputs, target.on_holdout, target.on_members), strict=True):
+        np.testing.assert_array_equal(asked[role].inputs, sets[role]["x"][kept])
+        rows = np.loadtxt(f"unused_{role}.csv", delimiter=",", dtype=np.float64)[kept]
         np.testing.assert_allclose(each.probabilities, rows, atol=1e-6)
 
 
@@ -223,42 +201,34 @@ REFUSED: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_does_not_go_together_is_refused(folder: Path, what: str) -> None:
+def test_what_does_not_go_together_is_refused(folder: Path) -> None:
     with np.load("deal/members.npz") as known:
         x, y = known["x"], known["y"]
     np.savez("few.npz", x=x[:49], y=y[:49])
     np.savetxt("few.csv", np.loadtxt("unused_members.csv", delimiter=",")[:49], delimiter=",")
     np.savez("wide.npz", x=np.repeat(x, 2, axis=1), y=y)
     np.savez("fourth.npz", x=x, y=np.where(np.arange(len(y)) == 5, 3, y))
-    refused(*REFUSED[what])
+    for what, words in REFUSED.items():
+        assert refused(*words), what
 
 
 def test_members_beside_a_bank(folder: Path) -> None:
+    """What is measured on records that are given again changes no number; without them, it is said to be missing."""
     sets = (*SETS[:4], "--calibration", "calibration.npz")
     assert jaxaudit("shadows", "plan", *sets, "--models", "20", "--out", "bank").code == 0
     train(load_bank("bank"), range(20))
-    (target,) = judged("--shadows", "bank", *SETS[4:], *files("used"))
-    members, holdout = target["usage"]
+    bank = ("--shadows", "bank")
+    (alone,), (beside,) = (judged(*bank, *given, *files("used")) for given in (SETS[4:], SETS))
+    members, holdout = alone["usage"]
     assert [members["method"], holdout["method"]] == ["members", "holdout"]
-    assert (target["method"], target["verdict"]) == ("members", "not forgotten")
+    assert (alone["method"], alone["verdict"]) == ("members", "not forgotten")
     assert members["p_never"] == holdout["p_never"]
     assert members["fraction_low"] > 0.5
-
-
-def test_members_beside_a_bank_are_compared_with_the_sets_that_are_given_again(folder: Path) -> None:
-    """What is measured on the records changes no other number; without them, that it was not measured is said."""
-    sets = (*SETS[:4], "--calibration", "calibration.npz")
-    assert jaxaudit("shadows", "plan", *sets, "--models", "20", "--out", "known").code == 0
-    train(load_bank("known"), range(20))
-    bank = ("--shadows", "known")
-    (alone,), (beside,) = (judged(*bank, *given, *files("used")) for given in (SETS[4:], SETS))
     assert alone["usage"] == beside["usage"]
     assert any("classes alone" in caveat for caveat in alone["finding"]["caveats"])
     assert not any("classes alone" in caveat for caveat in beside["finding"]["caveats"])
-    with np.load("deal/members.npz") as known:
+    with np.load("deal/members.npz") as known, np.load("deal/query.npz") as query:
         x, y = known["x"], known["y"]
-    with np.load("deal/query.npz") as query:
         np.savez("shared.npz", x=np.concatenate([x[1:], query["x"][:1]]), y=y)
     np.savez("moved.npz", x=x + 1, y=y)
     (moved,) = judged(*bank, *SETS[:4], "--members", "moved.npz", *files("unused"))

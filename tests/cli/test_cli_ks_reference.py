@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, jaxaudit, process, records
+from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
 from support.html_pages import Parsed
-
-from jaxaudit.audits.ks.audit import audit_ks
-from jaxaudit.cli.ks import run as ks_run
-from jaxaudit.errors import InputError
 
 FEW = ("--hidden", "16", "--epochs", "4", "--learning-rate", "0.02", "--shadow-models", "19", "--replicates", "2")
 PLAIN = ("--budget", "none", "--models-per-batch", "16")
@@ -37,37 +33,41 @@ def outputs(sets: Path) -> SimpleNamespace:
         made[name] = random.dirichlet(np.ones(3), len(labels)).astype(np.float32) + np.eye(3, dtype=np.float32)[labels]
         made[name] /= made[name].sum(axis=1, keepdims=True)
         np.save(file, made[name])
+    np.save("short.npy", made["calibration"][:100])
     return SimpleNamespace(**made)
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the command asks `audit_ks` for, in place of the audit."""
-    kept: dict[str, Any] = {}
-
-    def stop(*arguments: Any, **options: Any) -> None:
-        kept.clear()
-        kept.update(options, query=arguments[1], calibration=arguments[2], learner=arguments[3], targets=arguments[4])
-        raise InputError("enough")
-
-    assert ks_run.audit_ks is audit_ks
-    monkeypatch.setattr(ks_run, "audit_ks", stop)
-    return kept
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
-def test_it_decides_and_says_of_what_it_rests(outputs: SimpleNamespace):
-    done = jaxaudit("ks", *SETS, *FEW, *GIVEN, "--out", "run", "--json")
-    (target,) = done.result["targets"]
-    assert target["method"] == "reference"
-    assert [(usage["method"], usage["design"]) for usage in target["usage"]] == [("reference", "mixed")]
-    assert target["usage"][0]["upper"] <= 1
+def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace):
+    """Of one target: by the calibration set, and by a reference of its own."""
+    done = jaxaudit("ks", *SETS, *FEW, *GIVEN, "--out", "given", "--json")
+    (given,) = done.result["targets"]
+    assert given["method"] == "reference"
+    assert [(usage["method"], usage["design"]) for usage in given["usage"]] == [("reference", "mixed")]
+    assert given["usage"][0]["upper"] <= 1
     provenance = done.result["provenance"]
     assert [file["name"] for file in provenance["calibration_targets"]] == ["out_c.npy"]
     assert "--calibration-target" in provenance["command"]
-    assert json.loads(Path("run/result.json").read_text()) == done.result
-    alone = jaxaudit("ks", *SETS, *FEW, *GIVEN, "--designs", "guess", "--json").result["targets"][0]
-    assert alone["usage"][0]["design"] == "guessed"
-    assert alone["rho"] == target["rho"]
+    assert json.loads(Path("given/result.json").read_text()) == done.result
+
+    done = jaxaudit("ks", *SETS, *FEW, *OTHER, "--designs", "guess", "--out", "run", "--report", "page.html", "--json")
+    (own,) = done.result["targets"]
+    assert own["method"] == "reference"
+    assert [(usage["method"], usage["design"]) for usage in own["usage"]] == [("reference", "guessed")]
+    provenance = done.result["provenance"]
+    assert [file["name"] for file in provenance["reference_targets"]] == ["out_r.npy"]
+    assert provenance["calibration_targets"] == []
+    assert provenance["data"]["reference"]["records"] == LEFT
+    assert {"--reference", "--reference-target"} <= set(provenance["command"])
+    # A bank has no models of such a reference.
+    assert not Path("run/bank.json").exists()
+    assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
+    assert own["rho"] == given["rho"]
 
 
 def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespace, asked: dict[str, Any]):
@@ -88,71 +88,36 @@ def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespac
     assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.calibration[taken])
 
 
-def test_a_reference_of_its_own_decides_and_moves_no_other_number(outputs: SimpleNamespace, sets: Path):
-    done = process("ks", *SETS, *FEW, *OTHER, "--out", "run", "--report", "page.html", "--json", cwd=sets)
-    (target,) = done.result["targets"]
-    assert target["method"] == "reference"
-    assert [(usage["method"], usage["design"]) for usage in target["usage"]] == [("reference", "mixed")]
-    provenance = done.result["provenance"]
-    assert [file["name"] for file in provenance["reference_targets"]] == ["out_r.npy"]
-    assert provenance["calibration_targets"] == []
-    assert provenance["data"]["reference"]["records"] == LEFT
-    assert {"--reference", "--reference-target"} <= set(provenance["command"])
-    # A bank has no models of such a reference.
-    assert not Path("run/bank.json").exists()
-    assert f"a share of the reference, kept.npz ({LEFT} records)" in Parsed(Path("page.html").read_text()).text
-    alone = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--tests", "rho", "--json").result["targets"][0]
-    assert alone["rho"] == target["rho"]
-    every = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", "--json").result["targets"][0]
-    assert [usage["method"] for usage in every["usage"]] == ["reference", "shadow"]
-    assert every["usage"][0] == target["usage"][0]
-    shadow = jaxaudit("ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, "--json").result["targets"][0]
-    assert every["usage"][1] == shadow["usage"][0]
-
-
 def test_rows_follow_a_reference_of_its_own(outputs: SimpleNamespace, asked: dict[str, Any]):
-    """Records of the other sets leave it, and stay where they are."""
+    """It loses the records of other sets, which lose none for it; query set and holdout lose what they share."""
+    sets = {name: np.load(f"{name}.npz")["x"] for name in ("query", "calibration", "kept")}
     x, y = records(9, 0.0)
+    x[4] = sets["query"][8]
     np.savez("holdout.npz", x=x, y=y)
     np.save("out_h.npy", np.eye(3, dtype=np.float32)[y] * 0.4 + 0.2)
-    held = ("--holdout", "holdout.npz", "--holdout-target", "out_h.npy")
-    with np.load("kept.npz") as kept:
-        inputs, classes = kept["x"], kept["y"]
-    places = np.array([3, 40, 77, 78])
-    others = [np.load(f"{name}.npz")["x"] for name in ("query", "calibration", "holdout")]
-    inputs[places] = np.stack([others[0][5], others[1][6], others[2][7], others[0][5]])
-    np.savez("kept.npz", x=inputs, y=classes)
-    refused = jaxaudit("ks", *SETS, *FEW, *OTHER, *held)
-    assert refused.code == 2
-    assert "2 of the 120 records of the reference kept.npz also occur in the query set query.npz" in refused.err
-    assert "--drop-overlap" in refused.err
-    done = jaxaudit("ks", *SETS, *FEW, *OTHER, *held, "--drop-overlap")
-    said = [line.split()[1:3] + line.split()[-2:] for line in done.err.splitlines() if line.startswith("dropped")]
-    assert said == [
+    inputs, places = sets["kept"], np.array([3, 40, 77, 78])
+    inputs[places] = np.stack([sets["query"][5], sets["calibration"][6], x[7], sets["query"][5]])
+    np.savez("kept.npz", x=inputs, y=np.load("kept.npz")["y"])
+    held = ("--holdout", "holdout.npz", "--holdout-target", "out_h.npy", "--drop-overlap")
+    done = jaxaudit("ks", *SETS, *FEW, *OTHER, *held)
+    said = [line.split()[1:3] + line.split()[-2:] for line in done.err.splitlines() if " reference " in line]
+    assert said[:3] == [
         ["2", "reference", "query", "set"],
         ["1", "reference", "calibration", "set"],
         ["1", "reference", "the", "holdout"],
     ]
     left = np.delete(np.arange(LEFT), places)
     assert np.array_equal(asked["reference"].inputs, inputs[left])
-    assert [len(asked[role]) for role in ("query", "calibration", "holdout")] == [RECORDS] * 3
+    assert [len(asked[role]) for role in ("query", "calibration", "holdout")] == [RECORDS - 1, RECORDS, RECORDS - 1]
     assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.kept[left])
-    jaxaudit("ks", *SETS, *FEW, *OTHER, *held, "--drop-overlap", "--sample", "60")
+    # The holdout decides, and the reference stands beside it.
+    assert [test.name for test in asked["tests"]] == ["holdout", "reference", "rho"]
+    jaxaudit("ks", *SETS, *FEW, *OTHER, *held, "--sample", "60")
     place = {row.tobytes(): index for index, row in enumerate(inputs)}
     taken = [place[row.tobytes()] for row in asked["reference"].inputs]
     assert len(taken) == 60
     assert set(taken) <= set(left.tolist())
     assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.kept[taken])
-
-
-def test_rows_follow_where_query_set_and_holdout_lose_records_too(outputs: SimpleNamespace, asked: dict[str, Any]):
-    x, y = records(9, 0.0)
-    x[4] = np.load("query.npz")["x"][8]
-    np.savez("holdout.npz", x=x, y=y)
-    np.save("out_h.npy", np.eye(3, dtype=np.float32)[y] * 0.4 + 0.2)
-    jaxaudit("ks", *SETS, *FEW, *OTHER, "--holdout", "holdout.npz", "--holdout-target", "out_h.npy", "--drop-overlap")
-    assert [len(asked[role]) for role in ("query", "holdout", "reference")] == [RECORDS - 1, RECORDS - 1, LEFT]
-    assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.kept)
 
 
 def test_images_and_classes_of_a_reference_become_those_of_the_query_set(sets: Path, asked: dict[str, Any]):
@@ -179,34 +144,21 @@ def test_a_plan_counts_the_reference(outputs: SimpleNamespace):
     assert "62 models" in jaxaudit("ks", *SETS, *FEW, *GIVEN, "--tests", "all", "--dry-run").out
 
 
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        ((), True),
-        (("--reference", "copy.npz"), True),
-        (("--reference-target", "copy.npy"), True),
-        (("--reference", "other.npz"), False),
-        (("--reference-target", "other.npy"), False),
-    ],
-)
-def test_the_contents_of_a_reference_make_a_run(
-    outputs: SimpleNamespace, asked: dict[str, Any], change: tuple[str, ...], same: bool
-):
+def test_the_contents_of_a_reference_make_a_run(outputs: SimpleNamespace, asked: dict[str, Any]):
     shutil.copy("kept.npz", "copy.npz")
     shutil.copy("out_r.npy", "copy.npy")
     x, y = records(8, -0.5, LEFT)
     np.savez("other.npz", x=x, y=y)
     np.save("other.npy", outputs.kept[::-1])
 
-    def identity(*more: str) -> Path:
-        words = {**dict(zip(KEPT[::2], KEPT[1::2], strict=True)), **dict(zip(more[::2], more[1::2], strict=True))}
-        done = jaxaudit(
-            "ks", *SETS, *FEW, "--target", "out.npy", *PLAIN, *(word for each in words.items() for word in each)
-        )
-        assert done.err.endswith("Error: enough\n")
+    def identity(reference: str = "kept.npz", file: str = "out_r.npy") -> Path:
+        words = ("--target", "out.npy", "--reference", reference, "--reference-target", file, *PLAIN)
+        assert jaxaudit("ks", *SETS, *FEW, *words).err.endswith("Error: enough\n")
         return asked["execution"].checkpoints.parent
 
-    assert (identity() == identity(*change)) is same
+    usual = identity()
+    assert identity(reference="copy.npz", file="copy.npy") == usual
+    assert len({usual, identity(reference="other.npz"), identity(file="other.npy")}) == 3
 
 
 def test_targets_of_known_truth_are_trained_like_the_shadow_models(outputs: SimpleNamespace, asked: dict[str, Any]):
@@ -231,14 +183,6 @@ def test_designs_are_those_that_are_named_the_guess_first(outputs: SimpleNamespa
     assert (every["shorter"].epochs, every["longer"].epochs, asked["learner"].epochs) == (2, 8, 4)
     assert list(made("--designs", "wider,guess,longer")) == ["longer", "wider"]
     assert made("--designs", "guess") == {}
-
-
-def test_a_holdout_decides_and_the_reference_stands_beside_it(outputs: SimpleNamespace, asked: dict[str, Any]):
-    x, y = records(9, 0.0)
-    np.savez("holdout.npz", x=x, y=y)
-    np.save("out_h.npy", np.eye(3, dtype=np.float32)[y] * 0.4 + 0.2)
-    jaxaudit("ks", *SETS, *FEW, *GIVEN, "--holdout", "holdout.npz", "--holdout-target", "out_h.npy")
-    assert [test.name for test in asked["tests"]] == ["holdout", "reference", "rho"]
 
 
 @pytest.mark.parametrize(
@@ -275,6 +219,7 @@ def test_what_does_not_go_together_is_refused_before_any_data_are_read(
         ((*OTHER, "--sample", "49"), ("49 records", "at least 50")),
         (SAME, ("300 of the 300", "reference calibration.npz", "calibration set", "--calibration-target")),
         ((*SAME, "--drop-overlap"), ("300", "calibration.npz", "another reference")),
+        ((*GIVEN[:3], "short.npy", *PLAIN), ("short.npy", "100", "300", "calibration set")),
         (("--target", "out.npy", *KEPT[:3], "out.npy", *PLAIN), ("out.npy", "300", str(LEFT), "reference")),
     ],
 )
@@ -285,11 +230,3 @@ def test_a_reference_that_does_not_fit_is_refused_before_training(
     done = jaxaudit("ks", *SETS, *FEW, *words)
     assert done.code == 2
     assert [each for each in named if each not in done.err] == [], done.err
-
-
-def test_a_file_of_other_length_is_refused(outputs: SimpleNamespace):
-    np.save("out_c.npy", outputs.calibration[:100])
-    done = jaxaudit("ks", *SETS, *FEW, *GIVEN)
-    assert done.code == 2
-    for named in ("out_c.npy", "100", "300", "calibration set"):
-        assert named in done.err

@@ -1,4 +1,4 @@
-"""`jaxaudit ks` with a holdout and with the shadow test, from its options to its result."""
+"""`jaxaudit ks` with a holdout and with the shadow test, with and without rho, from its options to its page."""
 
 import json
 import re
@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
+from support.cli_runs import RECORDS, SETS, Done, intercept, jaxaudit, records, write_sets
+from support.html_pages import Parsed
 
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.report.kinds import schema_of
@@ -17,21 +18,24 @@ from jaxaudit.report.kinds import schema_of
 RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
 RECIPE += ("--models-per-batch", "16")
 HELD_TARGET = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy")
-HELD = (*SETS, *RECIPE, "--holdout", "holdout.npz")
+PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
+FEW = (*SETS, "--hidden", "32", "--batch-size", "50", "--epochs", "4", "--shadow-models", "19", "--designs", "guess")
+FEW += ("--holdout-shadow-models", "19", *HELD_TARGET, *PAIR, "--target-data", "query.npz", "--out", "run")
+TRACES = re.compile(r"\brho\b|paper's rule|noise floor|query models?\b|positive control", re.IGNORECASE)
+OF_RHO = ("rho", "ks", "controls", "paper_rule", "rho_verdict")
+
+
+def write_holdout(folder: Path) -> None:
+    inputs, labels = records(5, 0.0)
+    np.savez(folder / "holdout.npz", x=inputs, y=labels)
+    for name, sure in (("t", 0.9), ("t_h", 0.6), ("b", 0.8), ("b_h", 0.6)):
+        np.save(folder / f"{name}.npy", np.eye(3)[np.arange(RECORDS) % 3] * sure + (1 - sure) / 3)
 
 
 @pytest.fixture
 def with_holdout(sets: Path) -> Path:
-    inputs, labels = records(5, 0.0)
-    np.savez("holdout.npz", x=inputs, y=labels)
-    np.save("t.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.9 + 0.1 / 3)
-    np.save("t_h.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.6 + 0.4 / 3)
-    np.save("b.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.8 + 0.2 / 3)
-    np.save("b_h.npy", np.eye(3)[np.arange(RECORDS) % 3] * 0.6 + 0.4 / 3)
+    write_holdout(sets)
     return sets
-
-
-PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
 
 
 @pytest.fixture
@@ -40,10 +44,35 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
-def test_all_methods_in_one_result(with_holdout: Path):
-    words = (*HELD, "--epochs", "25", "--tests", "all", "--shadow-models", "19", "--holdout-shadow-models", "19")
-    files = ("--target", "t.npy", "--holdout-target", "t_h.npy", *PAIR)
-    done = jaxaudit("ks", *words, *files, "--target-data", "query.npz", "--json", "--out", "run")
+def run_in(folder: Path, *words: str) -> tuple[Path, Done]:
+    """A run in a folder of its own, where models per batch are not yet measured."""
+    write_sets(folder)
+    write_holdout(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("JAXAUDIT_CACHE", str(folder / "cache"))
+        done = jaxaudit("ks", *FEW, *words)
+    assert done.code == 0, done.err
+    return folder, done
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """All tests, without a budget."""
+    words = ("--tests", "all", "--replicates", "2", "--budget", "none", "--json")
+    return run_in(tmp_path_factory.mktemp("everything"), *words)
+
+
+@pytest.fixture(scope="module")
+def without_rho(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """Two tests and no rho, within the usual budget."""
+    words = ("--tests", "holdout,shadow", "--replicates", "0", "--report", "page.html")
+    return run_in(tmp_path_factory.mktemp("without"), *words)
+
+
+def test_all_methods_in_one_result(everything: tuple[Path, Done]):
+    folder, done = everything
     jsonschema.validate(done.result, schema_of("ks"))
     file, simulated = done.result["targets"]
     assert [usage["method"] for usage in file["usage"]] == ["holdout", "shadow"]
@@ -63,13 +92,49 @@ def test_all_methods_in_one_result(with_holdout: Path):
     assert simulated["change"] is None
     assert file["usage"][0]["p_never_adjusted"] == 0.001
     assert "--holdout-target" in provenance["command"]
-    assert json.loads(Path("run/result.json").read_text()) == done.result
-    assert np.load("run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
+    assert json.loads((folder / "run/result.json").read_text()) == done.result
+    assert np.load(folder / "run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
+
+
+def test_more_tests_models_and_no_budget_change_no_number(
+    everything: tuple[Path, Done], without_rho: tuple[Path, Done]
+):
+    """Also the models per batch, whose number is measured here, follows from the design alone."""
+    (every, more), (some, fewer) = everything, without_rho
+    one, other = (json.loads((folder / "run/result.json").read_text()) for folder in (every, some))
+    assert [target["usage"] for target in one["targets"]] == [target["usage"] for target in other["targets"]]
+    assert [set(re.findall(r"(\d+) models$", done.err, re.MULTILINE)) for done in (more, fewer)] == [{"82"}, {"77"}]
+
+
+def test_without_rho_no_output_speaks_of_it(
+    without_rho: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, done = without_rho
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, done.out.splitlines())) <= 80
+    result = json.loads((folder / "run/result.json").read_text())
+    jsonschema.validate(result, schema_of("ks"))
+    for text in (done.out, done.err, Parsed((folder / "page.html").read_text("utf-8")).text):
+        assert not TRACES.search(text)
+    assert result["noise_floor"] is None
+    for target in result["targets"]:
+        assert {target[name] for name in OF_RHO} == {None}
+        assert [test["name"] for test in target["tests"]] == ["holdout", "shadow"]
+    assert result["provenance"]["options"]["replicates"] == 0
+    assert result["provenance"]["plan"]["models"] == 77
+    with np.load(folder / "run/confidences.npz", allow_pickle=False) as arrays:
+        assert set(arrays.files) == {"labels", "target_0", "target_1"}
+        assert arrays["target_0"].shape == (RECORDS,)
+    assert jaxaudit("report", str(folder / "run"), "--text").out.split() == done.out.split()
+    charts = tmp_path / "charts"
+    drawn = jaxaudit("report", str(folder / "run"), "--figures", str(charts), "--out", str(tmp_path / "again.html"))
+    assert drawn.code == 0, drawn.err
+    assert [path.name for path in charts.iterdir()] == ["used.svg"]
 
 
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     def of(*words: str) -> tuple[tuple[KSTest, ...], bool, str]:
-        done = jaxaudit("ks", *SETS, *RECIPE, *words)
+        done = jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", "--designs", "guess", *words)
         assert done.err.endswith("Error: enough\n")
         models = re.search(r"(\d+) models$", done.err.splitlines()[-2])
         assert models
@@ -102,19 +167,8 @@ def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any])
         (" ema , shadow,ema,, rho", ["ema", "shadow", "rho"]),
         ("shadow,ema", ["shadow", "ema", "rho"]),
     ):
-        assert jaxaudit("ks", *SETS, *RECIPE, "--tests", names).err.endswith("Error: enough\n")
+        assert jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", "--tests", names).err.endswith("Error: enough\n")
         assert [test.name for test in asked["tests"]] == order
-
-
-def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
-    words = (*SETS, *RECIPE, "--epochs", "2", "--budget", "none", "--target-data", "query.npz", "--json")
-    result = jaxaudit("ks", *words, "--tests", "rho,ema").result
-    (target,) = result["targets"]
-    assert [test["name"] for test in target["tests"]] == ["rho", "ema"]
-    assert target["method"] == "rho"
-    assert target["finding"] == target["tests"][0]["finding"]
-    assert target["verdict"] == target["finding"]["verdict"]
-    assert result["provenance"]["options"]["tests"] == "rho,ema"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +180,7 @@ def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
         (("--holdout", "holdout.npz", "--tests", "rho,shadow"), ("--tests rho,shadow", "--holdout")),
         (("--holdout", "holdout.npz", "--target", "t.npy"), ("--target", "1", "--holdout-target", "0")),
         (
-            ("--holdout", "holdout.npz", "--target-data", "query.npz", "--holdout-target", "t_h.npy"),
+            (*HELD_TARGET[:2], "--target-data", "query.npz", *HELD_TARGET[4:]),
             ("--target", "0", "--holdout-target", "1"),
         ),
         (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
@@ -135,19 +189,13 @@ def test_the_deciding_test_is_the_first_of_the_result(sets: Path):
         (("--tests", "shadow,ema", "--replicates", "0"), ("--tests shadow,ema", "--replicates 0", "ema need")),
         (PAIR, ("--before", "--holdout:")),
         (("--holdout", "holdout.npz", *PAIR), ("--target", "0", "--before", "1")),
-        (
-            (*HELD_TARGET, *PAIR[:2]),
-            ("--target", "1", "--before", "1", "--holdout-before", "0"),
-        ),
+        ((*HELD_TARGET, *PAIR[:2]), ("--target", "1", "--before", "1", "--holdout-before", "0")),
         ((*HELD_TARGET, *PAIR[:3], "short.npy"), ("short.npy", "5 rows", "holdout", "300")),
         (("--stated-share", "1"), ("--stated-share", "0.25")),
         (("--holdout", "query.npz"), ("300 of the 300", "query.npz")),
         (("--holdout", "calibration.npz"), ("calibration.npz", "calibration set")),
         (("--holdout", "nowhere.npz"), ("--holdout nowhere.npz",)),
-        (
-            ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "short.npy"),
-            ("short.npy", "5 rows", "holdout", "300"),
-        ),
+        ((*HELD_TARGET[:-1], "short.npy"), ("short.npy", "5 rows", "holdout", "300")),
     ],
 )
 def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], said: tuple[str, ...]):
@@ -174,7 +222,7 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     np.save("t_h.npy", rows)
     np.save("b.npy", rows[:RECORDS, [1, 0, 2]])
     np.save("b_h.npy", rows[:, [1, 0, 2]])
-    files = ("--holdout", "holdout.npz", "--target", "t.npy", "--holdout-target", "t_h.npy", *PAIR)
+    files = (*HELD_TARGET, *PAIR)
     refused = jaxaudit("ks", *SETS, *RECIPE, *files)
     assert refused.code == 2
     assert "calibration.npz" in refused.err
@@ -195,35 +243,27 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     assert file.before_on_holdout.probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
 
 
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        ((), True),
-        (("--shadow-models", "20"), False),
-        (("--holdout", "other.npz"), False),
-        (("--holdout", "copy.npz"), True),
-        (("--target", "other.npy"), False),
-        (("--target", "copy.npy"), True),
-        (("--stated-share", "0.1"), False),
-        (("--before", "other.npy", "--holdout-before", "t_h.npy"), False),
-        (("--json",), True),
-    ],
-)
-def test_contents_and_options_make_a_run_and_names_do_not(
-    with_holdout: Path, asked: dict[str, Any], change: tuple[str, ...], same: bool
-):
+def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, asked: dict[str, Any]):
     inputs, labels = records(6, 0.0)
     np.savez("other.npz", x=inputs, y=labels)
     shutil.copy("holdout.npz", "copy.npz")
     shutil.copy("t.npy", "copy.npy")
-    np.save("other.npy", np.load("t_h.npy"))
+    shutil.copy("t_h.npy", "other.npy")
 
-    def identity(*more: str) -> Path:
-        words = {"--holdout": "holdout.npz", "--target": "t.npy", "--holdout-target": "t_h.npy", "--budget": "none"}
-        words |= dict(zip(more[::2], more[1::2], strict=False))
-        flags = [word for word in more if word == "--json"]
-        done = jaxaudit("ks", *SETS, *RECIPE, *(word for each in words.items() for word in each), *flags)
-        assert done.err.endswith("Error: enough\n")
+    def identity(**more: str) -> Path:
+        words = {"holdout": "holdout.npz", "target": "t.npy", "holdout-target": "t_h.npy", "budget": "none"} | more
+        given = (word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", value))
+        assert jaxaudit("ks", *SETS, *RECIPE, "--json", *given).err.endswith("Error: enough\n")
         return asked["execution"].checkpoints.parent
 
-    assert (identity() == identity(*change)) is same
+    usual = identity()
+    for same in ({}, {"holdout": "copy.npz"}, {"target": "copy.npy"}):
+        assert identity(**same) == usual
+    others = (
+        {"shadow_models": "20"},
+        {"holdout": "other.npz"},
+        {"target": "other.npy"},
+        {"stated_share": "0.1"},
+        {"before": "other.npy", "holdout_before": "t_h.npy"},
+    )
+    assert len({usual, *(identity(**other) for other in others)}) == len(others) + 1

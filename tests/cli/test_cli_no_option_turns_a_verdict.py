@@ -80,7 +80,8 @@ def noise_audit(place: int, attacks: int) -> AttackAudit:
     return replace(audit, attacks=tuple(made), p_value=p_value)
 
 
-@pytest.mark.parametrize("attacks", [1, 3, 10])
+@pytest.mark.outer
+@pytest.mark.parametrize("attacks", [1, 10])
 def test_attacks_on_noise_succeed_at_most_at_the_stated_rate_however_many_there_are(attacks: int):
     """False with probability 1 in 1,000 where 5% is true; the key is fixed."""
     runs, found = 200, 0
@@ -92,6 +93,7 @@ def test_attacks_on_noise_succeed_at_most_at_the_stated_rate_however_many_there_
     assert found <= most(runs)
 
 
+@pytest.mark.outer
 def test_tests_of_use_on_noise_keep_their_rate_at_every_level():
     """As above: the holdout test and the members test of targets and shadow models that remember nothing."""
     runs, found = 200, {"holdout": 0, "members": 0}
@@ -116,7 +118,7 @@ def test_no_level_moves_the_place_of_an_unlearned_score():
     assert len({replace(audit, level=level).threshold for level in LEVELS}) == 1
 
 
-def test_the_p_value_of_attacks_is_that_of_a_loop():
+def test_the_p_value_of_attacks_is_that_of_a_loop_and_membership_is_found():
     random = np.random.default_rng(3)
     halves = random.permuted(np.tile(np.arange(6) < 3, (4, 1)), axis=1)
     truth = np.stack([halves, ~halves], axis=1).reshape(8, 6)
@@ -132,15 +134,12 @@ def test_the_p_value_of_attacks_is_that_of_a_loop():
         return best
 
     larger = 0
-    for _ in range(4000):
+    for _ in range(1000):
         dealt = []
         for row in halves:
             first = row[random.permutation(6)]
             first = first if random.random() < 0.5 else ~first
             dealt += [first, ~first]
         larger += statistic(np.stack(dealt)) >= statistic(truth) - 1e-9
-    assert found == pytest.approx(larger / 4000, abs=0.03)
-
-
-def test_attacks_that_do_find_membership_are_found():
+    assert found == pytest.approx(larger / 1000, abs=0.06)
     assert attack_audit(30).p_value < 0.05

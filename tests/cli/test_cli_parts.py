@@ -18,7 +18,15 @@ from jaxaudit.cli.read_sets import match
 from jaxaudit.cli.tuning import recall_models_per_batch as recall
 from jaxaudit.cli.tuning import recall_speed, remember_speed
 from jaxaudit.cli.tuning import remember_models_per_batch as remember
-from jaxaudit.cli.words import FACTORS, SHARES, parse_image_size, parse_target_data, share_check
+from jaxaudit.cli.words import (
+    FACTORS,
+    SHARES,
+    parse_hidden,
+    parse_image_size,
+    parse_target_data,
+    rate_check,
+    share_check,
+)
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.ensemble import Speed
@@ -40,6 +48,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_log_gets_a_line_every_half_minute(clock: list[float], capsys: pytest.CaptureFixture[str]):
+    with progress_on_stderr("training") as show:
+        clock[0] += 29.9
+        show(1, 2)
+    assert capsys.readouterr() == ("", "")
+    clock[0] = 1000.0
     with progress_on_stderr("training") as show:
         for second in range(91):
             clock[0] = 1000.0 + second
@@ -67,13 +80,14 @@ def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys
         "training: 100% after 3 min",
         "comparing",
     ]
-
-
-def test_a_run_of_under_half_a_minute_logs_nothing(clock: list[float], capsys: pytest.CaptureFixture[str]):
-    with progress_on_stderr("training") as show:
-        clock[0] += 29.9
-        show(1, 2)
-    assert capsys.readouterr() == ("", "")
+    clock[0] = 2000.0
+    with progress_on_stderr("measuring", shorter="--measured-records N") as show:
+        for now, done in ((0, 0), (20, 1), (21, 2), (22, 3), (23, 4), (24, 5), (29, 6)):
+            clock[0] = 2000.0 + now
+            show(done, 1001)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "17 min" in line
+    assert "--measured-records N" in line
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -104,7 +118,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 WORK = {"command": "ks", "model": "mlp", "epochs": 15, "record": (12,), "seed": 7, "models_per_batch": None}
 
 
-def test_models_per_batch_are_remembered_for_their_work(cache: Path):
+def test_models_per_batch_are_remembered_for_their_work(cache: Path, monkeypatch: pytest.MonkeyPatch):
     assert recall(WORK) is None
     remember(WORK, 16)
     remember({**WORK, "hidden": "9"}, 8)
@@ -115,49 +129,37 @@ def test_models_per_batch_are_remembered_for_their_work(cache: Path):
     assert recall({**WORK, "record": (13,)}) is None
     assert recall({**WORK, "command": "power"}) is None
     assert os.listdir(cache) == ["widths.json"]
-
-
-def test_what_another_machine_measured_is_none_of_ours(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    remember(WORK, 16)
+    # What another machine measured is none of ours.
     monkeypatch.setattr(tuning, "machine_facts", lambda: {"device": "gpu: other"})
     assert recall(WORK) is None
 
 
-def test_a_speed_is_that_of_so_many_threads_and_cores(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    speed = Speed(4, 2e-4, 1e-6, 1_000_000)
-    remember_speed(WORK, speed)
-    assert recall_speed(WORK) == speed
-    monkeypatch.setenv("NPROC", "61")
-    assert recall_speed(WORK) is None
-    monkeypatch.delenv("NPROC")
-    monkeypatch.setattr("jaxaudit.ensemble.machine.cores", lambda: list(range(62)))
-    assert recall_speed(WORK) is None
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\xff", "[" * 100_000, '{"a": "b"}'])
-def test_a_damaged_memory_is_no_memory(cache: Path, text: str):
+def test_a_damaged_memory_is_no_memory(cache: Path):
     cache.mkdir()
-    (cache / "widths.json").write_text(text, encoding="latin-1")
-    assert recall(WORK) is None
+    for text in ("", "{", "[1]", "null", "\xff", "[" * 100_000, '{"a": "b"}'):
+        (cache / "widths.json").write_text(text, encoding="latin-1")
+        assert recall(WORK) is None
     remember(WORK, 4)
     assert recall(WORK) == 4
-
-
-@pytest.mark.parametrize("value", [0, -1, "16", 1.5, None, True])
-def test_a_number_that_is_none(cache: Path, value: object):
-    remember(WORK, 4)
     known = json.loads((cache / "widths.json").read_text())
-    (cache / "widths.json").write_text(json.dumps(dict.fromkeys(known, value)))
-    assert recall(WORK) is None
+    for damaged in (0, -1, "16", 1.5, None, True):
+        (cache / "widths.json").write_text(json.dumps(dict.fromkeys(known, damaged)))
+        assert recall(WORK) is None
 
 
-def test_a_speed_is_remembered_for_its_work(cache: Path):
+def test_a_speed_is_remembered_for_its_work_on_so_many_threads_and_cores(cache: Path, monkeypatch: pytest.MonkeyPatch):
     speed = Speed(4, 2e-4, 1e-6, 1_000_000)
     remember_speed(WORK, speed)
-    assert recall_speed({**WORK, "seed": 8}) == speed
+    assert recall_speed(WORK) == recall_speed({**WORK, "seed": 8}) == speed
     assert recall_speed({**WORK, "batch_size": 3}) is None
     # A speed is no number of models.
     assert recall(WORK) is None
+    with monkeypatch.context() as patch:
+        patch.setenv("NPROC", "61")
+        assert recall_speed(WORK) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxaudit.ensemble.machine.cores", lambda: list(range(62)))
+        assert recall_speed(WORK) is None
     known = json.loads((cache / "widths.json").read_text())
     for damaged in ([4, 2e-4, 1e-6], [4, 0, 1e-6, 1], [4, "a", 1e-6, 1], 4):
         (cache / "widths.json").write_text(json.dumps(dict.fromkeys(known, damaged)))
@@ -178,58 +180,49 @@ def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, monkeypatch: 
     assert os.listdir(cache) == []
 
 
-@pytest.mark.parametrize(("text", "size"), [("28x28", (28, 28)), ("7X9", (7, 9)), ("none", None), ("١x2", (1, 2))])
-def test_image_sizes(text: str, size: tuple[int, int] | None):
-    assert parse_image_size(text) == size
+def test_image_sizes_and_hidden_layers():
+    for text, size in (("28x28", (28, 28)), ("7X9", (7, 9)), ("none", None), ("١x2", (1, 2))):
+        assert parse_image_size(text) == size
+    for text in ("", "28", "x", "28x", "x28", "0x28", "-1x2", "1.5x2", "28x28x1", "²x2", "None"):
+        with pytest.raises(InputError, match=r"^--image-size .*28x28"):
+            parse_image_size(text)
+    for text in ("12,0", "12,many", "-1", "65537"):
+        with pytest.raises(InputError, match=rf"^--hidden {text}"):
+            parse_hidden(text)
 
 
-@pytest.mark.parametrize("text", ["", "28", "x", "28x", "x28", "-1x2", "1.5x2", "28x28x1", "²x2", "None"])
-def test_image_sizes_that_are_none(text: str):
-    with pytest.raises(InputError, match=r"^--image-size .*28x28"):
-        parse_image_size(text)
+def test_target_data():
+    for text, parts in {
+        "mnist": ("mnist", 1.0),
+        "mnist:0.1": ("mnist", 0.1),
+        "mnist:1e-3": ("mnist", 0.001),
+        "mnist:3.0.1:0.5": ("mnist:3.0.1", 0.5),
+        "tfds:mnist@train[:10%]": ("tfds:mnist@train[:10%]", 1.0),
+        "mnist@train[:10]:0.5": ("mnist@train[:10]", 0.5),
+        "C:\\data\\set.npz": ("C:\\data\\set.npz", 1.0),
+        ":0.5": (":0.5", 1.0),
+        "0.5": ("0.5", 1.0),
+    }.items():
+        assert parse_target_data(text) == parts
+    for fraction in ("0", "-0.1", "1.0001", "nan", "inf", "2"):
+        with pytest.raises(InputError, match=rf"^--target-data a:{fraction}\b"):
+            parse_target_data(f"a:{fraction}")
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("mnist", ("mnist", 1.0)),
-        ("mnist:0.1", ("mnist", 0.1)),
-        ("mnist:1e-3", ("mnist", 0.001)),
-        ("mnist:3.0.1:0.5", ("mnist:3.0.1", 0.5)),
-        ("tfds:mnist@train[:10%]", ("tfds:mnist@train[:10%]", 1.0)),
-        ("mnist@train[:10]:0.5", ("mnist@train[:10]", 0.5)),
-        ("C:\\data\\set.npz", ("C:\\data\\set.npz", 1.0)),
-        (":0.5", (":0.5", 1.0)),
-        ("0.5", ("0.5", 1.0)),
-    ],
-)
-def test_target_data(text: str, parts: tuple[str, float]):
-    assert parse_target_data(text) == parts
-
-
-@pytest.mark.parametrize("fraction", ["0", "-0.1", "1.0001", "nan", "inf", "2"])
-def test_fractions_out_of_range(fraction: str):
-    with pytest.raises(InputError, match=rf"^--target-data a:{fraction}\b"):
-        parse_target_data(f"a:{fraction}")
-
-
-@pytest.mark.parametrize("name", SHARES)
-def test_shares(name: str):
+@pytest.mark.parametrize("name", [*SHARES, *FACTORS])
+def test_shares_and_factors(name: str):
     check = share_check(name)
-    check(0.95)
-    for wrong in (-0.1, 1.1, float("nan"), float("inf")):
+    for right in (0.95,) if name in SHARES else (0.0, 0.95, 10.0):
+        check(right)
+    for wrong in (-0.1, *((1.1,) if name in SHARES else ()), float("nan"), float("inf")):
         with pytest.raises(InputError, match=rf"^--{name.replace('_', '-')} .*{wrong:g}"):
             check(wrong)
 
 
-@pytest.mark.parametrize("name", FACTORS)
-def test_factors(name: str):
-    check = share_check(name)
-    check(0.0)
-    check(10.0)
-    for wrong in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match=rf"^--{name.replace('_', '-')} .*{wrong:g}"):
-            check(wrong)
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_rate_is_a_number_above_0(rate: float):
+    with pytest.raises(InputError, match=rf"^--learning-rate .*{rate:g}"):
+        rate_check("--learning-rate")(rate)
 
 
 def some(name: str, seed: int, count: int = 6) -> Examples:

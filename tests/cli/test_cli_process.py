@@ -2,84 +2,35 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli_runs import QUICK, content, jaxaudit, process
+from support.cli_runs import QUICK, jaxaudit, process
 
-from jaxaudit.cli.app import COMMANDS, app
-from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import at_home, fields_of
+from jaxaudit.cli.options import at_home
 from jaxaudit.cli.pdtp import run as pdtp_run
 from jaxaudit.runs.directory import write
-from jaxaudit.version import __version__
-
-pytestmark = pytest.mark.outer
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
-SIMULATED = "No --target "
-ENDLESS = (*QUICK, "--epochs", "1000000", "--out", "run")
-
-
-def start(cwd: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "jaxaudit", *words], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, text=True
-    )
-
-
-@pytest.fixture
-def training(sets: Path):
-    """A run that has started to train and would never end, in a folder that held these files before."""
-    before = content(sets)
-    run = start(sets, "ks", *ENDLESS)
-    assert run.stderr is not None
-    try:
-        assert run.stderr.readline().startswith(SIMULATED)
-        assert "1000000" in run.stderr.readline()
-        yield run, before
-    finally:
-        run.kill()
-        run.communicate()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_is_one_line_and_leaves_nothing_but_what_it_says(
-    sets: Path, training: tuple[subprocess.Popen[str], dict[str, bytes | None]], number: signal.Signals
-):
-    run, before = training
-    time.sleep(1)
-    run.send_signal(number)
-    out, err = run.communicate(timeout=300)
-    assert (run.returncode, out) == (130, "")
-    assert err.startswith("Interrupted: ")
-    assert err.count("\n") == 1
-    after = content(sets)
-    left = after.keys() - before.keys()
-    assert {name: after[name] for name in before} == before
-    # On a busy machine it has trained for so long by then that it is worth keeping, and is said to be kept.
-    assert bool(left) is bool(re.search(r"\d of 10 models", err))
-    assert all(name == "run" or name.startswith("run/unfinished") for name in left)
-
-
-@pytest.mark.parametrize("words", [("ks", "--help"), ("ks", *QUICK, "--json")])
-def test_a_reader_that_leaves_early_is_no_error(sets: Path, words: tuple[str, ...]):
-    reader, writer = os.pipe()
-    run = start(sets, *words, stdout=writer)
-    os.close(writer)
-    os.close(reader)
-    _, err = run.communicate(timeout=300)
-    assert run.returncode == 1
-    assert not [line for line in err.splitlines() if not line.startswith(("training", "No --target", "comparing"))]
-
-
 SHORT = ("pdtp", "--data", "wine", "--model", "nb", "--top", "1")
 
 
+@pytest.mark.outer
+@pytest.mark.parametrize("words", [("ks", "--help"), (*SHORT, "--json")])
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, words: tuple[str, ...]):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "jaxaudit", *words]
+    done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
+    os.close(writer)
+    assert done.returncode == 1
+    assert not [line for line in done.stderr.splitlines() if line.startswith(("Error", "Traceback", "Exception"))]
+
+
+@pytest.mark.outer
 @pytest.mark.parametrize("place", ["/dev/full", "&-"])
 def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
     if place == "/dev/full" and not Path(place).exists():
@@ -91,6 +42,7 @@ def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
     assert re.fullmatch(r"Error: .*stdout.*\n", done.stderr)
 
 
+@pytest.mark.outer
 def test_an_encoding_that_lacks_a_character_is_no_error(tmp_path: Path):
     (tmp_path / "people.csv").write_text("a,who\n" + "".join(f"{n % 3},{'日本x'[n % 3]}\n" for n in range(30)), "utf-8")
     words = ("pdtp", "--csv", "people.csv", "--label", "who", "--model", "nb", "--categorical", "a")
@@ -147,6 +99,7 @@ def test_without_a_home_folder_paths_are_asked_for_in_full(tmp_path: Path, monke
     assert os.listdir() == []
 
 
+@pytest.mark.outer
 def test_help_imports_nothing_heavy(tmp_path: Path):
     program = (
         "import sys\n"
@@ -160,57 +113,10 @@ def test_help_imports_nothing_heavy(tmp_path: Path):
         assert done.returncode == (2 if "0" in words else 0)
 
 
-def test_version():
-    assert jaxaudit("--version") == (0, f"jaxaudit {__version__}\n", "")
-
-
-def test_no_words_print_the_help():
-    done = jaxaudit()
-    assert "Usage: " in done.out + done.err
-    assert " ks " in done.out + done.err
-
-
+@pytest.mark.outer
 def test_a_failing_process_with_its_traceback(sets: Path):
     Path("mine.py").write_text("def f(input_shape, classes, *, rngs):\n    raise RuntimeError('no luck')\n")
     done = process("ks", *QUICK, "--model", "mine:f", cwd=sets, JAXAUDIT_DEBUG="1")
     assert done.code == 1
     assert done.err.splitlines()[1] == "Traceback (most recent call last):"
     assert "\nRuntimeError: no luck\n" in done.err
-
-
-def test_bad_input_to_a_process(sets: Path):
-    before = content(sets)
-    done = process("ks", *QUICK, "--target", "gone.npy", "--out", "run", cwd=sets)
-    assert (done.code, done.out) == (2, "")
-    assert re.fullmatch(r"Error: --target gone.npy.*\n", done.err)
-    assert content(sets) == before
-
-
-HELPS = {
-    each.name or each.callback.__name__: each.callback.__doc__ for each in app.registered_commands if each.callback
-}
-
-
-@pytest.mark.parametrize("name", HELPS)
-def test_every_help_has_an_example_that_parses(name: str):
-    shown = jaxaudit(name, "--help")
-    assert shown.code == 0
-    examples = re.findall(r"`jaxaudit ([^`]+)`", HELPS[name] or "")
-    assert name in {example.split()[0] for example in examples}
-    for example in examples:
-        command, *words = example.split()
-        known = shown.out if command == name else jaxaudit(command, "--help").out
-        assert f"jaxaudit {command}" in known
-        flags = {word for word in words if word.startswith("-")}
-        assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.name)
-def test_every_help_names_every_option_in_full_within_80_columns(command: Command, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = jaxaudit(command.name, "--help").out
-    assert max(map(len, shown.splitlines())) <= 80
-    flags = {flag for field in fields_of(command.options()) for each in field.flags for flag in each.split("/")}
-    assert flags <= set(shown.replace(",", " ").split())
-    old = {flag for field in fields_of(command.options()) for flag in field.declared.formerly}
-    assert not old & set(shown.split())

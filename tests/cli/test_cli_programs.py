@@ -92,8 +92,7 @@ def test_programs_that_are_read_give_the_numbers_of_fresh_ones(work: Path, fresh
     again = run(work, work / "cache", work / "count")
     assert (again.read, again.kept) == (len(kept) - 1, 0)
     assert entries(work / "cache") == kept
-    assert again.numbers == fresh.numbers
-    assert again.done.err == fresh.done.err
+    assert (again.numbers, again.done.err) == (fresh.numbers, fresh.done.err)
     # Nobody else may read or write there: programs are code.
     assert not (work / "cache" / programs.FOLDER).stat().st_mode & 0o077
 
@@ -102,10 +101,8 @@ def test_programs_that_are_read_give_the_numbers_of_fresh_ones(work: Path, fresh
 @pytest.mark.parametrize("settings", [{"JAX_ENABLE_COMPILATION_CACHE": "false"}, {"JAXAUDIT_CACHE": os.devnull}])
 def test_without_kept_programs_nothing_else_changes(work: Path, fresh: Run, settings: dict[str, str], tmp_path: Path):
     without = run(work, tmp_path / "other", work / "count", **settings)
-    assert (without.read, without.kept) == (0, 0)
-    assert entries(tmp_path / "other") == []
-    assert without.numbers == fresh.numbers
-    assert without.done.err == fresh.done.err
+    assert (without.read, without.kept, entries(tmp_path / "other")) == (0, 0, [])
+    assert (without.numbers, without.done.err) == (fresh.numbers, fresh.done.err)
 
 
 @pytest.mark.outer
@@ -117,9 +114,7 @@ def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
         flipped = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
         path.write_bytes([content[:middle], flipped, b"", os.urandom(99)][number % 4])
     found = run(work, work / "cache", work / "count")
-    assert found.read == 0
-    assert found.numbers == fresh.numbers
-    assert found.done.err == fresh.done.err
+    assert (found.read, found.numbers, found.done.err) == (0, fresh.numbers, fresh.done.err)
     for path, content in zip(damaged, whole, strict=True):
         path.write_bytes(content)
 
@@ -131,8 +126,7 @@ def test_two_processes_at_once(work: Path, fresh: Run, tmp_path: Path):
     assert first.numbers == second.numbers == fresh.numbers
     # JAX's name of a program holds the folder, too.
     assert len(entries(tmp_path / "cache")) == len(entries(work / "cache"))
-    after = run(work, tmp_path / "cache", tmp_path / "count")
-    assert after.numbers == fresh.numbers
+    assert run(work, tmp_path / "cache", tmp_path / "count").numbers == fresh.numbers
 
 
 @pytest.fixture
@@ -157,30 +151,26 @@ def test_kept_programs_are_in_the_cache_folder(settings: Setting, tmp_path: Path
     assert len(list(folder.glob("*-cache"))) == 1
 
 
-def test_a_folder_that_others_can_write_keeps_none(settings: Setting, tmp_path: Path):
-    (tmp_path / "cache").mkdir()
-    shared = tmp_path / "cache" / programs.FOLDER
-    shared.mkdir(0o777)
+def test_a_folder_in_which_others_may_write_or_rename_keeps_none(settings: Setting, tmp_path: Path):
+    cache, shared = tmp_path / "cache", tmp_path / "cache" / programs.FOLDER
+
+    def kept() -> bool:
+        programs.keep_programs()
+        return settings() is not None
+
+    shared.mkdir(parents=True)
     shared.chmod(0o777)
-    programs.keep_programs()
-    assert settings() is None
+    assert not kept()
     shared.rmdir()
     (tmp_path / "mine").mkdir(0o700)
     shared.symlink_to(tmp_path / "mine")
-    programs.keep_programs()
-    assert settings() is None
-
-
-def test_a_cache_folder_in_which_others_may_rename_keeps_none(settings: Setting, tmp_path: Path):
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    folder.chmod(0o777)
-    programs.keep_programs()
-    assert settings() is None
+    assert not kept()
+    shared.unlink()
+    cache.chmod(0o777)
+    assert not kept()
     # With the sticky bit they may not.
-    folder.chmod(0o1777)
-    programs.keep_programs()
-    assert settings() is not None
+    cache.chmod(0o1777)
+    assert kept()
 
 
 def test_a_folder_that_somebody_named_is_left_alone(settings: Setting, tmp_path: Path):
@@ -223,6 +213,7 @@ def test_the_least_recently_used_are_dropped(tmp_path: Path, monkeypatch: pytest
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["new", "old"]
 
 
+@pytest.mark.outer
 def test_importing_keeps_nothing():
     program = "import jax, jaxaudit.cli.programs; print(jax.config.jax_compilation_cache_dir)"
     environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}

@@ -1,11 +1,14 @@
-"""`jaxaudit report` on what every command leaves."""
+"""What every command prints and leaves, and what `jaxaudit report` makes of that, say the same."""
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cli_runs import QUICK, SETS, content, jaxaudit, write_sets
+from support.html_pages import Parsed
 
 PEOPLE = ("--csv", "people.csv", "--label", "class", "--model", "nb")
 FEW = (*SETS, "--hidden", "8", "--epochs", "2", "--models-per-batch", "19")
@@ -25,7 +28,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What each command printed, in a folder with a run directory of each."""
+    """What each command printed, in a folder with a run directory of each, and pages of them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("runs"))
         patch.setenv("COLUMNS", "80")
@@ -35,31 +38,42 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         found = {}
         for command, words in COMMANDS.items():
             data = ("--data", "unlearn/forget.npz") if command == "efficacy" else ()
-            done = jaxaudit(command, *words, *data, "--out", command)
+            done = jaxaudit(command, *words, *data, "--out", command, "--report", f"{command}/own.html")
             assert done.code == 0, done.err
             found[command] = done.out
         yield found
 
 
+def in_one_line(text: str) -> str:
+    """As a person reads it: without the breaks of lines."""
+    return " ".join(text.split())
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_table_is_printed_again(printed: dict[str, str], command: str):
+def test_a_run_says_the_same_wherever_it_is_shown_again(printed: dict[str, str], command: str, tmp_path: Path):
+    """Its table is printed again, its page is that of the command itself, and sentences stand word for word."""
     before = content(Path())
     again = jaxaudit("report", command, "--text")
-    assert (again.code, again.err) == (0, "")
-    assert again.out == printed[command]
+    assert (again.code, again.out, again.err) == (0, printed[command], "")
     assert max(map(len, again.out.splitlines())) <= 80
+    markdown = jaxaudit("report", command, "--markdown")
+    page = jaxaudit("report", command, "--out", str(tmp_path / "page.html"))
+    assert (markdown.code, page.code, page.out) == (0, 0, "")
     assert content(Path()) == before
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_page_of_it_says_the_verdict(printed: dict[str, str], command: str, tmp_path: Path):
-    done = jaxaudit("report", command, "--out", str(tmp_path / "page.html"))
-    assert (done.code, done.out) == (0, "")
-    page = (tmp_path / "page.html").read_text()
-    # The verdict stands behind the name of what it is about, if it is about one of several.
-    verdict = printed[command].splitlines()[1].partition(". ")[0].rpartition(": ")[2].strip()
-    assert verdict in page
     assert os.listdir(tmp_path) == ["page.html"]
+    assert (tmp_path / "page.html").read_text() == Path(command, "own.html").read_text()
+    result = json.loads(Path(command, "result.json").read_text())
+    findings = [target["finding"] for target in result["targets"]] if command == "ks" else [result["finding"]]
+    if command == "unlearn":
+        # The run's own finding sums up those of its methods, which are shown one by one, too.
+        findings += [method["finding"] for method in result["methods"] if method["finding"]]
+    shown = in_one_line(Parsed((tmp_path / "page.html").read_text("utf-8")).text)
+    for finding in findings:
+        sentence = in_one_line(finding["sentence"])
+        assert finding["verdict"]
+        assert sentence in in_one_line(again.out)
+        assert sentence in shown
+        assert sentence in in_one_line(re.sub(r"\\(.)", r"\1", markdown.out))
 
 
 def test_all_of_them_on_one_page_and_as_pictures(printed: dict[str, str], tmp_path: Path):
@@ -70,20 +84,6 @@ def test_all_of_them_on_one_page_and_as_pictures(printed: dict[str, str], tmp_pa
     assert len(list(charts.iterdir())) >= len(COMMANDS)
     text = jaxaudit("report", *COMMANDS, "--text")
     assert [name for name in COMMANDS if f"{name}:\n" not in text.out] == []
-
-
-def test_the_page_of_the_command_itself_is_that_of_its_run(printed: dict[str, str], tmp_path: Path):
-    words = (
-        "power",
-        *COMMANDS["power"],
-        "--out",
-        str(tmp_path / "run"),
-        "--report",
-        str(tmp_path / "run" / "own.html"),
-    )
-    assert jaxaudit(*words).code == 0
-    assert jaxaudit("report", str(tmp_path / "run"), "--out", str(tmp_path / "later.html")).code == 0
-    assert (tmp_path / "run" / "own.html").read_text() == (tmp_path / "later.html").read_text()
 
 
 def test_what_json_printed_is_a_run_too(printed: dict[str, str], tmp_path: Path):
@@ -113,6 +113,12 @@ def test_what_cannot_be_is_refused_and_nothing_written(printed: dict[str, str], 
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert content(Path()) == before
+
+
+def test_power_fails_on_the_verdict_of_its_finding(printed: dict[str, str]):
+    verdict = json.loads(Path("power/result.json").read_text())["finding"]["verdict"]
+    done = jaxaudit("power", *COMMANDS["power"], "--fail-on", "insufficient", "--json")
+    assert done.code == (3 if verdict == "insufficient" else 0)
 
 
 def test_private_values_are_in_no_file(printed: dict[str, str], tmp_path: Path):

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import typer
 from readme_sections import COMMANDS, OTHERS
-from support.cli_runs import jaxaudit, process
+from support.cli_runs import jaxaudit
 
 from jaxaudit.cli.app import COMMANDS as AUDITS
 from jaxaudit.cli.app import app
+from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import fields_of
 from jaxaudit.version import __version__
 
@@ -21,21 +22,44 @@ COLOUR = re.compile(r"\x1b\[(?:\d+;)*[39][0-7]")
 
 
 @pytest.mark.parametrize("command", AUDITS, ids=lambda command: command.name)
-def test_the_options_that_most_people_need_stand_first(command, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    flags = {field.name: field.flag for field in fields_of(command.options())}
+def test_the_help_names_every_option_in_full_within_80_columns(command: Command, monkeypatch: pytest.MonkeyPatch):
+    """Those that most people need stand first; old names are not shown."""
+    monkeypatch.setenv("COLUMNS", "80")
+    fields = {field.name: field for field in fields_of(command.options())}
+    said = jaxaudit(command.name, "--help").out
+    assert max(map(len, said.splitlines())) <= 80
     assert len(command.first) == 3
-    shown = re.findall(r"^│ \*? *(--[a-z-]+)", jaxaudit(command.name, "--help").out, re.MULTILINE)
-    assert shown[:4] == [*(flags[name] for name in command.first), "--help"]
-    assert set(flags.values()) <= set(shown)
+    shown = re.findall(r"^│ \*? *(--[a-z-]+)", said, re.MULTILINE)
+    assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"]
+    words = set(said.replace(",", " ").split())
+    assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words
+    assert not words & {flag for field in fields.values() for flag in field.declared.formerly}
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *OTHERS])
-def test_the_help_ends_with_the_exit_statuses_and_has_an_example(command: str):
+def test_the_help_ends_with_the_exit_statuses(command: str):
     said = " ".join(jaxaudit(*command.split(), "--help").out.split())
     assert "Exit status" in said
     assert f"jaxaudit {command}" in said
     assert ("--fail-on names" in said) is (command in {*COMMANDS} - {"efficacy"})
+
+
+HELPS = {
+    each.name or each.callback.__name__: each.callback.__doc__ for each in app.registered_commands if each.callback
+}
+
+
+def test_every_help_has_an_example_that_parses():
+    shown = {name: jaxaudit(name, "--help").out for name in HELPS}
+    for name, said in HELPS.items():
+        examples = re.findall(r"`jaxaudit ([^`]+)`", said or "")
+        assert name in {example.split()[0] for example in examples}
+        for example in examples:
+            command, *words = example.split()
+            known = shown.get(command) or jaxaudit(command, "--help").out
+            assert f"jaxaudit {command}" in known
+            flags = {word for word in words if word.startswith("-")}
+            assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example
 
 
 def test_every_command_is_on_the_page_of_the_command_line():
@@ -56,36 +80,34 @@ def test_every_command_is_on_the_page_of_the_command_line():
         ("jaxaudit unlearn --fisher-variant p", {"paper"}),
     ],
 )
-@pytest.mark.outer
-def test_a_shell_completes_words(words: str, completed: set[str], tmp_path: Path):
-    count = len(words.split()) - (not words.endswith(" "))
-    environment = {"_JAXAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-    code = "import sys; sys.argv = ['jaxaudit']; from jaxaudit.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.stderr == ""
-    assert completed <= set(done.stdout.split())
-    assert all(each.startswith(words.split(" ")[-1]) for each in done.stdout.split())
+def test_a_shell_completes_words(words: str, completed: set[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("_JAXAUDIT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - (not words.endswith(" "))))
+    done = jaxaudit()
+    assert done.err == ""
+    assert completed <= set(done.out.split())
+    assert all(each.startswith(words.split(" ")[-1]) for each in done.out.split())
 
 
-@pytest.mark.outer
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_can_be_shown_for_a_shell(shell: str, tmp_path: Path):
-    done = process("--show-completion", shell, cwd=tmp_path, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+def test_completion_can_be_shown_for_a_shell(shell: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    done = jaxaudit("--show-completion", shell)
     assert (done.code, done.err) == (0, "")
     assert "_COMPLETE" in done.out
 
 
-def test_the_version_is_one_line():
-    done = jaxaudit("--version")
-    assert (done.code, done.out, done.err) == (0, f"jaxaudit {__version__}\n", "")
+def test_the_version_is_one_line_and_no_words_print_the_help():
+    assert jaxaudit("--version") == (0, f"jaxaudit {__version__}\n", "")
+    done = jaxaudit()
+    assert "Usage: " in done.out + done.err
+    assert " ks " in done.out + done.err
 
 
-@pytest.mark.outer
 @pytest.mark.parametrize("words", [("--help",), ("ks", "--help"), ("ks", "--epochs", "0"), ("doctor",)])
-def test_nothing_is_coloured_where_it_is_not_a_terminal(words: tuple[str, ...], tmp_path: Path):
-    done = process(*words, cwd=tmp_path)
+def test_nothing_is_coloured_where_it_is_not_a_terminal(words: tuple[str, ...]):
+    done = jaxaudit(*words)
     assert ESCAPE not in done.out + done.err
 
 

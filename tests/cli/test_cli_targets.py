@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli_runs import CLASSES, LEARNS, QUICK, RECORDS, jaxaudit, records, write_sets
+from support.cli_runs import CLASSES, LEARNS, QUICK, RECORDS, intercept, jaxaudit, records, write_sets
+
+from jaxaudit.cli.ks.run import described_files
 
 LABELS = np.arange(RECORDS) % CLASSES
 
@@ -57,6 +59,7 @@ def judged(*words: str) -> dict[str, Any]:
 
 def test_every_kind_of_file_gets_the_same_answer(sets: Path, outputs: dict[str, np.ndarray]):
     files = {name: write_all(name, values) for name, values in outputs.items()}
+    files["none"] = [file for file in files["none"] if file.endswith((".npy", "logits.csv"))]
     found = judged(*[word for name in files for file in files[name] for word in ("--target", file)])
     assert list(found) == [*files["memory"], *files["none"]]
     for group in files.values():
@@ -72,65 +75,64 @@ def test_every_kind_of_file_gets_the_same_answer(sets: Path, outputs: dict[str, 
     assert all(target["truth"] is None for target in found.values())
 
 
-def test_the_kind_may_be_said(sets: Path):
+def test_the_kind_may_be_said(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
     # Within [0, 1], so that only its owner can know that these are logits.
     np.save("l.npy", np.random.default_rng(0).random((RECORDS, CLASSES)))
-    done = jaxaudit("ks", *QUICK, "--target", "l.npy", "--target-kind", "logits", "--json")
-    (file,) = done.result["provenance"]["targets"]
-    assert file["name"] == "l.npy"
-    assert file["kind"] == "logits"
-    assert file["content_hash"].startswith("blake2b:")
+    assert jaxaudit("ks", *QUICK, "--target", "l.npy", "--target-kind", "logits").err.endswith("Error: enough\n")
+    (file,) = asked["targets"]
+    assert described_files([file.outputs])[0] == {
+        "name": "l.npy",
+        "kind": "logits",
+        "content_hash": file.outputs.content_hash,
+    }
+    assert file.outputs.content_hash.startswith("blake2b:")
 
 
-def test_outputs_in_another_order_get_no_verdict(sets: Path, outputs: dict[str, np.ndarray]):
-    np.save("t.npy", outputs["memory"][np.random.default_rng(0).permutation(RECORDS)])
-    shuffled = judged("--target", "t.npy")["t.npy"]
-    assert shuffled["verdict"] == "inconclusive"
-    assert shuffled["because"].startswith("target outputs: ")
-    failed = [check["name"] for check in shuffled["finding"]["checks"] if check["state"] == "failed"]
-    assert "target outputs" in failed
-    allowed = judged("--target", "t.npy", "--allow-unrelated-target")["t.npy"]
-    assert allowed["rho"] == shuffled["rho"]
-    assert "target outputs" not in [
-        check["name"] for check in allowed["finding"]["checks"] if check["state"] == "failed"
-    ]
-
-
-def test_files_of_one_name_are_told_apart(sets: Path, outputs: dict[str, np.ndarray]):
+def test_files_and_simulated_targets_together(sets: Path, outputs: dict[str, np.ndarray]):
+    """Files of one name are told apart, none can speak to the terminal, and one in another order gets no verdict."""
     for folder, values in outputs.items():
         Path(folder).mkdir()
         np.save(f"{folder}/t.npy", values)
-    found = judged("--target", "memory/t.npy", "--target", "none/t.npy")
-    assert list(found) == ["memory/t.npy", "none/t.npy"]
-
-
-def test_names_of_files_cannot_speak_to_the_terminal(sets: Path, outputs: dict[str, np.ndarray]):
-    name = "[red]x[bold]\x1b[31m\n.npy"
-    np.save(name, outputs["memory"])
-    shown = jaxaudit("ks", *QUICK, "--target", name)
-    assert shown.code == 0
+    named = "[red]x[bold]\x1b[31m\n.npy"
+    np.save(named, outputs["memory"])
+    np.save("shuffled.npy", outputs["memory"][np.random.default_rng(0).permutation(RECORDS)])
+    files = ("memory/t.npy", "none/t.npy", named, "shuffled.npy")
+    given = [word for file in files for word in ("--target", file)]
+    found = judged("--target-data", "query.npz", *given, "--out", "run")
+    assert list(found) == [*files, "query.npz"]
+    assert [found[name]["verdict"] for name in ("memory/t.npy", named, "query.npz")] == ["not forgotten"] * 3
+    shown = jaxaudit("report", "run", "--text")
     assert r"[red]x[bold]\x1b[31m\n.npy" in shown.out
     assert "\x1b" not in shown.out + shown.err
-    assert list(judged("--target", name)) == [name]
+    shuffled = found["shuffled.npy"]
+    assert shuffled["verdict"] == "inconclusive"
+    assert shuffled["because"].startswith("target outputs: ")
+    assert "target outputs" in failed(shuffled)
+    allowed = judged("--target", "shuffled.npy", "--allow-unrelated-target")["shuffled.npy"]
+    assert allowed["rho"] == shuffled["rho"]
+    assert "target outputs" not in failed(allowed)
+
+
+def failed(target: dict[str, Any]) -> list[str]:
+    return [check["name"] for check in target["finding"]["checks"] if check["state"] == "failed"]
 
 
 def test_a_target_is_trained_on_the_union_of_its_data(sets: Path):
-    found = judged("--target-data", "calibration.npz", "--target-data", "query.npz:0.1")
-    (name, target), *none = found.items()
-    assert not none
+    found = judged("--target-data", "calibration.npz", "--target-data", "query.npz:0.1", "--epochs", "2")
+    ((name, target),) = found.items()
     assert name == "calibration.npz + 10% of query.npz"
     assert target["truth"] == {"used_fraction": 0.1, "training_records": 330, "expected": "not forgotten"}
 
 
 def test_data_far_away_makes_a_target_that_never_saw_the_query_set(sets: Path):
-    done = jaxaudit("ks", *LEARNS, "--target-data", "far.npz", "--json")
+    done = jaxaudit("ks", *LEARNS, "--target-data", "far.npz", "--json", "--out", "run")
     (target,) = done.result["targets"]
     assert target["truth"] == {"used_fraction": 0.0, "training_records": RECORDS, "expected": "forgotten"}
     assert target["verdict"] == "forgotten"
     (data,) = done.result["provenance"]["data"]["target_data"]
     assert (data["name"], data["records"]) == ("far.npz", RECORDS)
-    shown = jaxaudit("ks", *LEARNS, "--target-data", "far.npz")
-    row = next(line for line in shown.out.splitlines() if line.startswith("far.npz"))
+    row = next(line for line in Path("run/table.txt").read_text().splitlines() if line.startswith("far.npz"))
     assert row.split()[1:3] == ["none", "forgotten"]
 
 
@@ -141,10 +143,3 @@ def test_query_records_are_known_again_in_other_files(sets: Path):
     np.savez("mixed.npz", x=inputs, y=labels)
     (target,) = judged("--target-data", "mixed.npz", "--epochs", "2").values()
     assert target["truth"] == {"used_fraction": 0.1, "training_records": RECORDS + 30, "expected": "not forgotten"}
-
-
-def test_files_and_simulated_targets_together(sets: Path, outputs: dict[str, np.ndarray]):
-    np.save("t.npy", outputs["memory"])
-    found = judged("--target-data", "query.npz", "--target", "t.npy")
-    assert list(found) == ["t.npy", "query.npz"]
-    assert {target["verdict"] for target in found.values()} == {"not forgotten"}

@@ -22,34 +22,30 @@ class Clock:
         return self.now
 
 
-def test_the_pace_after_the_first_step_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch):
-    """By hand: 10 s to begin with 4 of 100, then 6 in 30 s: 10 + 96 x 5 = 490 s."""
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        # By hand: 10 s to begin with 4 of 100, then 6 in 30 s: 10 + 96 x 5 = 490 s.
+        (((1.0, 0), (10.0, 4), (12.0, 4), (14.0, 5), (40.0, 10)), 490),
+        # A run that comes to its end took what it took.
+        (((3.0, 50), (5.0, 100)), 5),
+    ],
+)
+def test_the_pace_after_the_first_step_is_that_of_the_whole(
+    steps: tuple[tuple[float, int], ...], seconds: float, monkeypatch: pytest.MonkeyPatch
+):
     clock = Clock()
     monkeypatch.setattr(trial, "time", clock)
     timed = Trial(Crew(None, False, []))
-    for now, done in ((1.0, 0), (10.0, 4), (12.0, 4), (14.0, 5)):
-        clock.now = now
+    for clock.now, done in steps[:-1]:
         timed(done, 100)
-    clock.now = 40.0
+    clock.now, last = steps[-1]
     with pytest.raises(KeyboardInterrupt):
-        timed(10, 100)
-    assert timed.seconds() == pytest.approx(490)
+        timed(last, 100)
+    assert timed.seconds() == pytest.approx(seconds)
 
 
-def test_a_run_that_comes_to_its_end_took_what_it_took(monkeypatch: pytest.MonkeyPatch):
-    clock = Clock()
-    monkeypatch.setattr(trial, "time", clock)
-    timed = Trial(Crew(None, False, []))
-    clock.now = 3.0
-    timed(50, 100)
-    clock.now = 5.0
-    with pytest.raises(KeyboardInterrupt):
-        timed(100, 100)
-    assert timed.seconds() == 5.0
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.outer)])
 def test_a_dry_run_trains_for_a_while_and_keeps_nothing(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxaudit.cli.work import Begin, Interrupted, lasting_work
+from jaxaudit.cli.work import Interrupted, lasting_work
 from jaxaudit.ensemble.checkpoint import write_arrays, write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.runs.directory import arrays, write
@@ -52,20 +52,13 @@ def work(out: Path | None, models: int = 0, error: BaseException | None = None, 
 
 
 @BOTH
-def test_what_was_kept_is_gone_once_the_command_is_through(out: Path | None, cache: Path, capsys: Any):
-    work(out, 3)
-    assert os.listdir() == []
-    assert not cache.exists()
-    assert capsys.readouterr() == ("", "training\n")
-
-
-@BOTH
 @pytest.mark.parametrize("error", [RuntimeError("out of memory"), InputError("too few records")])
-def test_a_failure_keeps_what_is_finished(out: Path | None, error: Exception, cache: Path, capsys: Any):
+def test_a_failure_keeps_what_is_finished_until_the_command_is_through(
+    out: Path | None, error: Exception, cache: Path, capsys: Any
+):
     with pytest.raises(type(error), match=str(error)):
         work(out, 0, error)
-    assert os.listdir() == []
-    assert not cache.exists()
+    assert (os.listdir(), cache.exists()) == ([], False)
     with pytest.raises(type(error), match=str(error)):
         work(out, 3, error)
     capsys.readouterr()
@@ -74,20 +67,20 @@ def test_a_failure_keeps_what_is_finished(out: Path | None, error: Exception, ca
     assert line == "training"
     assert resuming.startswith("Resuming: 3 of 9 ")
     assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
+    work(out, 3)
+    assert capsys.readouterr() == ("", "training\n")
+    assert [*Path().rglob(NAME), *cache.rglob("identity.json")] == []
 
 
 @BOTH
-def test_an_interrupt_says_what_is_kept(out: Path | None, capsys: Any):
-    for models, said in (
-        (0, "Interrupted: nothing "),
-        (3, "Interrupted: 3 of 9 models "),
-    ):
-        with pytest.raises(Interrupted) as stop:
-            work(out, models, KeyboardInterrupt())
-        assert stop.value.code == 130
-        line, interrupted = capsys.readouterr().err.splitlines()
-        assert line == "training"
-        assert interrupted.startswith(said)
+@pytest.mark.parametrize(("models", "said"), [(0, "nothing "), (3, "3 of 9 models ")])
+def test_an_interrupt_says_what_is_kept(out: Path | None, models: int, said: str, capsys: Any):
+    with pytest.raises(Interrupted) as stop:
+        work(out, models, KeyboardInterrupt())
+    assert stop.value.code == 130
+    line, interrupted = capsys.readouterr().err.splitlines()
+    assert line == "training"
+    assert interrupted.startswith(f"Interrupted: {said}")
 
 
 @BOTH
@@ -108,11 +101,11 @@ def test_models_in_training_are_told_and_kept(out: Path | None, capsys: Any):
 
 
 def test_an_interrupt_before_anything_began(capsys: Any):
-    def never(begin: Begin) -> None:
+    def stop() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted), lasting_work(Path("run")) as begin:
-        never(begin)
+    with pytest.raises(Interrupted), lasting_work(Path("run")):
+        stop()
     assert capsys.readouterr().err.startswith("Interrupted: nothing ")
     assert os.listdir() == []
 
@@ -177,7 +170,7 @@ def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
     assert capsys.readouterr().err == "training\n"
 
 
-def test_a_directory_that_was_taken_while_data_were_read():
+def test_a_directory_that_was_taken_or_cannot_be_written_after_all():
     with lasting_work(Path("run")) as begin:
         write(Path("run"), {}, {"confidences.npz": arrays({})})
         with pytest.raises(InputError, match=r"^--out run "):
@@ -188,9 +181,6 @@ def test_a_directory_that_was_taken_while_data_were_read():
         with pytest.raises(InputError, match=r"^--out other .*epochs"):
             begin(SELF, 9, "training")
     assert os.listdir("other") == [NAME]
-
-
-def test_a_directory_that_cannot_be_written_after_all():
     with lasting_work(Path("a/run")) as begin:
         shutil.rmtree("a", ignore_errors=True)
         Path("a").touch()

@@ -21,16 +21,8 @@ from jaxaudit.cli.workers import crew
 from jaxaudit.ensemble import MixedDevicesWarning
 from jaxaudit.errors import InputError
 
-NETWORK = """
-from flax import nnx
-
-class Net(nnx.Module):
-    def __init__(self, in_features, classes, *, rngs):
-        self.out = nnx.Linear(in_features, classes, rngs=rngs)
-
-    def __call__(self, inputs):
-        return self.out(inputs)
-"""
+KNOWN = ("--target-data", "query.npz")
+PDTP = ("pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--json")
 
 
 def numbers(done: Done) -> str:
@@ -42,8 +34,7 @@ def numbers(done: Done) -> str:
 
 @pytest.mark.outer
 def test_pdtp_by_two_workers():
-    words = ("pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "3")
-    words = (*words, "--models-per-batch", "2", "--json")
+    words = (*PDTP, "--epochs", "3", "--models-per-batch", "2")
     alone, by_two = jaxaudit(*words), jaxaudit(*words, "--workers", "2")
     assert numbers(alone) == numbers(by_two)
     # Nor is it a part of the run: the command that repeats it is the same.
@@ -54,8 +45,7 @@ def test_pdtp_by_two_workers():
 @pytest.mark.outer
 def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
     """Killed, then interrupted; the third ends as if it had been the first."""
-    words = ["pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--epochs", "400"]
-    words += ["--models-per-batch", "1", "--json"]
+    words = [*PDTP, "--epochs", "400", "--models-per-batch", "1"]
     environment = {**os.environ, "JAXAUDIT_CACHE": str(tmp_path)}
     command = [sys.executable, "-m", "jaxaudit", *words, "--workers", "2"]
     for number in (signal.SIGKILL, signal.SIGINT):
@@ -95,8 +85,8 @@ def lives(pid: int) -> bool:
 
 @pytest.mark.outer
 def test_a_network_from_a_file_goes_to_workers(sets: Path):
-    (sets / "net.py").write_text(NETWORK)
-    words = ("ks", *QUICK, "--model", "net.py:Net", "--json")
+    (sets / "net.py").write_text("from jaxaudit.models import MLP\n")
+    words = ("ks", *QUICK, *KNOWN, "--model", "net.py:MLP", "--json")
     assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
 
 
@@ -104,11 +94,11 @@ def test_a_network_from_a_file_goes_to_workers(sets: Path):
 def test_a_bank_trained_by_workers(sets: Path):
     words = ("shadows", "train", "--query", "query.npz", "--holdout", "far.npz", "--calibration", "calibration.npz")
     words = (*words, "--models", "3", "--epochs", "2", "--hidden", "8", "--models-per-batch", "2", "--model", "mlp")
+    outputs = []
     for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
         done = jaxaudit(*words, *more, "--recipe", "guess", "--out", name)
         assert done.code == 0, done.err
-    outputs = [{path: each for path, each in content(sets / name).items() if path.startswith("outputs")} for name in
-               ("alone", "by two")]  # fmt: skip
+        outputs.append(content(sets / name / "outputs"))
     assert len(outputs[0]) >= 3
     assert outputs[0] == outputs[1]
 
@@ -153,6 +143,7 @@ main()
 """Runs a command up to its first device, and prints what JAX would ask CUDA for: its own function says it."""
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize(
     ("words", "seen"),
     [
@@ -196,8 +187,7 @@ def test_a_cluster_without_ray_names_the_extra():
 @pytest.mark.outer
 def test_by_ray():
     pytest.importorskip("ray")
-    words = ("pdtp", "--data", "digits", "--sample", "60", "--measured-records", "4", "--epochs", "2")
-    words = (*words, "--models-per-batch", "2", "--json")
+    words = (*PDTP, "--epochs", "2", "--models-per-batch", "2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--cluster", "ray"))

@@ -1,6 +1,6 @@
 """What holds for all tests: two circles, one cache of compiled programs, and a cache folder that is never the user's.
 
-`pytest` alone runs the inner circle; `pytest --everything` runs all tests, and a test that is named runs whatever it is.
+`pytest` alone runs the inner circle, `pytest --everything` all tests; a test that is named runs whatever it is.
 A test is in the outer circle, and marked `outer`, if
 
 - it starts something that outlives a call of a function: a process, a browser, workers, a second device; or

@@ -24,8 +24,6 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 MODELS, N = 3, 100
 FILES = ("q.npz", "h.npz", "c.npz")
 
-pytestmark = pytest.mark.outer
-
 
 @pytest.fixture
 def digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -52,6 +50,7 @@ def run(script: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("script", ["shadows_sklearn.py", "shadows_pytorch.py"])
 def test_a_script_trains_what_is_missing(digits: Path, script: str):
     if "pytorch" in script:
@@ -90,6 +89,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("script", ANSWERS)
 def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
     done = subprocess.run(
@@ -99,6 +99,7 @@ def test_a_script_ends_with_a_verdict(script: str, tmp_path: Path):
     assert re.match(ANSWERS[script], done.stdout), done.stdout
 
 
+@pytest.mark.outer
 def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digits: Path):
     done = jaxaudit("shadows", "plan", "--query", FILES[0], "--coins", "--models", "16", "--out", "bank")
     assert done.code == 0, done.err
@@ -138,19 +139,19 @@ def test_your_own_learner_trains_a_bank(digits: Path):
     assert bank_accuracy(load_bank("bank")).min() > 0.6
 
 
-def test_your_own_format_becomes_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_your_own_format_becomes_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.chdir(tmp_path)
     lines = [{"features": [number, number / 2], "class": "odd" if number % 2 else "even"} for number in range(6)]
     Path("records.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "own_data.py", "records.jsonl", "records.npz"], capture_output=True, text=True
-    )
-    assert done.stdout == "6 records of 2 classes\n", done.stderr
+    monkeypatch.setattr(sys, "argv", ["own_data.py", "records.jsonl", "records.npz"])
+    load_lines = runpy.run_path(str(EXAMPLES / "own_data.py"), run_name="__main__")["load_lines"]
+    assert capsys.readouterr().out == "6 records of 2 classes\n"
     found = load("./records.npz")
     np.testing.assert_allclose(found.inputs[5], [5, 2.5])
     assert found.class_names == ("even", "odd")
     assert found.labels.tolist() == [0, 1] * 3
-    load_lines = runpy.run_path(str(EXAMPLES / "own_data.py"))["load_lines"]
     Path("bad.jsonl").write_text('{"features": [1], "class": "a"}\n{"secret": 7}')
     with pytest.raises(InputError, match="line 2") as refused:
         load_lines("bad.jsonl")
@@ -161,6 +162,7 @@ def test_your_own_format_becomes_records(tmp_path: Path, monkeypatch: pytest.Mon
             load_lines("bad.jsonl")
 
 
+@pytest.mark.outer
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the gate is a script of bash")
 def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
     train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 6.0)

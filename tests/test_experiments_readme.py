@@ -10,6 +10,7 @@ from experiments.crosscheck.record import run
 from experiments.papers import ITEMS, PAPERS
 
 QUICK = ("ks", "ks_bootstrap", "leave_one_out", "permutation", "ranking")
+WITH_THE_TOOLBOX = ("pdtp", "untargeted_attack")
 
 KNOWN = {("fisher_trace", "squared gradient norms of single examples, float32, 30 networks: relative")}
 """1.6e-5 where 1e-5 is promised; the page says so."""
@@ -33,16 +34,10 @@ def test_rows_are_of_known_papers_and_fit_the_table():
         assert not any("|" in cell or "\n" in cell for cell in cells)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*QUICK, *WITH_THE_TOOLBOX])
 def test_crosscheck_holds(name):
-    checks = import_module(f"experiments.crosscheck.{name}").check(full=False)
-    assert checks
-    assert [one.what for one in checks if not one.holds] == []
-
-
-@pytest.mark.parametrize("name", ["pdtp", "untargeted_attack"])
-def test_crosscheck_with_the_toolbox_holds(name):
-    pytest.importorskip("art", reason="IBM's Adversarial Robustness Toolbox is not installed")
+    if name in WITH_THE_TOOLBOX:
+        pytest.importorskip("art", reason="IBM's Adversarial Robustness Toolbox is not installed")
     checks = import_module(f"experiments.crosscheck.{name}").check(full=False)
     assert checks
     assert [one.what for one in checks if not one.holds] == []

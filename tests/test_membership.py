@@ -30,19 +30,13 @@ def index_sets(draw):
     return np.array(indices, int), examples
 
 
-def test_everyone_is_one_model_on_everything():
-    row = everyone(5)
-    assert row.shape == (1, 5)
-    assert row.dtype == bool
-    assert row.all()
-
-
 @given(index_sets())
 def test_only_and_without_split_the_pool(drawn):
     indices, examples = drawn
     assert np.flatnonzero(only(indices, examples)[0]).tolist() == sorted(indices.tolist())
     assert np.array_equal(only(indices, examples), ~without(indices, examples))
     assert only(indices, examples).shape == without(indices, examples).shape == (1, examples)
+    assert np.array_equal(everyone(examples), without(indices[:0], examples))
 
 
 @given(index_sets())
@@ -67,19 +61,6 @@ def test_random_subset_has_the_rounded_share_and_only_of_its_pool(drawn, fractio
     assert row.shape == (1, examples)
     assert len(chosen) == max(1, round(fraction * len(indices)))
     assert set(chosen.tolist()) <= set(indices.tolist())
-
-
-def test_random_subset_of_everything_is_everything():
-    row = random_subset(np.random.default_rng(3), np.array([1, 4, 2]), 1.0, 6)
-    assert np.array_equal(row, only(np.array([1, 2, 4]), 6))
-
-
-def test_random_subset_treats_its_pool_alike():
-    # Each of 10 records is taken 1,000 times in expectation; 10 chances of 1e-9 each.
-    random = np.random.default_rng(11)
-    taken = np.sum([random_subset(random, np.arange(2, 12), 0.5, 14)[0] for _ in range(2000)], axis=0)
-    assert not taken[[0, 1, 12, 13]].any()
-    assert np.abs(taken[2:12] - 1000).max() < SIX_SIGMA * np.sqrt(2000 * 0.25)
 
 
 def test_bernoulli_halves_are_fair_and_independent():
@@ -107,10 +88,14 @@ def test_subsets_have_their_size(seed, models, size, examples):
     assert (rows.sum(axis=1) == size).all()
 
 
-def test_halves_and_subsets_treat_all_records_alike():
-    # 2,000 draws of half of 10 records: each is taken 1,000 times in expectation; 20 chances of 1e-9 each.
+def test_halves_and_subsets_and_random_subsets_treat_all_records_alike():
+    # 2,000 draws of half of 10 records: each is taken 1,000 times in expectation; 30 chances of 1e-9 each.
     random = np.random.default_rng(13)
-    taken = np.sum([halves(random, 10)[0] for _ in range(2000)], axis=0), subsets(random, 2000, 5, 10).sum(axis=0)
+    drawn = [random_subset(random, np.arange(2, 12), 0.5, 14)[0] for _ in range(2000)]
+    taken = (
+        *(np.sum([halves(random, 10)[0] for _ in range(2000)], axis=0), subsets(random, 2000, 5, 10).sum(axis=0)),
+        np.sum(drawn, axis=0)[2:12],
+    )
     assert np.abs(np.array(taken) - 1000).max() < SIX_SIGMA * np.sqrt(2000 * 0.25)
 
 

@@ -6,14 +6,14 @@ What is lowered compiles there, as far as can be told here; numbers and times ne
 import inspect
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from support.tiny_learners import Convolved, Dropped, learner, small_mlp
+from support.tiny_learners import Convolved, Dropped, learner
 
 from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
@@ -69,7 +69,8 @@ def models(one: Any) -> Any:
     return jax.eval_shape(lambda keys: jax.vmap(lambda key: one.finish(one.init(key)))(keys), KEYS)
 
 
-def trained(make: Any, shape: tuple[int, ...]) -> Any:
+@cache
+def trained(make: Any, *shape: int) -> Any:
     return network(make, shape, 10, optimizer=optax.adamw(1e-3), epochs=1, batch_size=4)
 
 
@@ -91,8 +92,6 @@ def a_learned_attack() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return lambda *arrays: learned._epoch(KEYS, 0, *arrays, 3), (state, words(3, 40, 5), whole(40), words(3, 40), used)
 
 
-PERCEPTRON, CONVOLVED = learner(small_mlp), learner(Convolved, (5, 5, 1))
-LIU, MEDICAL = trained(LiuCNN, (28, 28, 1)), trained(MedicalCNN, (32, 32, 1))
 PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "ks": lambda: (ks_distance, (words(50), words(40))),
     "bootstrap": lambda: (
@@ -100,38 +99,34 @@ PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = 
         (words(50), words(40)),
     ),
     "paired": lambda: (lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=True), (words(50), words(50))),
-    "initial weights": lambda: (partial(INIT, LIU), (KEYS,)),
-    "block of a perceptron": lambda: a_block(PERCEPTRON, (4,)),
+    "initial weights": lambda: (partial(INIT, trained(LiuCNN, 28, 28, 1)), (KEYS,)),
+    "block of a perceptron": lambda: a_block(learner(), (4,)),
     "block of dropout": lambda: a_block(learner(Dropped), (4,)),
-    "block of Liu's network": lambda: a_block(LIU, (28, 28, 1)),
-    "block of the medical network": lambda: a_block(MEDICAL, (32, 32, 1)),
-    "block of a transformer": lambda: a_block(trained(ViT, (16, 16, 1)), (16, 16, 1)),
-    "gradient": lambda: a_gradient(CONVOLVED, (5, 5, 1)),
-    "outputs": lambda: (partial(predict._log_probs, PERCEPTRON), (models(PERCEPTRON), words(7, 4))),
-    "own outputs": lambda: (partial(left_out._log_probs_each, PERCEPTRON), (models(PERCEPTRON), words(3, 4))),
-    "squared norms": lambda: of_network(squared_grad_norms, LIU, (28, 28, 1)),
-    "summed gradient": lambda: of_network(directions._summed_gradient, PERCEPTRON, (4,)),
+    "block of Liu's network": lambda: a_block(trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
+    "block of the medical network": lambda: a_block(trained(MedicalCNN, 32, 32, 1), (32, 32, 1)),
+    "block of a transformer": lambda: a_block(trained(ViT, 16, 16, 1), (16, 16, 1)),
+    "gradient": lambda: a_gradient(learner(Convolved, (5, 5, 1)), (5, 5, 1)),
+    "outputs": lambda: (partial(predict._log_probs, learner()), (models(learner()), words(7, 4))),
+    "own outputs": lambda: (partial(left_out._log_probs_each, learner()), (models(learner()), words(3, 4))),
+    "squared norms": lambda: of_network(squared_grad_norms, trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
+    "summed gradient": lambda: of_network(directions._summed_gradient, learner(), (4,)),
     "neighbours": lambda: (partial(_nearest_records, count=3), (whole(8), (words(30, 2), words(30, 3)))),
     "a learned attack": a_learned_attack,
+    "logistic regression": logistic,
 }
 
 
-def of_the_host(fn: Callable[..., Any], arrays: tuple[Any, ...], platform: str) -> list[str]:
-    """What the program calls that only a CPU has."""
-    text = jax.jit(fn).trace(*arrays).lower(lowering_platforms=(platform,)).as_text()
+def of_the_host(fn: Callable[..., Any], arrays: tuple[Any, ...], *platforms: str) -> list[str]:
+    """What the programs call that only a CPU has."""
+    traced = jax.jit(fn).trace(*arrays)
+    text = "".join(traced.lower(lowering_platforms=(platform,)).as_text() for platform in platforms)
     return [name for name in set(re.findall(r"custom_call @([\w.$]+)", text)) if HOST.search(name)]
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_needs_nothing_of_a_cpu(name: str, platform: str):
-    assert of_the_host(*PROGRAMS[name](), platform) == []
-
-
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-def test_logistic_regression_needs_nothing_of_a_cpu(platform: str):
-    with jax.enable_x64(True):
-        assert of_the_host(*logistic(), platform) == []
+def test_a_program_needs_nothing_of_a_cpu(name: str):
+    with jax.enable_x64(name == "logistic regression"):
+        assert of_the_host(*PROGRAMS[name](), "cuda", "tpu") == []
 
 
 def test_what_a_cpu_alone_has_is_seen():

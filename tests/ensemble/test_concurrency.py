@@ -12,7 +12,7 @@ from jaxaudit.ensemble import Execution, concurrency, fit_many, train
 from jaxaudit.membership import leave_one_out
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("at_once", [1, 3])
 def test_every_task_is_collected_once_and_no_more_are_under_way_than_asked(at_once):
     lock, under_way, most, collected = threading.Lock(), 0, 0, {}
 
@@ -35,12 +35,8 @@ def test_every_task_is_collected_once_and_no_more_are_under_way_than_asked(at_on
     concurrency.run_at_once(range(20), work, collect, at_once)
     assert collected == {task: 10 * task for task in range(20)}
     assert most == at_once
-
-
-def test_nothing_to_do_is_done():
-    collected = []
-    concurrency.run_at_once([], lambda task, stop: task, lambda task, result: collected.append(task), 4)
-    assert collected == []
+    concurrency.run_at_once([], work, collect, at_once)
+    assert len(collected) == 20
 
 
 @pytest.mark.parametrize("where", ["work", "collect"])
@@ -71,14 +67,13 @@ def test_a_failure_ends_the_others_and_is_raised(where, error):
     assert ended == [1]
 
 
-@pytest.mark.parametrize("at_once", [2, 4])
-def test_models_do_not_depend_on_what_trains_beside_them(at_once, monkeypatch):
+def test_models_do_not_depend_on_what_trains_beside_them(monkeypatch):
     inputs, labels = records(41, 4)
     keys = jax.numpy.repeat(jax.random.key(3)[None], 12)
     call = keys, leave_one_out(np.arange(12), 41), inputs, labels, learner(small_mlp)
     monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
     alone = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
-    monkeypatch.setattr(train, "concurrent_chunks", lambda: at_once)
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: 4)
     beside = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
     assert all((one == other).all() for one, other in zip(alone, beside, strict=True))
 

@@ -77,19 +77,11 @@ def test_parts_are_as_the_whole_but_for_their_progress():
     assert len({part.progress for part in parts}) == 3
 
 
-def test_nobody_is_told_where_nobody_listens():
-    silent = Execution(3, None, Path("kept"))
+def test_nobody_is_told_where_nobody_listens_and_work_without_parts_has_none():
+    silent, (_, whole) = Execution(3, None, Path("kept")), watched(5)
     assert silent.split(1, 2, 0) == (silent,) * 3
     assert Execution(None, None, None) == DEFAULT_EXECUTION
-
-
-def test_work_without_parts_has_none():
-    assert watched()[1].split() == ()
-    assert DEFAULT_EXECUTION.split() == ()
-
-
-def test_another_number_of_models_changes_nothing_else():
-    _, whole = watched(5)
+    assert whole.split() == DEFAULT_EXECUTION.split() == ()
     assert whole.at(2) == Execution(2, whole.progress, whole.checkpoints)
     assert whole.at(None).models_per_batch is None
 

@@ -186,7 +186,6 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
     ("optimizer", "reads"),
     [
         (OPTIMIZERS["adam"], False),
-        (OPTIMIZERS["sgd"], False),
         (OPTIMIZERS["momentum"], False),
         (optax.adamw(0.1, weight_decay=0.1), False),  # the update reads them, the new state does not
         (optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1)), False),

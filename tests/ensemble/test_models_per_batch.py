@@ -89,12 +89,11 @@ def test_measuring_stops_after_a_tenth_of_the_work(timings):
     assert choose(13) == (4, {4: 1e-12})
 
 
-def test_there_is_nothing_to_measure_for_one_model(timings):
+def test_there_is_nothing_to_measure_for_one_model_without_a_step_or_without_steps(timings):
     assert choose(1) == (1, {})
-
-
-def test_there_is_nothing_to_measure_without_a_step(timings):
     assert choose(3, only(np.array([], int), 41).repeat(3, axis=0)) == (3, {})
+    keys = jax.random.split(jax.random.key(1), 2)
+    assert measure_models_per_batch(keys, everyone(41).repeat(2, axis=0), INPUTS, LABELS, NearestCentroid()) == (16, {})
 
 
 def test_the_group_with_the_most_work_is_measured(monkeypatch):
@@ -142,8 +141,3 @@ def test_fit_many_uses_the_width_it_measured(timings, monkeypatch):
 
     fit_many(keys, rows, INPUTS, LABELS, ONE, summarize=summarize)
     assert sizes == [2, 2]
-
-
-def test_learners_without_steps_have_a_fixed_width():
-    keys = jax.random.split(jax.random.key(1), 2)
-    assert measure_models_per_batch(keys, everyone(41).repeat(2, axis=0), INPUTS, LABELS, NearestCentroid()) == (16, {})

@@ -20,6 +20,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.membership import leave_one_out
 
 EXAMPLES = 41
+pytestmark = pytest.mark.outer
 KEYS, ROWS = jax.random.split(jax.random.key(1), 4), leave_one_out(np.arange(4), EXAMPLES)
 
 

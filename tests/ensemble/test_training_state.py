@@ -9,16 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support.tiny_learners import (
-    CLASSES,
-    ConvolvedNormed,
-    Dropped,
-    Normed,
-    flat_rows,
-    learner,
-    records,
-    small_mlp,
-)
+from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_models_per_batch, kept_states
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
@@ -45,13 +36,9 @@ def scheduled(module: Any, shape: tuple[int, ...]) -> NetworkLearner:
 
 LEARNERS = {
     "network": learner(small_mlp, epochs=EPOCHS),
-    "momentum": learner(small_mlp, optimizer="momentum", epochs=EPOCHS),
-    "running statistics": learner(Normed, epochs=EPOCHS),
     "random keys": learner(Dropped, epochs=EPOCHS),
     "driven from the host": learner(ConvolvedNormed, (5, 5, 1), epochs=EPOCHS),
-    "recording": Recording(learner(small_mlp, epochs=EPOCHS), 0),
-    "schedule and random steps": scheduled(small_mlp, (4,)),
-    "the same from the host": scheduled(ConvolvedNormed, (5, 5, 1)),
+    "schedule and random steps from the host": scheduled(ConvolvedNormed, (5, 5, 1)),
     "recording of the same": Recording(scheduled(small_mlp, (4,)), 0),
 }
 NETWORK = LEARNERS["network"]
@@ -132,7 +119,7 @@ def test_an_interrupt_soon_after_the_begin_keeps_nothing(tmp_path: Path, monkeyp
 
 def test_calls_of_any_length_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
     expected = fit(NETWORK, None)
-    for steps in (2, 4, 64):
+    for steps in (2, 64):
         monkeypatch.setattr(chunk, "FIRST_STEPS", steps)
         assert fit(NETWORK, None).tobytes() == expected.tobytes()
 
@@ -181,14 +168,14 @@ def test_a_state_that_does_not_fit_is_ignored(damage: str, tmp_path: Path):
     assert states(tmp_path) == []
 
 
-def test_no_flipped_bit_is_taken(tmp_path: Path):
+def test_no_byte_with_a_flipped_bit_is_taken(tmp_path: Path):
     path, rows = tmp_path / "1-0.npz", np.arange(2)
     write_chunk(path, rows, (np.array([1.0, 2.0], np.float32), np.array([True, False])))
     content = path.read_bytes()
     assert read_chunk(path, rows) is not None
-    for place in range(8 * len(content)):
+    for place in range(len(content)):
         flipped = bytearray(content)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[place] ^= 1 << place % 8
         path.write_bytes(flipped)
         assert read_arrays(path) is None
 
@@ -248,11 +235,11 @@ def test_every_kind_of_number_comes_back(tmp_path: Path):
     assert kept_states(tmp_path) == [KeptState(2, 2, 3)]
 
 
-@pytest.mark.parametrize("text", ["often", "-1", "nan"])
-def test_seconds_that_are_none(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", text)
-    with pytest.raises(InputError, match=r"^JAXAUDIT_KEEP_SECONDS must be"):
-        fit(NETWORK, tmp_path)
+def test_seconds_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for text in ("often", "-1", "nan"):
+        monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", text)
+        with pytest.raises(InputError, match=r"^JAXAUDIT_KEEP_SECONDS must be"):
+            fit(NETWORK, tmp_path)
 
 
 def test_a_full_disk_costs_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,21 +1,28 @@
 """What holds of every learner that the command line knows: a new entry in `FAMILIES` is tested by being there."""
 
+from functools import lru_cache
+from typing import Any
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxaudit.cli.classifiers import FAMILIES, Classifier, ClassifierOptions, Family
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.data import Column, Table
-from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut
+from jaxaudit.errors import InputError
+from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, SteppedLearner
+from jaxaudit.learners.left_out import check_left_out
 
 RECORDS, CLASSES = 24, 3
 KEY = jax.random.key(5)
 RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=0.05, optimizer="sgd")
+ROWS = np.concatenate([np.ones((1, RECORDS)), 1 - np.eye(RECORDS)]).astype(np.float32)
+"""All records, and all but each."""
+EACH = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
-def table() -> Table:
+def made(family: Family) -> Classifier:
     """Two columns of categories and one of numbers that have to do with the label."""
     rng = np.random.default_rng(3)
     labels = np.arange(RECORDS) % CLASSES
@@ -25,75 +32,68 @@ def table() -> Table:
         labels + rng.normal(size=RECORDS),
     ]
     kinds = (Column("kind", ("a", "b", "c", "d")), Column("flag", ("no", "yes")), Column("number", None))
-    return Table(np.stack(columns, axis=1).astype(np.float32), kinds, labels, ("x", "y", "z"), "small")
+    table = Table(np.stack(columns, axis=1).astype(np.float32), kinds, labels, ("x", "y", "z"), "small")
+    return family.make(ClassifierOptions(model=family.name), RECIPE, table)
 
 
-def made(family: Family) -> Classifier:
-    return family.make(ClassifierOptions(model=family.name), RECIPE, table())
+@lru_cache
+def asked(family: Family) -> tuple[Any, Any, Any]:
+    """The records, the learner, and what models of many rows say of all records, in one program."""
+    examples, learner = made(family)
+
+    def one(inputs: Any, labels: Any, weights: Any) -> Any:
+        return learner.log_probs(learner.fit(KEY, inputs, labels, weights), inputs)
+
+    return examples, learner, (jax.jit(jax.vmap(one, in_axes=(None, None, 0))), jax.jit(one))
 
 
-def fitted(learner: Learner, inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """What a model says of all records."""
-    params = jax.jit(learner.fit)(KEY, *map(jnp.asarray, (inputs, labels, weights)))
-    return np.asarray(learner.log_probs(params, jnp.asarray(inputs)))
-
-
-@pytest.fixture(params=FAMILIES, ids=lambda family: family.name)
-def classifier(request: pytest.FixtureRequest) -> Classifier:
-    return made(request.param)
-
-
-def test_it_says_normalised_log_probabilities(classifier: Classifier):
-    examples, learner = classifier
-    said = fitted(learner, examples.inputs, examples.labels, np.ones(RECORDS, np.float32))
-    assert said.shape == (RECORDS, CLASSES)
-    np.testing.assert_allclose(np.exp(said.astype(np.float64)).sum(axis=1), 1, rtol=1e-4)
-
-
-def test_a_record_of_weight_zero_leaves_no_trace(classifier: Classifier):
-    examples, learner = classifier
-    weights = np.ones(RECORDS, np.float32)
-    weights[7] = 0
+@EACH
+def test_a_learner_trains_many_as_each_alone_and_a_record_of_weight_zero_leaves_no_trace(family: Family):
+    examples, learner, (many, alone) = asked(family)
+    assert isinstance(learner, Learner)
     inputs, labels = examples.inputs.copy(), examples.labels.copy()
+    said = np.asarray(many(inputs, labels, ROWS))
+    assert said.shape == (len(ROWS), RECORDS, CLASSES)
+    np.testing.assert_allclose(np.exp(said.astype(np.float64)).sum(axis=2), 1, rtol=1e-4)
+    for row in (0, 4):
+        np.testing.assert_allclose(alone(inputs, labels, ROWS[row]), said[row], atol=2e-4)
     inputs[7], labels[7] = inputs[8], labels[8]
     others = np.arange(RECORDS) != 7
-    before = fitted(learner, examples.inputs, examples.labels, weights)[others]
-    np.testing.assert_array_equal(before, fitted(learner, inputs, labels, weights)[others])
+    np.testing.assert_array_equal(np.asarray(many(inputs, labels, ROWS))[8][others], said[8][others])
 
 
-def test_many_at_once_are_each_alone(classifier: Classifier):
-    examples, learner = classifier
-    weights = np.ones((2, RECORDS), np.float32)
-    weights[1, 3] = 0
-    given = [jnp.asarray(each) for each in (examples.inputs, examples.labels, weights)]
-    params = jax.vmap(learner.fit, in_axes=(None, None, None, 0))(KEY, *given)
-    for row in range(2):
-        one = jax.tree.map(lambda leaf, row=row: leaf[row], params)
-        alone = fitted(learner, examples.inputs, examples.labels, weights[row])
-        np.testing.assert_allclose(np.asarray(learner.log_probs(one, given[0])), alone, atol=2e-4)
-
-
-def test_known_leave_one_out_models_are_refits(classifier: Classifier):
-    examples, learner = classifier
+@EACH
+def test_leave_one_out_models_that_are_known_are_refits_and_bounds_hold(family: Family):
+    examples, learner, (many, _) = asked(family)
+    assert isinstance(learner, LeavesOneOut) is not isinstance(learner, SteppedLearner)
     if not isinstance(learner, LeavesOneOut):
-        pytest.skip("its leave-one-out models are refitted")
-    records = np.array([0, 5, 11])
-    left = learner.leave_one_out(KEY, examples.inputs, examples.labels, records, None)
-    for place, record in enumerate(records):
-        weights = np.ones(RECORDS, np.float32)
-        weights[record] = 0
-        refit = fitted(learner, examples.inputs, examples.labels, weights)[record]
-        np.testing.assert_allclose(left.without_record[place], refit, atol=2e-4)
+        return
+    pool, records = (examples.inputs, examples.labels), np.arange(RECORDS)
+    again = made(family)[1]
+    assert (hash(again), again) == (hash(learner), learner)
+    left, refits = learner.leave_one_out(KEY, *pool, records, None), np.asarray(many(*pool, ROWS))
+    np.testing.assert_allclose(left.with_record, refits[0], atol=1e-5)
+    np.testing.assert_allclose(left.without_record, refits[1 + records, records], atol=1e-5)
+    assert learner.leave_one_out(KEY, *pool, records[:0]).without_record.shape == (0, CLASSES)
+    bound = learner.dtp_bound(examples.labels, examples.labels, left) if isinstance(learner, BoundsDTP) else None
+    if bound is not None:
+        assert (np.abs(left.with_record - left.without_record).max(axis=1) <= bound + 1e-4).all()
 
 
-def test_a_bound_on_dtp_bounds_what_a_record_moves_at_its_own_input(classifier: Classifier):
-    examples, learner = classifier
-    if not (isinstance(learner, BoundsDTP) and isinstance(learner, LeavesOneOut)):
-        pytest.skip("no bound is known")
-    records = np.arange(RECORDS)
-    left = learner.leave_one_out(KEY, examples.inputs, examples.labels, records, None)
-    bound = learner.dtp_bound(examples.labels, examples.labels, left)
-    if bound is None:
-        pytest.skip("no bound is known of these columns")
-    moved = np.abs(np.asarray(left.with_record) - np.asarray(left.without_record)).max(axis=1)
-    assert (moved <= bound + 1e-4).all()
+@EACH
+def test_records_labels_and_inputs_that_do_not_exist_are_refused(family: Family):
+    examples, learner, _ = asked(family)
+    if not isinstance(learner, LeavesOneOut):
+        return
+    good = {"inputs": examples.inputs, "labels": examples.labels, "records": np.arange(2)}
+    for change, said in (
+        ({"records": np.array([0, RECORDS])}, f"record {RECORDS} does not exist"),
+        ({"records": np.array([2, -1])}, "record -1 does not exist"),
+        ({"labels": examples.labels + 1}, f"label {CLASSES} does not exist"),
+        ({"labels": examples.labels - 1}, "label -1 does not exist"),
+        ({"inputs": np.where(np.arange(RECORDS)[:, None] == 3, np.nan, examples.inputs)}, "nan|NaN|unit|lie in"),
+    ):
+        with pytest.raises(InputError, match=said):
+            learner.leave_one_out(KEY, **{**good, **change})
+    with pytest.raises(InputError, match=r"^there are 5 inputs and 24 labels"):
+        check_left_out(examples.inputs[:5], examples.labels, np.arange(2), CLASSES)

@@ -1,5 +1,7 @@
 """A network as a learner: its gradient, its steps, and a whole fit against plain loops."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,11 +27,10 @@ from support.tiny_learners import (
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner, SteppedLearner, network
-from jaxaudit.models import LiuCNN, MedicalCNN
+from jaxaudit.models import LiuCNN
 
 KEY = jax.random.key(8)
 INPUTS, LABELS = records(23, 4)
-BATCH = jnp.asarray(INPUTS[:8]), jnp.asarray(LABELS[:8])
 
 # float32 keeps a gradient of order 1 to about 1e-6; a dozen steps of at most 0.05 / EPSILON times that.
 CLOSE = {"rtol": 0, "atol": 1e-4}
@@ -47,44 +48,35 @@ def dense(params):
     return np.asarray(layer["kernel"]), np.asarray(layer["bias"])
 
 
-REGRESSION = learner(softmax_regression)
-START = jax.jit(REGRESSION.init)(KEY)
-GRADIENT = jax.jit(REGRESSION.gradient)
+@cache
+def regression():
+    """A start of softmax regression, and its gradient."""
+    one = learner(softmax_regression)
+    return jax.jit(one.init)(KEY), jax.jit(one.gradient)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(0, 7), unique=True))
 def test_the_gradient_is_that_of_the_weighted_mean_loss(members):
     x, y = INPUTS[:8], LABELS[:8]
-    gradient, _ = GRADIENT(START, x, y, weights_of(*members))
-    kernel, bias = dense(START.params)
+    start, gradient_of = regression()
+    gradient, _ = gradient_of(start, x, y, weights_of(*members))
+    kernel, bias = dense(start.params)
     error = softmax(x.astype(np.float64) @ kernel + bias) - np.eye(CLASSES)[y]
     expected = x[members].T @ error[members] / max(len(members), 1), error[members].sum(axis=0) / max(len(members), 1)
     for ours, theirs in zip(dense(gradient), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
 
 
-def test_a_record_of_weight_zero_leaves_no_trace():
-    weights = weights_of(0, 2, 5)
-    other = np.where(weights[:, None] > 0, INPUTS[:8], 1e3).astype(np.float32)
-    labels = np.where(weights > 0, LABELS[:8], 0).astype(np.int32)
-    for ours, theirs in zip(
-        jax.tree.leaves(GRADIENT(START, *BATCH, weights)),
-        jax.tree.leaves(GRADIENT(START, other, labels, weights)),
-        strict=True,
-    ):
-        assert np.array_equal(ours, theirs)
-
-
 @pytest.mark.parametrize("module", [softmax_regression, Normed, Dropped])
 def test_a_step_is_update_of_gradient(module):
-    one = learner(module)
+    one, batch = learner(module), [jnp.asarray(INPUTS[:8]), jnp.asarray(LABELS[:8])]
 
     @jax.jit
     def both(key, weights):
         state = one.init(key)
-        parts = one.update(state, *one.gradient(state, *BATCH, weights))
-        return one.step(state, *BATCH, weights), parts, state
+        parts = one.update(state, *one.gradient(state, *batch, weights))
+        return one.step(state, *batch, weights), parts, state
 
     step, parts, before = both(KEY, weights_of(0, 1, 2, 3, 4))
     assert jax.tree.structure(step) == jax.tree.structure(parts) == jax.tree.structure(before)
@@ -93,7 +85,7 @@ def test_a_step_is_update_of_gradient(module):
     assert not np.array_equal(flat(step.state), flat(before.state)) or module is softmax_regression
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("name", ["adam", "averaging"])
 def test_the_update_is_optaxs(name):
     one, optimizer = learner(softmax_regression, optimizer=name), OPTIMIZERS[name]
     state = jax.jit(one.init)(KEY)
@@ -117,8 +109,9 @@ def fitted(one, key, member):
     return compiled_fit(one)(key, INPUTS, LABELS, member.astype(np.float32))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("members", [23, 22, 21, 20, 9, 1, 0])
+@pytest.mark.parametrize(
+    ("members", "optimizer"), [*((members, "adam") for members in (23, 21, 20, 9, 1, 0)), (22, "sgd")]
+)
 def test_fit_is_a_plain_loop_over_the_members(members, optimizer):
     one = learner(softmax_regression, optimizer=optimizer)
     member = np.zeros(23, bool)
@@ -134,10 +127,9 @@ def test_an_own_walk_never_reads_a_record_that_is_no_member():
     member = np.arange(23) % 2 == 0
     poisoned = np.where(member[:, None], INPUTS, np.nan).astype(np.float32)
     weights = member.astype(np.float32)
-    for module in (softmax_regression, Normed):
-        one = learner(module)
-        params = compiled_fit(one)(KEY, poisoned, LABELS, weights)
-        assert np.array_equal(flat(params), flat(fitted(one, KEY, member)))
+    one = learner(Normed)
+    params = compiled_fit(one)(KEY, poisoned, LABELS, weights)
+    assert np.array_equal(flat(params), flat(fitted(one, KEY, member)))
 
 
 def test_log_probs_are_those_of_evaluation():
@@ -151,10 +143,11 @@ def test_log_probs_are_those_of_evaluation():
 
 
 def test_what_a_learner_is():
-    assert isinstance(REGRESSION, SteppedLearner)
+    one = learner(softmax_regression)
+    assert isinstance(one, SteppedLearner)
     assert isinstance(NearestCentroid(), Learner)
     assert not isinstance(NearestCentroid(), SteppedLearner)
-    assert not REGRESSION.batch_coupled
+    assert not one.batch_coupled
     assert learner(Normed).batch_coupled
     assert not learner(Dropped).batch_coupled
 
@@ -166,7 +159,6 @@ def test_what_a_learner_is():
         (Normed, (4,), False),
         (Convolved, (4, 4, 1), True),
         (LiuCNN, (4, 4, 1), True),
-        (MedicalCNN, (4, 4, 1), True),
     ],
 )
 def test_convolutions_are_seen_in_the_program(module, shape, convolves):

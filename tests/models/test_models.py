@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from flax import linen, nnx
+from support.network_twins import NUMPY, convolve
 from support.pure_modules import KEY, compiled, images, plain
 
 from jaxaudit.models import MLP, LiuCNN, MedicalCNN, RandomCrop, pure_module
@@ -27,26 +27,8 @@ def random_like(seed: int, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(random.normal(size=leaf.shape), leaf.dtype), tree)
 
 
-def convolve(inputs: Any, layer: Any, stride: int, padding: int) -> Any:
-    """Convolution with a square kernel written as a sum over its places."""
-    kernel, size = layer["kernel"], layer["kernel"].shape[0]
-    padded = np.pad(inputs, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    rows = (padded.shape[1] - size) // stride + 1
-    columns = (padded.shape[2] - size) // stride + 1
-    total = layer["bias"]
-    for i in range(size):
-        for j in range(size):
-            seen = padded[:, i : i + stride * rows : stride, j : j + stride * columns : stride]
-            total = total + np.einsum("nhwc,cd->nhwd", seen[:, :rows, :columns], kernel[i, j])
-    return total
-
-
 def normalize(maps: Any, layer: Any, mean: Any, var: Any) -> Any:
     return (maps - mean) / np.sqrt(var + 1e-5) * layer["scale"] + layer["bias"]
-
-
-def relu(values: Any) -> Any:
-    return np.maximum(values, 0)
 
 
 def windows(maps: Any) -> Any:
@@ -54,7 +36,7 @@ def windows(maps: Any) -> Any:
     return maps[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c)
 
 
-def test_liu_cnn_has_the_papers_layers():
+def test_layers_are_the_papers():
     params, state = jax.eval_shape(pure_module(LiuCNN, (28, 28, 1), 10).init, KEY)
     assert shapes(params) == {
         "conv": {"kernel": (7, 7, 1, 32), "bias": (32,)},
@@ -64,6 +46,16 @@ def test_liu_cnn_has_the_papers_layers():
     }
     assert count(params) == 6_435_466
     assert shapes(state) == {"norm": {"mean": (32,), "var": (32,)}}
+    params, _ = jax.eval_shape(pure_module(MedicalCNN, (160, 150, 1), 5).init, KEY)
+    kernels = [shapes(params)["convs"][i]["kernel"] for i in range(4)]
+    assert kernels == [(7, 7, 1, 32), (4, 4, 32, 64), (4, 4, 64, 128), (4, 4, 128, 128)]
+    assert [shapes(params)["norms"][i]["scale"] for i in range(4)] == [(32,), (64,), (128,), (128,)]
+    assert shapes(params)["output"]["kernel"] == (16 * 16 * 128, 5)
+    params, state = jax.eval_shape(pure_module(MLP, (28, 28, 1), 10).init, KEY)
+    kernels = [shapes(params)["layers"][i]["kernel"] for i in range(4)]
+    assert kernels == [(784, 512), (512, 256), (256, 128), (128, 10)]
+    assert count(params) == 567_434
+    assert not jax.tree.leaves(state)
 
 
 def test_liu_cnn_is_convolution_norm_relu_pool_and_two_dense_layers():
@@ -73,10 +65,10 @@ def test_liu_cnn_is_convolution_norm_relu_pool_and_two_dense_layers():
     state = jax.tree.map(lambda leaf: jnp.abs(leaf) + 0.1, random_like(2, state))
     inputs = images(5, 6, 7, 2)
     p, s = plain(params), plain(state)
-    maps = relu(normalize(convolve(inputs, p["conv"], 1, 3), p["norm"], s["norm"]["mean"], s["norm"]["var"]))
+    maps = NUMPY.relu(normalize(convolve(inputs, p["conv"], 1, 3), p["norm"], s["norm"]["mean"], s["norm"]["var"]))
     flat = windows(maps).max(axis=(2, 4)).reshape(5, -1)
-    hidden = relu(flat @ p["hidden"]["kernel"] + p["hidden"]["bias"])
-    expected = hidden @ p["output"]["kernel"] + p["output"]["bias"]
+    hidden = NUMPY.relu(NUMPY.dense(flat, p["hidden"]))
+    expected = NUMPY.dense(hidden, p["output"])
     logits, _ = net.apply(params, state, inputs, False)
     # Sums of up to 1,024 float32 products of logits in the hundreds.
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5 * float(jnp.abs(expected).max()))
@@ -88,7 +80,7 @@ def test_running_statistics_follow_the_batches():
     params = random_like(4, params)
     mean, var = np.zeros(32), np.ones(32)
     for step in range(3):
-        inputs = images(8, 6, 7, 2) + step
+        inputs = images(5, 6, 7, 2) + step
         maps = np.asarray(convolve(inputs, plain(params)["conv"], 1, 3), np.float64)
         mean = 0.9 * mean + 0.1 * maps.mean(axis=(0, 1, 2))
         var = 0.9 * var + 0.1 * maps.var(axis=(0, 1, 2))
@@ -101,27 +93,13 @@ def test_running_statistics_follow_the_batches():
 def test_training_normalizes_by_the_batch_and_evaluation_by_the_running_statistics():
     net = compiled(LiuCNN, (6, 7, 2))
     params, state = net.init(KEY)
-    inputs = 5 + 3 * images(8, 6, 7, 2)
+    inputs = 5 + 3 * images(5, 6, 7, 2)
     maps = convolve(inputs, plain(params)["conv"], 1, 3)
-    batch_mean, batch_var = maps.mean(axis=(0, 1, 2)), maps.var(axis=(0, 1, 2))
-    moved = jax.tree.unflatten(jax.tree.structure(state), [batch_mean, batch_var])
-    assert set(plain(moved)["norm"]) == {"mean", "var"}
+    moved = jax.tree.unflatten(jax.tree.structure(state), [maps.mean(axis=(0, 1, 2)), maps.var(axis=(0, 1, 2))])
+    assert list(plain(moved)["norm"]) == ["mean", "var"]
     in_training, _ = net.apply(params, state, inputs, True)
     np.testing.assert_allclose(in_training, net.apply(params, moved, inputs, False)[0], rtol=0, atol=1e-4)
     assert np.abs(in_training - net.apply(params, state, inputs, False)[0]).max() > 0.1
-
-
-def test_medical_cnn_has_the_papers_layers():
-    params, _ = jax.eval_shape(pure_module(MedicalCNN, (160, 150, 1), 5).init, KEY)
-    layers = shapes(params)
-    assert [layers["convs"][i]["kernel"] for i in range(4)] == [
-        (7, 7, 1, 32),
-        (4, 4, 32, 64),
-        (4, 4, 64, 128),
-        (4, 4, 128, 128),
-    ]
-    assert [layers["norms"][i]["scale"] for i in range(4)] == [(32,), (64,), (128,), (128,)]
-    assert layers["output"]["kernel"] == (16 * 16 * 128, 5)
 
 
 def test_medical_cnn_in_evaluation_is_its_four_blocks_on_the_central_window():
@@ -137,9 +115,9 @@ def test_medical_cnn_in_evaluation_is_its_four_blocks_on_the_central_window():
     maps = inputs[:, 2:18, 4:12]
     for i, (stride, padding) in enumerate([(1, 3), (2, 1), (2, 1), (2, 1)]):
         maps = convolve(maps, p["convs"][i], stride, padding)
-        maps = relu(normalize(maps, p["norms"][i], s["norms"][i]["mean"], s["norms"][i]["var"]))
+        maps = NUMPY.relu(normalize(maps, p["norms"][i], s["norms"][i]["mean"], s["norms"][i]["var"]))
     assert maps.shape == (3, 2, 1, 128)
-    expected = maps.reshape(3, -1) @ p["output"]["kernel"] + p["output"]["bias"]
+    expected = NUMPY.dense(maps.reshape(3, -1), p["output"])
     logits, _ = net.apply(params, state, inputs, False)
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4)
 
@@ -167,30 +145,17 @@ def test_training_crops_are_random_windows():
     assert not np.array_equal(draws[0], draws[1])
 
 
-def test_evaluation_crops_are_central():
-    crop = RandomCrop((4, 3), rngs=nnx.Rngs(1))
+def test_evaluation_crops_are_central_and_small_images_are_padded_evenly():
+    crop, small = RandomCrop((4, 3), rngs=nnx.Rngs(1)), RandomCrop((6, 4), rngs=nnx.Rngs(1))
     crop.eval()
     images = numbered_images(2, 8, 6)
     assert np.array_equal(crop(images), images[:, 2:6, 1:4])
-    assert np.array_equal(crop(images), crop(images))
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_images_smaller_than_the_window_are_padded_evenly(training):
-    crop = RandomCrop((6, 4), rngs=nnx.Rngs(1))
-    crop.train() if training else crop.eval()
     images = numbered_images(2, 3, 4)
     expected = np.zeros((2, 6, 4, 1), np.float32)
     expected[:, 1:4] = images
-    assert np.array_equal(crop(images), expected)
-
-
-def test_mlp_has_the_papers_widths():
-    params, state = jax.eval_shape(pure_module(MLP, (28, 28, 1), 10).init, KEY)
-    layers = shapes(params)["layers"]
-    assert [layers[i]["kernel"] for i in range(4)] == [(784, 512), (512, 256), (256, 128), (128, 10)]
-    assert count(params) == 567_434
-    assert not jax.tree.leaves(state)
+    assert np.array_equal(small(images), expected)
+    small.eval()
+    assert np.array_equal(small(images), expected)
 
 
 def test_mlp_is_dense_layers_with_its_activation_between():
@@ -203,30 +168,23 @@ def test_mlp_is_dense_layers_with_its_activation_between():
     inputs = images(7, 2, 3)
     values, layers = inputs.reshape(7, 6), plain(params)["layers"]
     for i in range(2):
-        values = np.tanh(values @ layers[i]["kernel"] + layers[i]["bias"])
+        values = np.tanh(NUMPY.dense(values, layers[i]))
     np.testing.assert_allclose(
-        net.apply(params, state, inputs, True)[0],
-        values @ layers[2]["kernel"] + layers[2]["bias"],
-        rtol=1e-4,
-        atol=1e-5,
+        net.apply(params, state, inputs, True)[0], NUMPY.dense(values, layers[2]), rtol=1e-4, atol=1e-5
     )
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 6, 3), (1, 5, 7, 2), (3, 2, 2, 1)])
-def test_max_pool_is_flaxs_with_its_gradient(shape):
-    inputs = jax.random.normal(KEY, shape)  # no ties
-    weights = jax.random.normal(jax.random.key(4), (shape[0], shape[1] // 2, shape[2] // 2, shape[3]))
+def test_max_pool_is_flaxs_with_its_gradient():
+    inputs = jax.random.normal(KEY, (2, 5, 6, 3))  # no ties
+    weights = jax.random.normal(jax.random.key(4), (2, 2, 3, 3))
 
-    def flaxs(x):
-        return linen.max_pool(x, (2, 2), strides=(2, 2))
+    def both(x):
+        each = max_pool_2x2(x), linen.max_pool(x, (2, 2), strides=(2, 2))
+        return jnp.sum(weights * each[0]), jnp.sum(weights * each[1]), each
 
-    assert np.array_equal(max_pool_2x2(inputs), flaxs(inputs))
-    ours, theirs = (
-        jax.jit(jax.grad(lambda x, pool=pool: jnp.sum(weights * pool(x))))(inputs) for pool in (max_pool_2x2, flaxs)
-    )
+    ours, theirs = jax.jit(both)(inputs)[2]
     assert np.array_equal(ours, theirs)
-
-
-def test_tied_entries_share_the_gradient_of_a_pool():
-    gradient = jax.grad(lambda x: max_pool_2x2(x).sum())(jnp.ones((1, 2, 2, 1)))
-    assert np.array_equal(gradient, np.full((1, 2, 2, 1), 0.25))
+    ours, theirs = (jax.jit(jax.grad(lambda x, i=i: both(x)[i]))(inputs) for i in range(2))
+    assert np.array_equal(ours, theirs)
+    tied = jax.grad(lambda x: max_pool_2x2(x).sum())(jnp.ones((1, 2, 2, 1)))
+    assert np.array_equal(tied, np.full((1, 2, 2, 1), 0.25))

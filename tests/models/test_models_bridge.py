@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
-from support.pure_modules import KEY, compiled, images, plain, words
+from support.pure_modules import KEY, compiled, images, is_key, plain
 
 from jaxaudit.errors import InputError
 from jaxaudit.models import MLP, LiuCNN, MedicalCNN, pure_module
@@ -46,38 +46,32 @@ def test_batch_coupling_is_seen_in_the_state(factory, shape, coupled):
     assert pure_module(factory, shape, 2).batch_coupled is coupled
 
 
-@pytest.mark.parametrize(("factory", "shape"), [(WithDropout, (4,)), (LiuCNN, (4, 4, 1))])
+@pytest.mark.parametrize(("factory", "shape"), [(WithDropout, (4,)), (WithCounter, (4,)), (LiuCNN, (4, 4, 1))])
 def test_init_and_apply_are_pure_under_jit_and_vmap(factory, shape):
     net = pure_module(factory, shape, 3)
-    keys = jax.random.split(KEY, 3)
-    inputs = images(3, 5, *shape)
+    keys, inputs = jax.random.split(KEY, 3), images(3, 5, *shape)
 
     def run(key, x):
         params, state = net.init(key)
-        first, state = net.apply(params, state, x, True)
-        second, _ = net.apply(params, state, x, True)
-        return first, second, net.apply(params, state, x, False)[0]
+        first, moved = net.apply(params, state, x, True)
+        second, _ = net.apply(params, moved, x, True)
+        shown, kept = net.apply(params, state, x, False)
+        # The state changes in training only, and in the open.
+        assert jax.tree.structure(moved) == jax.tree.structure(kept) == jax.tree.structure(state)
+        assert all(was is same for was, same in zip(jax.tree.leaves(state), jax.tree.leaves(kept), strict=True))
+        return (first, second, shown), (jax.tree.map(as_words, state), jax.tree.map(as_words, moved))
 
-    batched, alone = jax.jit(jax.vmap(run))(keys, inputs), jax.jit(run)
+    batched, (before, after) = jax.jit(jax.vmap(run))(keys, inputs)
+    alone = jax.jit(run)
     for m in range(3):
-        for ours, theirs in zip(alone(keys[m], inputs[m]), batched, strict=True):
+        for ours, theirs in zip(alone(keys[m], inputs[m])[0], batched, strict=True):
             np.testing.assert_allclose(ours, theirs[m], rtol=0, atol=1e-5)
-    assert not np.allclose(batched[0][0], batched[0][1], atol=1e-2)
+    assert any(not np.array_equal(*each) for each in zip(*map(jax.tree.leaves, (before, after)), strict=True))
+    assert np.allclose(batched[0], batched[1], atol=1e-2) is (factory is not WithDropout)
 
 
-@pytest.mark.parametrize(("factory", "shape"), [(WithDropout, (4,)), (WithCounter, (4,)), (LiuCNN, (4, 4, 1))])
-def test_the_state_changes_in_training_only_and_in_the_open(factory, shape):
-    net = pure_module(factory, shape, 3)
-    params, state = jax.jit(net.init)(KEY)
-    before = [words(leaf).copy() for leaf in jax.tree.leaves(state)]
-    inputs = jnp.asarray(images(5, *shape))
-    _, kept = net.apply(params, state, inputs, False)
-    _, moved = jax.jit(net.apply, static_argnums=3)(params, state, inputs, True)
-    for old, was, same in zip(before, jax.tree.leaves(state), jax.tree.leaves(kept), strict=True):
-        assert np.array_equal(old, words(was))
-        assert was is same
-    assert jax.tree.structure(moved) == jax.tree.structure(state)
-    assert any(not np.array_equal(old, words(new)) for old, new in zip(before, jax.tree.leaves(moved), strict=True))
+def as_words(leaf):
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
 def test_dropout_draws_from_its_state_and_is_off_in_evaluation():

@@ -52,9 +52,9 @@ def vit(ops: Any, params: Any, inputs: Any, patch: int, heads: int) -> Any:
     return ops.dense(ops.mean(ops.layer_norm(tokens, params["norm"]), (1,)), params["output"])
 
 
-def _conv(maps: Any, layer: Any, stride: int) -> Any:
+def convolve(maps: Any, layer: Any, stride: int, fill: int) -> Any:
+    """Convolution with a square kernel written as a sum over its places."""
     kernel, size = layer["kernel"], layer["kernel"].shape[0]
-    fill = size // 2
     padded = np.pad(maps, ((0, 0), (fill, fill), (fill, fill), (0, 0)))
     rows, columns = ((side - size) // stride + 1 for side in padded.shape[1:3])
     total = np.zeros((len(maps), rows, columns, kernel.shape[3]))
@@ -62,7 +62,7 @@ def _conv(maps: Any, layer: Any, stride: int) -> Any:
         for j in range(size):
             seen = padded[:, i : i + stride * rows : stride, j : j + stride * columns : stride]
             total += np.einsum("nhwc,cd->nhwd", seen[:, :rows, :columns], kernel[i, j])
-    return total
+    return total + layer.get("bias", 0)
 
 
 def _norm(maps: Any, layer: Any) -> Any:
@@ -97,7 +97,7 @@ def _gelu(values: Any) -> Any:
 
 
 NUMPY = SimpleNamespace(
-    conv=_conv,
+    conv=lambda maps, layer, stride: convolve(maps, layer, stride, layer["kernel"].shape[0] // 2),
     norm=_norm,
     layer_norm=_layer_norm,
     attend=_attend,

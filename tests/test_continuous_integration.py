@@ -67,30 +67,13 @@ def asked() -> list[str]:
     return found
 
 
-<<<<<<< HEAD
-def test_every_job_runs_a_session_that_nox_lists():
-    assert asked()
-    assert [name for name in asked() if name not in sessions()] == []
-
-
-def test_a_job_does_nothing_but_to_install_nox_and_run_a_session():
-    for name, job in WORKFLOW["jobs"].items():
-        runs = [step["run"] for step in job["steps"] if "run" in step]
-        assert runs[:-1] == ["python -m pip install nox"], name
-        assert runs[-1].startswith("nox -s "), name
-
-
-def test_every_session_is_a_job_but_the_measurement_and_the_one_that_is_all():
+def test_jobs_install_nox_and_run_every_session_that_it_lists_but_the_measurement_and_all_in_one():
     assert sessions() - set(asked()) == {"everything", "footprint"}
-=======
-def test_jobs_install_nox_and_run_every_session_that_it_lists_but_the_measurement():
-    assert sessions() - set(asked()) == {"footprint"}
     assert set(asked()) <= sessions()
     for name, job in WORKFLOW["jobs"].items():
         *before, last = [step["run"] for step in job["steps"] if "run" in step]
         assert before == ["python -m pip install nox"], name
         assert last.startswith("nox -s "), name
->>>>>>> trim-engine
 
 
 def test_systems_pythons_and_ends_of_jax_are_all_there():

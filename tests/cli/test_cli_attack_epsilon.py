@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import cli_runs
 from support.banks import train
-from support.cli_runs import content, jaxaudit, records
+from support.cli_runs import jaxaudit, records
 
 from jaxaudit import audit_records
 from jaxaudit.attacks.records import BASE
@@ -45,17 +46,12 @@ def attacked(bank: str, *words: str) -> dict[str, Any]:
     return done.result
 
 
-def refused(*words: str) -> str:
-    """What the command is refused with; it writes nothing."""
-    before = content(Path())
-    done = jaxaudit("attack", *words, "--delta", "1e-5", "--out", "run")
-    assert (done.code, done.out) == (2, "")
-    assert content(Path()) == before
-    return done.err
+def refused(*words: str, said: str) -> None:
+    cli_runs.refused(("attack", *words, "--delta", "1e-5", "--out", "run"), (said,))
 
 
 def test_models_that_remember_refute_a_claim(folder: Path):
-    found = attacked("coins", "--out", "run")["epsilon"]
+    found = attacked("coins", "--out", "run", "--report", "page.html")["epsilon"]
     assert found["bound"] > 2
     assert (found["delta"], found["level"], found["attack"]) == (1e-5, 0.95, "base")
     assert (found["references"], found["audited"]) == (8, 8)
@@ -63,7 +59,7 @@ def test_models_that_remember_refute_a_claim(folder: Path):
     assert found["members"] + found["non_members"] == 8 * 2 * N
     assert f"{found['bound']:.3g}" in found["sentence"]
     assert "proven" in found["sentence"]
-    assert json.loads(Path("run/result.json").read_text())["epsilon"] == found
+    is_said(found, "at least")
     # Nothing else moves by it; the same in Python.
     plain = jaxaudit("attack", "--shadows", "coins", "--attacks", "base", "--json").result
     assert plain["epsilon"] is None
@@ -73,26 +69,24 @@ def test_models_that_remember_refute_a_claim(folder: Path):
     assert python.found.bound == found["bound"]
 
 
+def is_said(epsilon: dict[str, Any], words: str) -> None:
+    """On the terminal, on the page, and in the run directory."""
+    assert json.loads(Path("run/result.json").read_text())["epsilon"] == epsilon
+    assert read_run(Path("run")).result.epsilon.sentence == epsilon["sentence"]  # type: ignore[attr-defined]
+    assert " ".join(epsilon["sentence"].split()[:6]) in " ".join(Path("run/table.txt").read_text().split())
+    assert words in Path("page.html").read_text()
+
+
 def test_models_that_remember_nothing_refute_none_and_no_claim_is_called_proven(folder: Path):
     """With this seed; how often such models do is told in tests/metrics/test_epsilon.py."""
-    found = attacked("forgetful", "--out", "run")["epsilon"]
+    found = attacked("forgetful", "--out", "run", "--report", "page.html")["epsilon"]
     assert found["bound"] == 0
     assert "none is proven" in found["sentence"]
-
-
-@pytest.mark.parametrize(("bank", "words"), [("coins", "at least"), ("forgetful", "no bound above 0")])
-def test_terminal_and_page_say_it(bank: str, words: str, folder: Path):
-    sentence = attacked(bank, "--out", "run")["epsilon"]["sentence"]
-    done = jaxaudit("attack", "--shadows", bank, "--attacks", "base", "--delta", "1e-5", "--report", "page.html")
-    assert " ".join(sentence.split()[:6]) in " ".join(done.out.split())
-    assert words in Path("page.html").read_text()
-    assert read_run(Path("run")).result.epsilon.sentence == sentence  # type: ignore[attr-defined]
+    is_said(found, "no bound above 0")
 
 
 def test_the_first_attack_that_is_named_gives_the_bound(folder: Path):
-    pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
-    words = ("--attacks", "attack-p,base", "--delta", "1e-5", "--level", "0.9", "--json")
-    found = jaxaudit("attack", "--shadows", "coins", *words).result["epsilon"]
+    found = attacked("coins", "--attacks", "attack-p,base", "--level", "0.9")["epsilon"]
     assert (found["attack"], found["level"]) == ("attack-p", 0.9)
 
 
@@ -117,23 +111,20 @@ def test_a_deal_of_fixed_sizes_is_refused(folder: Path):
     with pytest.raises(InputError, match=r"on 200 of 400 records.*--coins"):
         audit_records(load_bank("fixed"), attacks=[BASE()], delta=1e-5)
     pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
-    assert "--coins" in refused("--shadows", "fixed")
+    refused("--shadows", "fixed", said="--coins")
 
 
 def test_a_missing_extra_is_named_before_anything_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "jax_privacy.auditing", None)
-    assert "jaxaudit[dp]" in refused("--shadows", "coins")
+    refused("--shadows", "coins", said="jaxaudit[dp]")
 
 
 def test_delta_needs_a_bank(folder: Path):
-    assert "--delta" in refused()
+    refused(said="--delta")
 
 
 def test_coins_and_groups_are_refused_together(folder: Path):
     for place, name in enumerate(("who.npy", "others.npy")):
         np.save(name, place * N + np.arange(N) // 2)
-    words = ("--groups", "who.npy", "--holdout-groups", "others.npy", "--coins")
-    done = jaxaudit("shadows", "plan", *SETS, *words, "--models", "8", "--out", "new")
-    assert (done.code, done.out) == (2, "")
-    assert "--coins" in done.err
-    assert not Path("new").exists()
+    words = ("--groups", "who.npy", "--holdout-groups", "others.npy", "--coins", "--models", "8", "--out", "new")
+    cli_runs.refused(("shadows", "plan", *SETS, *words), ("--coins",))

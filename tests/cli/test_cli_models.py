@@ -7,14 +7,11 @@ from typing import Any
 
 import nibabel
 import numpy as np
-import optax
 import pytest
-from support.cli_runs import QUICK, content, intercept, jaxaudit
+from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, refused
 
-from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.own_model import source_hashes
 from jaxaudit.cli.read_sets import read_examples
-from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.words import parse_hidden
 from jaxaudit.errors import InputError
 
@@ -29,18 +26,21 @@ class Net(nnx.Module):
 
 
 @pytest.fixture
-def own(sets: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own(sets: Path) -> Iterator[Path]:
     """A working folder whose modules are forgotten afterwards."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-    yield sets
-    for name in set(sys.modules) - before:
-        if str(sets) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    with own_modules(sets):
+        yield sets
 
 
-def test_a_module_of_ones_own(own: Path):
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the audit would have been given, where it stops at once."""
+    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
+
+
+def test_a_module_of_ones_own(own: Path, monkeypatch: pytest.MonkeyPatch):
+    """In a package, or in a file with what lies beside it; it is trained as the built-in network that it makes."""
+    monkeypatch.setenv("HOME", str(own / "home"))
     Path("nets").mkdir()
     Path("nets/__init__.py").touch()
     Path("nets/small.py").write_text(
@@ -48,32 +48,10 @@ def test_a_module_of_ones_own(own: Path):
         "def factory(input_shape, classes, *, rngs):\n"
         "    return MLP(input_shape, classes, hidden=(32,), rngs=rngs)\n"
     )
-    done = jaxaudit("ks", *QUICK, "--model", "nets.small:factory", "--json")
-    assert done.result["provenance"]["options"]["model"] == "nets.small:factory"
-    assert "nets.small:factory" in done.result["provenance"]["command"]
-    assert any("nets.small:factory" in line for line in done.err.splitlines())
-    assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
-
-
-@pytest.mark.parametrize(
-    ("words", "own_recipe"),
-    [((), False), (("--same-recipe",), True), (("--model", "mine.py:Net"), True), (("--model", "mlp"), False)],
-)
-def test_the_recipe_is_the_targets_own_by_word_or_by_code(
-    own: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], own_recipe: bool
-):
-    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
-    Path("mine.py").write_text(NET)
-    assert jaxaudit("ks", *QUICK, *words).err.endswith("Error: enough\n")
-    assert asked["own_recipe"] is own_recipe
-
-
-def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pytest.MonkeyPatch):
-    home = own / "home"
-    (home / "nets").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    (home / "nets/widths.py").write_text("width = 32\n")
-    (home / "nets/mine.py").write_text(
+    Path("home/nets").mkdir(parents=True)
+    Path("home/nets/widths.py").write_text("width = 32\n")
+    mine = Path("home/nets/mine.py")
+    mine.write_text(
         "import widths\n"
         "from dataclasses import dataclass\n"
         "from jaxaudit.models import MLP\n"
@@ -83,19 +61,35 @@ def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pyte
         "def f(num_classes, in_features, rngs):\n"
         "    return MLP((in_features,), num_classes, hidden=(Sizes().width,), rngs=rngs)\n"
     )
-    done = jaxaudit("ks", *QUICK, "--model", "~/nets/mine.py:f", "--json")
-    assert done.result["targets"] == jaxaudit("ks", *QUICK, "--json").result["targets"]
+    built_in = jaxaudit("ks", *QUICK, "--json").result["targets"]
+    for name in ("nets.small:factory", "~/nets/mine.py:f"):
+        done = jaxaudit("ks", *QUICK, "--model", name, "--json")
+        provenance = done.result["provenance"]
+        assert done.result["targets"] == built_in
+        if name == "nets.small:factory":
+            assert provenance["options"]["model"] == name
+            assert name in provenance["command"]
+            assert any(name in line for line in done.err.splitlines())
     before = source_hashes("~/nets/mine.py:f", None, ())["model"]
-    assert done.result["provenance"]["model_hash"] == before
-    (home / "nets/mine.py").write_text("")
+    assert provenance["model_hash"] == before
+    mine.write_text("")
     assert source_hashes("~/nets/mine.py:f", None, ())["model"] != before
     # What is imported from now on is not looked for beside that file first.
-    assert sys.path[0] != str(home / "nets")
+    assert sys.path[0] != str(own / "home/nets")
+
+
+def test_the_recipe_is_the_targets_own_by_word_or_by_code(own: Path, untrained: dict[str, Any]):
+    Path("mine.py").write_text(NET)
+    ways = {(): False, ("--same-recipe",): True, ("--model", "mine.py:Net"): True, ("--model", "mlp"): False}
+    for words, own_recipe in ways.items():
+        assert jaxaudit("ks", *QUICK, *words).err.endswith("Error: enough\n")
+        assert untrained["own_recipe"] is own_recipe
 
 
 @pytest.mark.parametrize(
     ("source", "model", "said"),
     [
+        ("", "cnn", ("mlp, liu-cnn, medical-cnn",)),
         ("", "nowhere.nets:factory", ("'nowhere'",)),
         ("import nowhere", "mine:factory", ("'nowhere'",)),
         ("", "mine:factory", ("mine ", "'factory'")),
@@ -115,7 +109,8 @@ def test_a_file_of_ones_own_and_what_lies_beside_it(own: Path, monkeypatch: pyte
     ],
 )
 def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, said: tuple[str, ...]):
-    refused(own, source, model, f"--model {model}", *said)
+    Path("mine.py").write_text(source)
+    refused(("ks", *QUICK, "--model", model), (f"--model {model}", *said))
 
 
 @pytest.mark.parametrize(
@@ -130,37 +125,20 @@ def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, sai
     ],
 )
 def test_modules_that_do_not_fit(own: Path, source: str, model: str, said: tuple[str, ...]):
-    refused(own, source, model, *said)
-
-
-def refused(own: Path, source: str, model: str, *said: str) -> None:
     Path("mine.py").write_text(source)
-    before = content(own)
-    done = jaxaudit("ks", *QUICK, "--model", model)
-    assert (done.code, done.out) == (2, "")
-    (last,) = [line for line in done.err.splitlines() if line.startswith("Error: ")]
-    assert done.err.endswith(f"{last}\n")
-    assert [each for each in said if each not in last] == [], last
-    assert content(own) == before
+    refused(("ks", *QUICK, "--model", model), said)
 
 
-RAISES = NET.replace("return self.layer(inputs)", "raise RuntimeError('no\\nluck')")
-
-
-def test_a_failure_is_one_line_and_status_1(own: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failure_is_one_line_and_status_1_with_a_traceback_for_who_asks(own: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("JAXAUDIT_DEBUG", raising=False)
-    Path("mine.py").write_text(RAISES)
+    Path("mine.py").write_text(NET.replace("return self.layer(inputs)", "raise RuntimeError('no\\nluck')"))
     done = jaxaudit("ks", *QUICK, "--model", "mine:Net", "--out", "run")
     assert (done.code, done.out) == (1, "")
     last = done.err.splitlines()[-1]
     assert last.startswith("Failed: RuntimeError: no ")
     assert "JAXAUDIT_DEBUG=1" in last
     assert not Path("run").exists()
-
-
-def test_the_traceback_is_there_for_who_asks(own: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_DEBUG", "1")
-    Path("mine.py").write_text(RAISES)
     with pytest.raises(RuntimeError, match="no\nluck"):
         jaxaudit("ks", *QUICK, "--model", "mine:Net")
 
@@ -171,25 +149,6 @@ def test_hidden_layers():
     assert parse_hidden("") == ()
     with pytest.raises(InputError, match="--hidden 1e3"):
         parse_hidden("1e3")
-
-
-def test_an_unknown_design():
-    with pytest.raises(InputError, match=r"--model cnn .*mlp, liu-cnn, medical-cnn"):
-        make_factory("cnn", (1,))
-
-
-def test_optimizers():
-    params: Any
-    params, gradient = {"w": np.ones(3, np.float32)}, {"w": np.array([1.0, -2.0, 0.0], np.float32)}
-    for name, expected in (("sgd", optax.sgd(0.1)), ("adam", optax.adam(0.1, b1=0.5, b2=0.999))):
-        found, same = make_optimizer(Recipe(optimizer=name, learning_rate=0.1)), []
-        for optimizer in (found, expected):
-            state = optimizer.init(params)
-            updates: Any = None
-            for _ in range(3):
-                updates, state = optimizer.update(gradient, state, params)
-            same.append(np.asarray(updates["w"]))
-        np.testing.assert_array_equal(*same)
 
 
 def write_acdc(root: Path) -> None:
@@ -203,41 +162,28 @@ def write_acdc(root: Path) -> None:
     (root / "field_strength.csv").write_text("\n".join(["patient,field_strength", *rows]))
 
 
-def test_acdc_by_field_strength(tmp_path: Path):
-    write_acdc(tmp_path / "a@b:c")
-    name = f"acdc:{tmp_path / 'a@b:c'}@1.5"
-    examples = read_examples(name, None, (16, 12), True, None)
-    assert examples.name == "acdc:a@b:c@1.5"
-    assert examples.inputs.shape == (4 * 6, 16, 12, 1)
-    assert examples.inputs.dtype == np.float32
-    assert np.bincount(examples.labels).tolist().count(12) == 2
-    table = tmp_path / "elsewhere.csv"
+def test_acdc_by_field_strength(sets: Path, untrained: dict[str, Any]):
+    """From a folder whose name has the characters that part a name; the table may lie elsewhere."""
+    write_acdc(Path("a@b:c"))
     rows = (f"patient{index:03},{7 if index == 3 else 3}" for index in range(1, 9))
-    table.write_text("\n".join(["patient,field_strength", *rows]))
-    assert len(read_examples(f"{name[:-3]}7", None, None, True, table)) == 6
-
-
-@pytest.fixture
-def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the audit would have been given, where it stops at once."""
-    return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
-
-
-def test_acdc_through_the_command(sets: Path, untrained: dict[str, Any]):
-    write_acdc(Path("acdc"))
-    data = ("--query", "acdc:acdc@3", "--calibration", "acdc:acdc@1.5", "--target-data", "acdc:acdc@3")
+    Path("elsewhere.csv").write_text("\n".join(["patient,field_strength", *rows]))
+    data = ("--query", "acdc:a@b:c@3", "--calibration", "acdc:a@b:c@1.5", "--target-data", "acdc:a@b:c@3")
     done = jaxaudit("ks", *data, "--model", "medical-cnn", "--image-size", "8x6", "--tests", "rho", "--budget", "none")
     query, calibration, training, end = done.err.splitlines()
     assert end == "Error: enough"
-    assert query.startswith("acdc:acdc@3: 24 images of 256x256")
-    assert calibration.startswith("acdc:acdc@1.5: 24 images of 256x256")
+    assert query.startswith("acdc:a@b:c@3: 24 images of 256x256")
+    assert calibration.startswith("acdc:a@b:c@1.5: 24 images of 256x256")
     assert "8x6x1" in query
     assert {"12", "medical-cnn", "15"} <= set(training.split())
     assert untrained["learner"].convolves
+    assert untrained["query"].inputs.shape == (4 * 6, 8, 6, 1)
+    assert untrained["query"].inputs.dtype == np.float32
+    assert np.bincount(untrained["query"].labels).tolist().count(12) == 2
     assert len(untrained["query"]) == len(untrained["calibration"]) == 24
     (target,) = untrained["targets"]
-    assert target.name == "acdc:acdc@3"
+    assert target.name == "acdc:a@b:c@3"
     assert target.parts[0].examples is untrained["query"]
+    assert len(read_examples("acdc:a@b:c@7", None, None, True, Path("elsewhere.csv"))) == 6
 
 
 def test_the_default_design_for_images_is_the_papers(sets: Path, untrained: dict[str, Any]):

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import banks
-from support.cli_runs import content, jaxaudit
-from test_cli_shadows import folder, good, outputs, train
+from test_cli_shadows import add, folder, good, not_added, outputs, train
 
 from jaxaudit.data.bank.bank import load_bank
 
@@ -17,28 +16,29 @@ UNSHOWN = "cannot show which model they are of"
 def test_outputs_of_another_model_are_refused_by_its_number(folder: Path):
     good()
     train(0, 1, 2, 3)
-    for model in (4, 10):
+    for model in (4, 5, 10):
         np.save(f"{model}.npy", outputs(model))
     # As a shell sorts them.
-    done = jaxaudit("shadows", "add", "bank", "10.npy", "4.npy")
-    assert (done.code, "--model 10" in done.err) == (2, True)
+    not_added("10.npy", "4.npy", said=("--model 10",))
     assert load_bank("bank").finished().tolist() == [0, 1, 2, 3]
     assert not Path("bank/lock").exists()
-    assert jaxaudit("shadows", "add", "bank", "4.npy").code == 0
-    assert jaxaudit("shadows", "add", "bank", "10.npy", "--model", "10").code == 0
+    # Two that were swapped.
+    for file, other in (("4.npy", 5), ("5.npy", 4)):
+        np.save(file, outputs(other))
+    not_added("4.npy", "5.npy", said=("model 5, not of model 4",))
+    assert add("5.npy").code == 0
+    assert add("10.npy", "--model", "10").code == 0
 
 
 def test_the_first_files_of_a_bank_are_held_against_one_another(folder: Path):
     """One alone may be taken for another's: nothing tells how difficult the records are."""
     good()
-    for model in range(5):
-        np.save(f"{model}.npy", outputs(model, memory=1.5))
-    before = content(folder)
-    done = jaxaudit("shadows", "add", "bank", "1.npy", "0.npy", *(f"{model}.npy" for model in (2, 3, 4)))
-    assert (done.code, "--model 1" in done.err) == (2, True)
+    files = [f"{model}.npy" for model in range(5)]
+    for model, file in enumerate(files):
+        np.save(file, outputs(model, memory=1.5))
     # None is added.
-    assert content(folder) == before
-    assert jaxaudit("shadows", "add", "bank", *(f"{model}.npy" for model in range(5))).code == 0
+    not_added("1.npy", "0.npy", *files[2:], said=("--model 1",))
+    assert add(*files).code == 0
     assert load_bank("bank").finished().tolist() == list(range(5))
 
 
@@ -49,15 +49,9 @@ def test_the_same_outputs_are_of_one_model(folder: Path):
         np.save(name, outputs(0))
     np.save("1.npy", outputs(1))
     for words in (("0.npy", "0.npy"), ("0.npy", "copy.npy", "1.npy")):
-        before = content(folder)
-        done = jaxaudit("shadows", "add", "bank", *words)
-        assert (done.code, "same outputs" in done.err) == (2, True)
-        assert content(folder) == before
-    assert jaxaudit("shadows", "add", "bank", "0.npy", "1.npy").code == 0
-    before = content(folder)
-    done = jaxaudit("shadows", "add", "bank", "copy.npy", "--model", "5")
-    assert (done.code, "model 0 has already" in done.err, "model 5" in done.err) == (2, True, True)
-    assert content(folder) == before
+        not_added(*words, said=("same outputs",))
+    assert add("0.npy", "1.npy").code == 0
+    not_added("copy.npy", "--model", "5", said=("model 0 has already", "model 5"))
 
 
 def test_a_model_that_hardly_remembers_is_added_and_said_to_show_nothing(folder: Path):
@@ -67,10 +61,10 @@ def test_a_model_that_hardly_remembers_is_added_and_said_to_show_nothing(folder:
     np.save("any.npy", outputs(5, memory=0.1))
     np.save("other.npy", outputs(6, memory=0.1))
     for words in (("any.npy", "--model", "3"), ("other.npy", "--model", "6")):
-        done = jaxaudit("shadows", "add", "bank", *words)
+        done = add(*words)
         assert (done.code, f"{words[0]}: these outputs {UNSHOWN}" in done.err) == (0, True), done.err
     np.save("clear.npy", outputs(7))
-    done = jaxaudit("shadows", "add", "bank", "clear.npy", "--model", "7")
+    done = add("clear.npy", "--model", "7")
     assert (done.code, UNSHOWN in done.err) == (0, False)
 
 
@@ -78,32 +72,21 @@ def test_training_sets_of_others_cannot_show_it_either(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     bank = load_bank(banks.write_bank(tmp_path / "bank"))
     np.save("3.npy", banks.logits(3, bank.membership[3]))
-    done = jaxaudit("shadows", "add", "bank", "3.npy")
+    done = add("3.npy")
     assert (done.code, UNSHOWN in done.err, "not dealt by jaxaudit" in done.err) == (0, True, True)
-
-
-def test_two_files_that_were_swapped_are_refused(folder: Path):
-    good()
-    train(0, 1, 2, 3)
-    for file, model in (("4.npy", 5), ("5.npy", 4)):
-        np.save(file, outputs(model))
-    before = content(folder)
-    done = jaxaudit("shadows", "add", "bank", "4.npy", "5.npy")
-    assert (done.code, "model 5, not of model 4" in done.err) == (2, True)
-    assert content(folder) == before
 
 
 def test_a_first_file_that_was_misplaced_is_named_when_others_are_there(folder: Path):
     """Alone it shows nothing: how difficult the records are hides what it remembers. It stops no other file."""
     good()
     np.save("first.npy", outputs(4, memory=1.2))
-    done = jaxaudit("shadows", "add", "bank", "first.npy")
+    done = add("first.npy")
     assert (done.code, UNSHOWN in done.err) == (0, True)
     for model in (1, 2, 3):
         np.save(f"{model}.npy", outputs(model, memory=1.2))
-    done = jaxaudit("shadows", "add", "bank", *(f"{model}.npy" for model in (1, 2, 3)))
+    done = add(*(f"{model}.npy" for model in (1, 2, 3)))
     assert (done.code, "00000.npy" in done.err, "--model 4" in done.err) == (0, True, True), done.err
     assert load_bank("bank").finished().tolist() == [0, 1, 2, 3]
     Path("bank/outputs/00000.npy").unlink()
-    done = jaxaudit("shadows", "add", "bank", "first.npy", "--model", "4")
+    done = add("first.npy", "--model", "4")
     assert (done.code, "00000.npy" in done.err) == (0, False), done.err

@@ -8,29 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import Done, jaxaudit
 from support.other_tools import POOL, write_lira, write_privacy_meter
+from test_cli_shadows_import import LABELS, QUERY, ROWS, folder, imported
 
 from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import load_bank
 
-MIXED = np.random.default_rng(1).permutation(POOL)
-QUERY, HOLDOUT = MIXED[:60], MIXED[60:120]
-ROWS = ("--query-rows", "q.npy", "--holdout-rows", "h.npy")
-LABELS = ("--labels", "labels.npy")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with rows of a query set and a holdout."""
-    monkeypatch.chdir(tmp_path)
-    np.save("q.npy", QUERY)
-    np.save("h.npy", HOLDOUT)
-    return tmp_path
-
-
-def imported(tool: str, *words: str) -> Done:
-    return jaxaudit("shadows", "import", tool, "--out", "bank", *words)
+__all__ = ["folder"]
 
 
 def replaced(path: str, change: Callable[[np.ndarray], Any]) -> Callable[[Path], None]:
@@ -154,20 +138,16 @@ def sizes() -> dict[Path, int]:
     return {path: path.lstat().st_size for path in Path(".").rglob("*")}
 
 
-@pytest.mark.parametrize("name", LIRA)
-def test_directories_of_lira_that_are_refused(folder: Path, name: str):
-    change, cause = LIRA[name]
-    write_lira(folder / "exp", 6)
-    change(folder / "exp")
-    refused("exp", *ROWS, cause=cause)
+TOOLS = {"exp": (write_lira, ROWS, LIRA), "audit": (write_privacy_meter, LABELS, PRIVACY_METER)}
 
 
-@pytest.mark.parametrize("name", PRIVACY_METER)
-def test_directories_of_privacy_meter_that_are_refused(folder: Path, name: str):
-    change, cause = PRIVACY_METER[name]
-    write_privacy_meter(folder / "audit", 6)
-    change(folder / "audit")
-    refused("audit", *LABELS, cause=cause)
+@pytest.mark.parametrize(("tool", "name"), [(tool, name) for tool, (*_, table) in TOOLS.items() for name in table])
+def test_directories_that_are_refused(folder: Path, tool: str, name: str):
+    write, words, table = TOOLS[tool]
+    change, cause = table[name]
+    write(folder / tool, 6)
+    change(folder / tool)
+    refused(tool, *words, cause=cause)
 
 
 OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {

@@ -7,7 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,3 +115,43 @@ def content(folder: Path) -> dict[str, bytes | None]:
     """Every file below `folder` with its bytes, every folder with None."""
     paths = [path for path in folder.rglob("*") if "__pycache__" not in path.parts]
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+def refused(words: tuple[str, ...], said: tuple[str, ...] = ()) -> str:
+    """The command's last line, an error that says all of this; nothing is printed or written."""
+    before = content(Path())
+    done = jaxaudit(*words)
+    assert (done.code, done.out) == (2, ""), (words, done)
+    last = done.err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert [each for each in said if each not in last] == [], last
+    assert content(Path()) == before
+    return last
+
+
+@contextmanager
+def own_modules(folder: Path) -> Iterator[Path]:
+    """`folder` as working folder; what is imported from it is forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setattr(sys, "dont_write_bytecode", True)
+        before = set(sys.modules)
+        yield folder
+        for name in set(sys.modules) - before:
+            if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+
+
+def stopping(share: float) -> Callable[..., Any]:
+    """In place of `jaxaudit.cli.progress.progress_on_stderr`: Ctrl-C after this share of the work."""
+
+    @contextmanager
+    def progress(*_: object) -> Iterator[Callable[[int, int], None]]:
+        def show(done: int, total: int) -> None:
+            if done > share * total:
+                raise KeyboardInterrupt
+
+        yield show
+
+    return progress

@@ -3,7 +3,9 @@
 import logging
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -88,7 +90,7 @@ def main() -> None:
         # It would tell of a home folder that is not there.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
         # Help calls it so however it was started.
-        app(_present(sys.argv[1:]), prog_name="jaxaudit")
+        _command()(_present(sys.argv[1:]), prog_name="jaxaudit")
     except InputErrors as errors:
         _stop(2, *(f"Error: {problem}" for problem in errors.problems))
     except InputError as error:
@@ -103,6 +105,12 @@ def main() -> None:
             raise
         first = (str(error).strip().splitlines() or ["no message"])[0]
         _stop(1, f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)")
+
+
+@cache
+def _command() -> Callable[..., Any]:
+    """What Typer makes of all options takes it a tenth of a second."""
+    return typer.main.get_command(app)
 
 
 def _present(words: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from readme_sections import COMMANDS, OTHERS
 from support.cli_runs import jaxaudit
 
 from jaxaudit.cli.app import COMMANDS as AUDITS
-from jaxaudit.cli.app import app
+from jaxaudit.cli.app import _command, app
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import fields_of
 from jaxaudit.version import __version__
@@ -93,6 +93,8 @@ def test_a_shell_completes_words(words: str, completed: set[str], monkeypatch: p
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_shown_for_a_shell(shell: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    # Typer looks at the variable when it makes the command.
+    _command.cache_clear()
     done = jaxaudit("--show-completion", shell)
     assert (done.code, done.err) == (0, "")
     assert "_COMPLETE" in done.out

@@ -1,6 +1,7 @@
 """A path -> records: .npz, .npy, labels from elsewhere, and what is no data at all."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def test_refused_files(tmp_path, monkeypatch):
     np.savez(tmp_path / "wide.npz", x=np.zeros((4, 300), np.uint8), y=Y)
     unlabelled = tmp_path / ("x" * 250 + ".npy")  # a name as long as it can be
     np.save(unlabelled, X)
-    for refused, options, message in (
+    cases: list[tuple[Path, dict[str, Any], str]] = [
         (path, {"labels_path": tmp_path / "none.npy"}, r"none.npy: there is no such labels file"),
         (path, {"labels_path": tmp_path / "l.json"}, r"l.json: labels are read from .npy, .npz or .csv"),
         (path, {"labels_path": tmp_path / "l.npz"}, r"several arrays \(a, b\); call the labels y"),
@@ -190,7 +191,8 @@ def test_refused_files(tmp_path, monkeypatch):
         (unlabelled, {}, "there are no labels beside it"),
         (tmp_path / "wide.npz", {"max_bytes": 10}, "more than the"),
         (tmp_path / "wide.npz", {}, "as float32, more than"),
-    ):
+    ]
+    for refused, options, message in cases:
         if not options and refused.name == "wide.npz":
             monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
         with pytest.raises(InputError, match=message):

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from typing import Any
 
 import numpy as np
 import pytest
@@ -273,9 +274,10 @@ def test_refused_unless_said(path):
         read_people(path)
     with pytest.raises(InputError, match="error, drop, mean, category, not 'zero'"):
         check_missing("zero")
-    for option, value in (("missing", "drop"), ("delimiter", ";")):
-        with pytest.raises(InputError, match=f"--{option}"):
-            load_table("wine", **{option: value})
+    named: list[dict[str, Any]] = [{"missing": "drop"}, {"delimiter": ";"}]
+    for options in named:
+        with pytest.raises(InputError, match=f"--{next(iter(options))}"):
+            load_table("wine", **options)
 
 
 def test_drop_leaves_records_out_and_says_where_the_others_stand(path):

@@ -81,13 +81,13 @@ def test_refused(tmp_path, files, message):
     """Location's archive of these files; lines of the census; or else lines of Adult."""
     (tmp_path / "adult.data").write_text(f"{files}\n")
     if not isinstance(files, str):
-        read, given = location, [write_archive(tmp_path / "a.tgz", *files)]
+        read = lambda: location(write_archive(tmp_path / "a.tgz", *files))  # noqa: E731
     elif files.startswith("a,"):
-        read, given = census, [[write_census(tmp_path / "a.csv", [files])], "acs"]
+        read = lambda: census([write_census(tmp_path / "a.csv", [files])], "acs")  # noqa: E731
     else:
-        read, given = adult, [tmp_path, "train"]
+        read = lambda: adult(tmp_path, "train")  # noqa: E731
     with pytest.raises(InputError, match=message):
-        read(*given)
+        read()
 
 
 def test_location(tmp_path):

@@ -21,6 +21,7 @@ from support.banks import (
     softmax,
     write_bank,
 )
+from support.memory import at_most
 
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.bank.description import LARGEST
@@ -40,13 +41,10 @@ def test_a_bank_of_plain_arrays_is_read(tmp_path: Path):
     np.testing.assert_array_equal(bank.labels, labels())
     np.testing.assert_array_equal(bank.membership, rows())
     np.testing.assert_array_equal(bank.outputs(1)[:, 0], logits(1, rows()[1]))
+    for dtype in ("<f2", ">f4"):
+        save(bank.directory, 0, np.asfortranarray(logits(0, rows()[0]).astype(dtype)))
+        np.testing.assert_array_equal(bank.outputs(0)[:, 0], logits(0, rows()[0]).astype(dtype))
     assert (bank.seeds, bank.groups, bank.designs.tolist(), bank.dropped.any()) == (None, None, [0] * MODELS, False)
-
-
-def test_the_least_that_a_bank_needs(tmp_path: Path):
-    """All records are the query set's if nothing else is said."""
-    bank = load_bank(write_bank(tmp_path / "bank", counts=None))
-    assert bank.description.sizes == (RECORDS, 0, 0)
 
 
 def test_nothing_of_it_can_be_written(tmp_path: Path):
@@ -71,15 +69,7 @@ def test_what_may_stand_beside_is_read(tmp_path: Path):
     assert bank.seeds.tolist() == [model * 700_000_000 for model in range(MODELS)]
 
 
-@pytest.mark.parametrize("dtype", ["<f2", ">f4", "<f8"])
-def test_floats_of_any_size_and_order_are_outputs(tmp_path: Path, dtype: str):
-    folder = write_bank(tmp_path / "bank")
-    save(folder, 0, np.asfortranarray(logits(0, rows()[0]).astype(dtype)))
-    found = load_bank(folder).outputs(0)
-    np.testing.assert_array_equal(found[:, 0], logits(0, rows()[0]).astype(dtype))
-
-
-WRONG: dict[str, dict[str, Any]] = {
+DESCRIPTIONS: dict[str, dict[str, Any]] = {
     "another format": {"format": 2},
     "no format": {"format": None},
     "another kind": {"outputs": "labels"},
@@ -89,7 +79,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "more models": {"models": MODELS + 1},
     "other records": {"records": RECORDS + 1},
     "too many records": {"records": 10**10},
-    "many records": {"records": 10**9, "models": 1, "counts": None},
     "too many rows": {"records": 10**9, "models": 10**6, "counts": None},
     "counts of others": {"counts": {"query": 1}},
     "no query": {"counts": {"query": 0, "holdout": RECORDS}},
@@ -104,31 +93,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "groups that are missing": {"groups": True},
     "designs that are missing": {"designs": ["a"]},
 }
-
-
-@pytest.mark.parametrize("changed", WRONG.values(), ids=list(WRONG))
-def test_a_description_that_is_not_of_these_arrays_is_refused(tmp_path: Path, changed: dict[str, Any]):
-    with pytest.raises(InputError):
-        load_bank(write_bank(tmp_path / "bank", **changed))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * (LARGEST + 1)],
-    ids=["empty", "list", "half", "deep", "nan", "surrogate", "large"],
-)
-def test_a_description_that_is_none_is_refused(tmp_path: Path, text: str):
-    folder = write_bank(tmp_path / "bank")
-    (folder / "bank.json").write_text(text)
-    with pytest.raises(InputError):
-        load_bank(folder)
-
-
-def two(array: np.ndarray) -> np.ndarray:
-    """A boolean that is neither true nor false."""
-    return np.where(array, 2, 0).astype(np.uint8).view(bool)
-
-
 ARRAYS = {
     "labels too few": ("labels", labels()[1:]),
     "labels too large": ("labels", labels() + 1),
@@ -139,7 +103,7 @@ ARRAYS = {
     "a row too many": ("membership", rows(MODELS + 1)),
     "columns too few": ("membership", rows()[:, 1:]),
     "no booleans": ("membership", rows().astype(np.int8)),
-    "booleans of 2": ("membership", two(rows())),
+    "booleans of 2": ("membership", np.where(rows(), 2, 0).astype(np.uint8).view(bool)),
     "all": ("membership", np.ones_like(rows())),
     "none": ("membership", np.zeros_like(rows())),
     "seeds too few": ("seeds", np.arange(MODELS - 1)),
@@ -149,36 +113,45 @@ ARRAYS = {
     "designs unsaid": ("designs", np.arange(MODELS)),
     "dropped members": ("dropped", rows()[0]),
 }
+TEXTS = ("", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * (LARGEST + 1))
 
 
-@pytest.mark.parametrize(("name", "array"), ARRAYS.values(), ids=list(ARRAYS))
-def test_an_array_that_does_not_agree_is_refused(tmp_path: Path, name: str, array: np.ndarray):
-    folder = write_bank(tmp_path / "bank")
-    np.save(folder / f"{name}.npy", array)
+WRONG = {**DESCRIPTIONS, **ARRAYS, **{text[:9]: text for text in TEXTS}}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
+def test_a_description_or_an_array_that_does_not_agree_is_refused(tmp_path: Path, wrong: Any):
+    folder = write_bank(tmp_path / "bank", **wrong if isinstance(wrong, dict) else {})
+    if isinstance(wrong, tuple):
+        np.save(folder / f"{wrong[0]}.npy", wrong[1])
+    elif isinstance(wrong, str):
+        (folder / "bank.json").write_text(wrong)
     with pytest.raises(InputError):
         load_bank(folder)
 
 
 def test_groups_and_designs_out_of_range_are_refused(tmp_path: Path):
     folder = write_bank(tmp_path / "bank", designs=["a", "b"], groups=True)
-    np.save(folder / "groups.npy", np.arange(QUERY + HOLDOUT))
-    for wrong in (np.full(MODELS, 2), np.full(MODELS, -1)):
-        np.save(folder / "designs.npy", wrong)
-        with pytest.raises(InputError, match="designs"):
+    good = {"groups": np.arange(QUERY + HOLDOUT), "designs": np.zeros(MODELS, int)}
+    wrong = (("designs", np.full(MODELS, 2)), ("designs", np.full(MODELS, -1)), ("groups", 0 * good["groups"]))
+    for name, array in wrong:
+        for each, values in {**good, name: array}.items():
+            np.save(folder / f"{each}.npy", values)
+        with pytest.raises(InputError, match=name):
             load_bank(folder)
-    np.save(folder / "designs.npy", np.zeros(MODELS, int))
-    np.save(folder / "groups.npy", np.zeros(QUERY + HOLDOUT, int))
-    with pytest.raises(InputError, match="groups"):
-        load_bank(folder)
 
 
 def test_a_row_of_all_or_none_of_the_records_may_stand_among_others(tmp_path: Path):
-    """Models without and with all of a query set, whose other data are elsewhere."""
+    """Models without and with all of a query set, whose other data are elsewhere: that is all there need be."""
     folder = write_bank(tmp_path / "bank", counts=None)
     some = np.zeros((MODELS, RECORDS), bool)
     some[1] = True
     np.save(folder / "membership.npy", some)
     assert load_bank(folder).membership.sum() == RECORDS
+    assert load_bank(folder).description.sizes == (RECORDS, 0, 0)
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match=r"not a bank.*shadows plan"):
+            load_bank(place)
 
 
 BAD = {
@@ -207,7 +180,7 @@ def test_outputs_that_are_none_of_this_bank_are_refused_when_read(tmp_path: Path
 
 
 @pytest.mark.parametrize("decimals", [None, 2, 4])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_probabilities_sum_to_one_as_precisely_as_they_are_stored(tmp_path: Path, dtype: Any, decimals: int | None):
     folder = write_bank(tmp_path / "bank", outputs="probabilities")
     good = softmax(logits(0, rows()[0]))
@@ -234,8 +207,7 @@ def test_log_odds_may_be_infinite_and_never_nan(tmp_path: Path):
 
 def test_a_file_that_is_cut_short_or_pickled_is_refused(tmp_path: Path):
     folder = write_bank(tmp_path / "bank")
-    path = folder / "outputs" / "00000.npy"
-    path.write_bytes(path.read_bytes()[:-1])
+    os.truncate(folder / "outputs" / "00000.npy", 1000)
     np.save(folder / "outputs" / "00001.npy", np.array([print] * RECORDS, object), allow_pickle=True)
     for model, why in ((0, "cut short"), (1, "pickled")):
         with pytest.raises(InputError, match=why):
@@ -255,11 +227,8 @@ def test_only_regular_files_are_opened(tmp_path: Path, name: str, what: str):
         os.mkfifo(path)
     elif what == "folder":
         path.mkdir()
-    if name.startswith("outputs") and what == "nothing":
+    if (name.startswith("outputs") and what == "nothing") or (name, what) == ("outputs", "folder"):
         assert 0 not in load_bank(folder).finished()
-        return
-    if (name, what) == ("outputs", "folder"):
-        assert not len(load_bank(folder).finished())
         return
     with pytest.raises(InputError):
         load_bank(folder).finished()
@@ -273,28 +242,12 @@ def test_only_names_of_models_are_looked_at(tmp_path: Path):
     assert load_bank(folder).finished().tolist() == [5]
 
 
-def test_claims_are_bounded_before_anything_is_allocated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_claims_are_bounded_before_anything_is_allocated(tmp_path: Path):
     """Sparse files take no room on the disk, and their arrays would."""
-    folder = tmp_path / "bank"
-    (folder / "outputs").mkdir(parents=True)
+    folder = write_bank(tmp_path / "bank")
     records = 10**9
     (folder / "bank.json").write_text(json.dumps(describe(records=records, models=1, counts=None)))
-    for name, descr, shape in (("labels", "<i8", (records,)), ("membership", "|b1", (1, records))):
-        with (folder / f"{name}.npy").open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-            file.truncate(file.tell() + records * np.dtype(descr).itemsize)
-    for allocate in ("array", "empty", "zeros"):
-        usual = getattr(np, allocate)
-
-        def small(shape: Any, *rest: Any, usual: Any = usual, **named: Any) -> Any:
-            return usual(shape, *rest, **named) if np.size(shape) < 10 and np.sum(shape) < 1e6 else pytest.fail("big")
-
-        monkeypatch.setattr(np, allocate, small)
-    with pytest.raises(InputError, match="memory"):
+    for name, kind, shape in (("labels", np.int64, (records,)), ("membership", bool, (1, records))):
+        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", kind, shape)
+    with at_most(10**8), pytest.raises(InputError, match="memory"):
         load_bank(folder)
-
-
-def test_a_directory_without_a_description_is_no_bank(tmp_path: Path):
-    for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(InputError, match=r"not a bank.*shadows plan"):
-            load_bank(place)

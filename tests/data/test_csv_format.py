@@ -1,11 +1,13 @@
-"""How CSV files are written, told apart by looking, and what is refused before room is made for it."""
+"""CSV files: how they are written, what is read of them, and what is refused before room is made for it."""
 
 import os
 import time
 
+import numpy as np
 import pytest
 
 from jaxaudit.data.formats.csv_format import Asked, CsvFormat
+from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.csv_table import load_csv, read_csv, read_label_column
 from jaxaudit.errors import InputError
@@ -83,12 +85,9 @@ def test_decimal_commas_are_numbers(write):
 
 def test_what_is_dropped_is_as_if_it_were_not_there(write):
     path = write("id,patient,age,label\n1,ann,20,a\n2,bob,30,b\n")
-    for drop, inputs in ((("patient", "nobody"), [[20], [30]]), (("patient", "age", "id"), None)):
-        if inputs is None:
-            with pytest.raises(InputError, match="no column other"):
-                load_csv(path, drop=drop)
-        else:
-            assert load_csv(path, drop=drop).inputs.tolist() == inputs
+    assert load_csv(path, drop=("patient", "nobody")).inputs.tolist() == [[20], [30]]
+    with pytest.raises(InputError, match="no column other"):
+        load_csv(path, drop=("patient", "age", "id"))
     # Without it the last of the others is the label; a column that is named as a label is never dropped.
     assert load_csv(write("age,kind,patient\n1,a,p\n2,b,q\n"), drop=["patient"]).class_names == ("a", "b")
     assert load_csv(write("age,Label\n1,a\n2,b\n"), drop=["Label"]).class_names == ("a", "b")
@@ -111,15 +110,8 @@ def test_what_was_asked_for_counts(write):
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked(delimiter=""),
-        Asked(delimiter="ab"),
-        Asked(delimiter='"'),
-        Asked(delimiter="\n"),
-        Asked(delimiter="é"),
-        Asked(encoding="klingon"),
-        Asked(encoding="zlib"),
-        Asked(encoding="a\0"),
-        Asked(encoding="utf-16"),
+        *(Asked(delimiter=each) for each in ("", "ab", '"', "\n", "é")),
+        *(Asked(encoding=each) for each in ("klingon", "zlib", "a\0", "utf-16")),
         Asked(decimal=";"),
     ],
 )
@@ -128,16 +120,9 @@ def test_what_cannot_be_asked_for(write, asked):
         read_csv(write("a,b\n1,é\n1,"), asked=asked)
 
 
-READERS = [
-    read_csv,
-    load_csv,
-    read_label_column,
-    read_people,
-    lambda path: read_csv(path, header=False),
-]
+READERS = [read_csv, load_csv, read_label_column, read_people, lambda path: read_csv(path, header=False)]
 
 
-@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
     "content",
     [
@@ -151,52 +136,41 @@ READERS = [
         b"\xff\xfe" + b",\0" * 2**20,
         b"\0" * 2**10,
         b"\xef\xbb\xbf",
-        b"\xff\xfe",
         b"a,b\n\xff\xfe\n",
         bytes(range(256)),
     ],
 )
-def test_bombs_are_refused_quickly(write, reader, content):
-    path = write(content)
-    start = time.process_time()
-    with pytest.raises(InputError) as raised:
-        reader(path)
-    assert time.process_time() - start < 3
-    assert len(str(raised.value)) < 500
+def test_bombs_are_refused_quickly(write, content):
+    path, start = write(content), time.process_time()
+    for reader in READERS:
+        with pytest.raises(InputError) as raised:
+            reader(path)
+        assert len(str(raised.value)) < 500
+    assert time.process_time() - start < 3 * len(READERS)
 
 
 def test_many_columns_take_time_in_proportion(write):
-    count = 30_000
+    count = 9_000
     path = write(",".join(f"c{i}" for i in range(count)) + "\n" + (",".join("1" * count) + "\n") * 2)
     start = time.process_time()
     assert load_csv(path).inputs.shape == (2, count - 1)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 3
 
 
-def test_what_is_no_plain_file(tmp_path):
-    os.mkfifo(tmp_path / "fifo.csv")
-    for path in (tmp_path / "fifo.csv", tmp_path, tmp_path / "none.csv", tmp_path / "a\0.csv", tmp_path / ("x" * 5000)):
-        for reader in (read_csv, read_people):
-            with pytest.raises(InputError):
-                reader(path)
-
-
-def test_a_path_that_is_no_utf8(tmp_path):
+def test_paths(tmp_path):
+    """Any that is a file, though it be no UTF-8."""
     path = tmp_path / os.fsdecode(b"caf\xe9.csv")
     path.write_text("a,label\n1,x\n2,y\n")
     assert load_csv(path).inputs.tolist() == [[1], [2]]
     assert len(read_people(path)) == 2
+    os.mkfifo(tmp_path / "fifo.csv")
+    for name in ("fifo.csv", ".", "none.csv", "a\0.csv", "x" * 5000):
+        for reader in (read_csv, read_people):
+            with pytest.raises(InputError):
+                reader(tmp_path / name)
 
 
 SECRET = "Grubers-Secret"
-
-
-def said_by(read):
-    try:
-        read()
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize(
@@ -216,10 +190,96 @@ def said_by(read):
         f"a,y\n\x00{SECRET},1\n",
     ],
 )
-@pytest.mark.parametrize("reader", [*READERS[:4], lambda path: read_people(path, label="y", numeric=["a"])])
-def test_no_message_says_what_stands_in_a_record(tmp_path_factory, reader, content):
-    path = tmp_path_factory.mktemp("quiet") / "a.csv"
-    path.write_text(content)
-    said = said_by(lambda: reader(path))
-    for cell in (SECRET, "39,", "Rome", "0.123", "9000123"):
-        assert cell not in said
+def test_no_message_says_what_stands_in_a_record(write, content):
+    path = write(content)
+    for reader in (*READERS[:4], lambda path: read_people(path, label="y", numeric=["a"])):
+        try:
+            reader(path)
+        except InputError as error:
+            assert not any(cell in str(error) for cell in (SECRET, "39,", "Rome", "0.123", "9000123"))  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    ("content", "inputs", "names"),
+    [
+        ("a,label,b\n1,x,2.5\n3,y,-4e1\n", [[1, 2.5], [3, -40]], "xy"),
+        ("a,CLASS\n1,0\n3,1\n", [[1], [3]], "01"),
+        ("Target,b\nx,1\ny,2\n", [[1], [2]], "xy"),
+        ("a,b\n1,x\n3,y\n", [[1], [3]], "xy"),
+        ("\ufeffa,label\n 1 , x\n+3,y \n", [[1], [3]], "xy"),
+        ('a,label\n1,"x"\n"3",y\n', [[1], [3]], "xy"),
+        (",a,y\n0,7,x\n1,8,y\n", [[7], [8]], "xy"),
+        ("id,a,y\n1,7,x\n2,8,y\n", [[7], [8]], "xy"),
+        ("id,a,y\n5,7,x\n2,8,y\n", [[5, 7], [2, 8]], "xy"),
+        ("id,a,y\n1,7,x\n5,8,y\n", [[1, 7], [5, 8]], "xy"),
+        ("0,1,2\n7,8,0\n9,6,1\n", [[7, 8], [9, 6]], "01"),
+        (",0,1\n0,8,0\n1,6,1\n", [[8], [6]], "01"),
+        ("a,label\r\n1,x\r\n3,y\r\n", [[1], [3]], "xy"),
+    ],
+)
+def test_tables(write, content, inputs, names):
+    examples = load_csv(write(content))
+    assert examples.inputs.dtype == np.float32
+    assert examples.inputs.tolist() == inputs
+    assert examples.class_names == tuple(names)
+    assert examples.labels.tolist() == [0, 1]
+    assert examples.name == "a.csv"
+
+
+def test_types_may_change_far_down(write):
+    # Past a megabyte, where a reader that guesses types from the start of the file has long decided.
+    lines = [f"{i % 7},{i % 2}" for i in range(300_000)]
+    lines[-1] = "0.5,1"
+    examples = load_csv(write("a,label\n" + "\n".join(lines) + "\n"))
+    assert len(examples) == 300_000
+    assert examples.inputs[-1, 0] == 0.5
+
+
+def test_chosen_label_column_and_labels_from_elsewhere(write):
+    path = write("a,label,b\n1,2,x\n3,4,y\n")
+    assert load_csv(path, "b").inputs.tolist() == [[1, 2], [3, 4]]
+    path = write("a,b\n1,2\n3,4\n")
+    examples = load_csv(path, labels=encode_labels(np.array([1, 0]), None, "y"))
+    assert examples.inputs.tolist() == [[1, 2], [3, 4]]
+    assert examples.labels.tolist() == [1, 0]
+    with pytest.raises(InputError, match="2 rows but 3 labels"):
+        load_csv(path, labels=encode_labels(np.array([1, 0, 1]), None, "y"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        ("\na,label\n1,x\n3,y\n", r"a\.csv: its first line is blank; delete it"),
+        ("a,label\n", "there are no rows below the header line"),
+        ("a,label\n1,x\nab,y\n", "a.csv: row 2, column 'a' holds text, not a number"),
+        ("a,label\n1,x\n,y\n", "row 2, column 'a' is empty"),
+        ("a,label\n1,x\n1,\n", "row 2 has no label .column 'label' is empty"),
+        ("a,label\n1,x\nnan,y\n", "1 records"),
+        ("a,label\n1,x\n1e99,y\n", "NaN or infinite"),
+        ("a,label\n1,x\n2\n", "Row #3: Expected 2 columns, got 1"),
+        (b"a,label\n1,\x81\n", "text in UTF-8, UTF-16 or Windows-1252"),
+        ("0.5,1\n0.1,0\n", "looks like a record, not like column names, because"),
+        ("a,y,label\n1,0,1\n", "columns 'y', 'label' could all be the label"),
+        ("a:label\n1:2\n", "the label; is it comma-separated"),
+        ("a,label\n1,0.5\n", "column 'label': labels must be whole numbers or text"),
+    ],
+)
+def test_refused(write, content, message):
+    with pytest.raises(InputError, match=message):
+        load_csv(write(content))
+
+
+def test_columns_that_are_not_there(write, tmp_path):
+    for content, label, message in (
+        ("a,label\n1,2\n", "b", "'b'; the columns are a, label"),
+        ("a,a\n1,2\n", "a", "several"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load_csv(write(content), label)
+    with pytest.raises(InputError, match=r"a\.csv: its first line is blank"):
+        read_label_column(write("\nx\ny\n"))
+    for content in ("x\ny\n", "label\nx\ny\n", "id,label\n0,x\n1,y\n"):
+        assert read_label_column(write(content)).tolist() == ["x", "y"]
+    with pytest.raises(InputError, match="cannot be read as CSV"):
+        load_csv(tmp_path / "none.csv")

@@ -1,5 +1,6 @@
 """.npy and .npz files from strangers: equal to NumPy's reader on good ones, a message on bad ones."""
 
+import contextlib
 import io
 import struct
 import zipfile
@@ -75,19 +76,21 @@ def npy_claiming(shape, data=b"", dtype="<f8"):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is not a NumPy array file"),
-        (b"hello world", "is not a NumPy array file"),
+        (None, r"a\.npy: cannot be read"),
+        *(
+            (content, "is not a NumPy array file")
+            for content in (
+                b"",
+                b"hello world",
+                *(npy_claiming(shape) for shape in ((2**62, 2**62, 0), (4 * 10**9, 0), (0, 4 * 10**9), "(3", (-1,))),
+                npy_claiming("(True, 12)", b"\0" * 96),
+                npy_claiming(tuple([1] * 70), b"\0" * 8),
+                b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+            )
+        ),
         (npy_bytes(np.zeros(4))[:-1], r"is cut short \(159 bytes of 160\); was the copy"),
         (npy_claiming((2**33,)), r"64\.0 GiB, more than the"),
         (npy_claiming((2**20,)), "is cut short"),
-        (npy_claiming((2**62, 2**62, 0)), "is not a NumPy array file"),
-        (npy_claiming((4 * 10**9, 0)), "is not a NumPy array file"),
-        (npy_claiming((0, 4 * 10**9)), "is not a NumPy array file"),
-        (npy_claiming("(True, 12)", b"\0" * 96), "is not a NumPy array file"),
-        (npy_claiming("(3"), "is not a NumPy array file"),
-        (npy_claiming(tuple([1] * 70), b"\0" * 8), "is not a NumPy array file"),
-        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "is not a NumPy array file"),
-        (npy_claiming((-1,)), "is not a NumPy array file"),
         (npy_claiming((1,), b"\0" * 16, "<c16"), "values of type complex128"),
         (npy_claiming((1,), b"\0" * 8, "<M8[s]"), "values of type datetime64"),
         (npy_claiming((1,), b"", "<U0"), "values of type <U0"),
@@ -97,87 +100,58 @@ def npy_claiming(shape, data=b"", dtype="<f8"):
 )
 def test_bad_npy(tmp_path, content, message):
     path = tmp_path / "a.npy"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_npy(path)
 
 
-def test_missing_npy(tmp_path):
-    with pytest.raises(InputError, match=r"none\.npy: cannot be read"):
-        read_npy(tmp_path / "none.npy")
+def patched(mark, place, value):
+    """Changes bytes of a small archive, counted from a mark."""
+
+    def write(path):
+        np.savez_compressed(path, x=np.zeros(1000))
+        content = bytearray(path.read_bytes())
+        start = content.index(mark) + place
+        content[start : start + len(value)] = value
+        path.write_bytes(content)
+
+    return write
 
 
-def test_zip_bombs_are_refused_before_unpacking(tmp_path):
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, x=np.zeros(2**22, np.uint8))
-    assert path.stat().st_size < 2**14
-    with pytest.raises(InputError, match=r"unpacks to 0\.0 GiB, more than the"):
-        NpzArrays(path, max_bytes=2**20)
+def packed(method, content):
+    def write(path):
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("x.npy", content)
+
+    return write
 
 
-def test_a_member_that_claims_more_than_it_has(tmp_path):
-    path = tmp_path / "a.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x.npy", npy_claiming((1000,), b"\0" * 80))
-    with pytest.raises(InputError, match=r"a.npz\[x\]: is cut short"):
-        NpzArrays(path).read("x")
-
-
-def test_damaged_archives(tmp_path):
-    path = tmp_path / "a.npz"
-    path.write_bytes(b"not a zip")
-    with pytest.raises(InputError, match=r"is not a readable .npz file"):
-        NpzArrays(path)
-    np.savez(path, x=np.arange(1000))
-    content = bytearray(path.read_bytes())
-    content[2000] ^= 0xFF
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a.npz\[x\]: is damaged or encrypted \(Bad CRC-32"):
-        NpzArrays(path).read("x")
-
-
-def with_directory(path, place, value):
-    """The archive with bytes of its central directory changed."""
-    content = bytearray(path.read_bytes())
-    start = content.index(b"PK\1\2")
-    content[start + place : start + place + len(value)] = value
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(("place", "value"), [(6, b"\x63\0"), (8, b"\1\0"), (10, b"\x63\0")])
-def test_versions_encryption_and_methods_that_are_not_known(tmp_path, place, value):
-    path = tmp_path / "a.npz"
-    np.savez(path, x=np.arange(3))
-    with_directory(path, place, value)
-    with pytest.raises(InputError):
-        NpzArrays(path).read("x")
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-def test_only_what_numpy_packs_is_unpacked(tmp_path, method):
-    path = tmp_path / "a.npz"
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("x.npy", npy_bytes(np.zeros(3)))
-    with pytest.raises(InputError, match="in a way that NumPy does not"):
-        NpzArrays(path)
-
-
-def test_a_member_that_claims_more_than_its_bytes_can_hold(tmp_path):
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, x=np.zeros(1000))
-    with_directory(path, 24, (2**29).to_bytes(4, "little"))
-    with pytest.raises(InputError, match="its bytes"):
-        NpzArrays(path)
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "a.npz: cannot be read"),
+        (lambda path: path.write_bytes(b"not a zip"), "is not a readable .npz file"),
+        (lambda path: np.savez_compressed(path, x=np.zeros(2**24, np.uint8)), r"unpacks to 0\.0 GiB, more than the"),
+        (packed(zipfile.ZIP_STORED, npy_claiming((1000,), b"\0" * 80)), r"a.npz\[x\]: is cut short"),
+        *((packed(kind, npy_bytes(np.zeros(3))), "in a way that NumPy does not") for kind in (zipfile.ZIP_LZMA, 12)),
+        # In the directory at the end: a version, encryption, a method, a checksum and a size.
+        *((patched(b"PK\1\2", *wrong), "a.npz") for wrong in ((6, b"\x63\0"), (8, b"\1\0"), (10, b"\x63\0"))),
+        (patched(b"PK\1\2", 16, b"\1\2\3\4"), r"a.npz\[x\]: is damaged or encrypted \(Bad CRC-32"),
+        (patched(b"PK\1\2", 24, (2**23).to_bytes(4, "little")), "its bytes"),
+    ],
+)
+def test_bad_npz(tmp_path, write, message):
+    write(tmp_path / "a.npz")
+    with pytest.raises(InputError, match=message):
+        NpzArrays(tmp_path / "a.npz", max_bytes=2**23).read("x")
 
 
 def test_every_byte_of_a_header_may_be_wrong(tmp_path, capfd):
     good = npy_bytes(np.arange(3))
     path = tmp_path / "a.npy"
     for place in range(len(good) - 24):
-        for value in (0x28, 0xFF):
-            path.write_bytes(good[:place] + bytes([value]) + good[place + 1 :])
-            try:
-                read_npy(path)
-            except InputError:
-                continue
+        path.write_bytes(good[:place] + b"(" + good[place + 1 :])
+        with contextlib.suppress(InputError):
+            read_npy(path)
     assert capfd.readouterr() == ("", "")

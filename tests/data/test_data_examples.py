@@ -71,19 +71,17 @@ def test_content_hash_sees_records_labels_names_and_order():
 
 def test_concatenate_keeps_order():
     both = concatenate([make([[1], [2]], [0, 1]), make([[3]], [1])], "both")
-    assert both.inputs.tolist() == [[1], [2], [3]]
-    assert both.labels.tolist() == [0, 1, 1]
-    assert both.name == "both"
+    assert (both.inputs.tolist(), both.labels.tolist(), both.name) == ([[1], [2], [3]], [0, 1, 1], "both")
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("inputs", "class_names", "message"),
     [
-        (make([[1, 2]], name="other"), r"other has records of shape \(2,\) but set of shape \(1,\)"),
-        (make([[1.0]], name="other"), "float64 records but set int64"),
-        (make([[1]], class_names=("b", "a"), name="other"), "other and set differ in their classes"),
+        ([[1, 2]], ("a", "b"), r"other has records of shape \(2,\) but set of shape \(1,\)"),
+        ([[1.0]], ("a", "b"), "float64 records but set int64"),
+        ([[1]], ("b", "a"), "other and set differ in their classes"),
     ],
 )
-def test_concatenate_refuses_unlike_parts(other, message):
+def test_concatenate_refuses_unlike_parts(inputs, class_names, message):
     with pytest.raises(InputError, match=message):
-        concatenate([make([[1]]), other], "both")
+        concatenate([make([[1]]), make(inputs, class_names=class_names, name="other")], "both")

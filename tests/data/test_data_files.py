@@ -38,6 +38,8 @@ def test_usual_names(tmp_path, names):
     np.testing.assert_array_equal(examples.inputs, X)
     np.testing.assert_array_equal(examples.labels, Y)
     assert examples.class_names == ("0", "1", "2")
+    assert [role_of(name) for name in ("x-train", "Labels")] == [("train", "inputs"), (None, "labels")]
+    assert not any(map(role_of, ("train_test_x", "x_y", "train")))
 
 
 def test_splits_of_npz(tmp_path):
@@ -115,6 +117,7 @@ def test_types_of_inputs(tmp_path, inputs, dtype):
         ({"x": X, "y": Y.astype(object)}, "pickled objects"),
         ({"x_train": X, "y_train": Y, "x_test": X, "y_test": np.eye(3)[Y]}, r"labels have shapes \(4,\), \(4, 3\)"),
         ({"x": np.full((4, 2), 1e300), "y": Y}, "NaN or infinite"),
+        *(({"x": np.zeros(shape, np.uint8), "y": Y}, "shape") for shape in ((4, 0), (4, 0, 3), (4, 3, 0))),
     ],
 )
 def test_refused_npz(tmp_path, arrays, message):
@@ -146,8 +149,7 @@ def test_npy_finds_its_labels(tmp_path, inputs, labels):
 def test_folder_of_npy(tmp_path):
     for name, array in (("x_train", X), ("y_train", Y), ("x_test", X[:1]), ("y_test", Y[:1])):
         np.save(tmp_path / f"{name}.npy", array)
-    assert len(load_path(tmp_path)) == 4
-    assert len(load_path(tmp_path, split="test")) == 1
+    assert [len(load_path(tmp_path, split=split)) for split in (None, "test")] == [4, 1]
     (tmp_path / "y_train.npy").unlink()
     with pytest.raises(InputError, match="'x_train' has no labels beside it"):
         load_path(tmp_path)
@@ -169,112 +171,63 @@ def test_labels_from_another_file(tmp_path):
     assert load_path(tmp_path / "a.csv", tmp_path / "l.npy").inputs.shape == (4, 2)
 
 
-def test_refused_labels_files(tmp_path):
-    path = tmp_path / "a.npz"
+def test_refused_files(tmp_path, monkeypatch):
+    path, labels = tmp_path / "a.npz", tmp_path / "l.npy"
     np.savez(path, x_train=X, x_test=X)
-    np.save(tmp_path / "l.npy", Y)
-    with pytest.raises(InputError, match=r"none.npy: there is no such labels file"):
-        load_path(path, tmp_path / "none.npy")
-    (tmp_path / "l.json").write_text("[]")
-    with pytest.raises(InputError, match=r"l.json: labels are read from .npy, .npz or .csv"):
-        load_path(path, tmp_path / "l.json")
+    np.save(labels, Y)
     np.savez(tmp_path / "l.npz", a=Y, b=Y)
-    with pytest.raises(InputError, match=r"several arrays \(a, b\); call the labels y"):
-        load_path(path, tmp_path / "l.npz")
-    with pytest.raises(InputError, match="labels"):
-        load_path(path, tmp_path / "l.npy", split="all")
-    with pytest.raises(InputError, match="its own"):
-        load_path(tmp_path, tmp_path / "l.npy")
+    (tmp_path / "l.json").write_text("[]")
+    np.savez(tmp_path / "wide.npz", x=np.zeros((4, 300), np.uint8), y=Y)
+    unlabelled = tmp_path / ("x" * 250 + ".npy")  # a name as long as it can be
+    np.save(unlabelled, X)
+    cases: list[tuple[Path, dict[str, Any], str]] = [
+        (path, {"labels_path": tmp_path / "none.npy"}, r"none.npy: there is no such labels file"),
+        (path, {"labels_path": tmp_path / "l.json"}, r"l.json: labels are read from .npy, .npz or .csv"),
+        (path, {"labels_path": tmp_path / "l.npz"}, r"several arrays \(a, b\); call the labels y"),
+        (path, {"labels_path": labels, "split": "all"}, "labels"),
+        (tmp_path, {"labels_path": labels}, "its own"),
+        (tmp_path / "none.npz", {}, r"none.npz: there is no such file or folder"),
+        (tmp_path / "l.json", {}, r"known kind; give \.npz, \.npy, \.csv, \.parquet, \.mat, an IDX file"),
+        (unlabelled, {}, "there are no labels beside it"),
+        (tmp_path / "wide.npz", {"max_bytes": 10}, "more than the"),
+        (tmp_path / "wide.npz", {}, "as float32, more than"),
+    ]
+    for refused, options, message in cases:
+        if not options and refused.name == "wide.npz":
+            monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
+        with pytest.raises(InputError, match=message):
+            load_path(refused, **options)
 
 
-def test_no_data(tmp_path):
-    with pytest.raises(InputError, match=r"none.npz: there is no such file or folder"):
-        load_path(tmp_path / "none.npz")
-    (tmp_path / "a.h5").write_bytes(b"")
-    with pytest.raises(InputError, match=r"known kind; give \.npz, \.npy, \.csv, \.parquet, \.mat, an IDX file"):
-        load_path(tmp_path / "a.h5")
-    np.savez(tmp_path / "a.npz", x=X, y=Y)
-    with pytest.raises(InputError, match="more than the"):
-        load_path(tmp_path / "a.npz", max_bytes=10)
-
-
-def test_roles():
-    assert role_of("x-train") == ("train", "inputs")
-    assert role_of("Labels") == (None, "labels")
-    assert role_of("train_test_x") is None
-    assert role_of("x_y") is None
-    assert role_of("train") is None
-
-
-@pytest.fixture
-def data() -> Path:
-    folder = os.environ.get("JAXAUDIT_DATA")
-    if folder is None:
-        pytest.skip("JAXAUDIT_DATA does not name the folder of real data sets")
-    return Path(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "records", "shape"),
-    [
-        ("mnist", "train", 60_000, (28, 28)),
-        ("mnist", "test", 10_000, (28, 28)),
-        ("usps/usps16.npz", "all", 9_298, (16, 16)),
-        ("usps/usps16.npz", None, 7_291, (16, 16)),
-        ("semeion/semeion16.npz", None, 1_593, (16, 16)),
-        ("mnist_m/mnist_m_gray28_test.npz", None, 9_001, (28, 28)),
-    ],
-)
-def test_real_data(data, name, split, records, shape):
-    if not (data / name).exists():
-        pytest.skip(f"JAXAUDIT_DATA holds no {name}")
-    examples = load_path(data / name, split=split)
-    assert examples.inputs.shape == (records, *shape)
-    assert examples.inputs.dtype == np.uint8
-    assert examples.class_names == tuple("0123456789")
-    assert np.bincount(examples.labels).min() > 100
-
-
-def test_real_mnist_labels(data):
-    if not (data / "mnist").exists():
-        pytest.skip("JAXAUDIT_DATA holds no mnist")
-    # The first labels of MNIST as everyone knows them.
-    assert load_path(data / "mnist").labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
-
-
-@pytest.mark.parametrize("name", ["scans.npz", "scans.csv", "x.npy"])
-def test_a_folder_of_one_data_file_is_that_file(tmp_path, name):
+def test_a_folder_of_one_data_file_is_that_file(tmp_path):
     folder = tmp_path / "hospital"
     folder.mkdir()
     for text in ("README.md", "LICENSE", ".hidden.npz"):
         (folder / text).write_text("words")
-    if name == "x.npy":
-        np.save(folder / name, X)
-        with pytest.raises(InputError, match=r"x.npy: there are no labels beside it"):
-            load_path(folder)
-        return
-    np.savez(folder / "scans.npz", x=X, y=Y)
-    if name == "scans.csv":
-        (folder / "scans.npz").unlink()
-        (folder / name).write_text("a,b,kind\n1,2,x\n3,4,y\n")
-    examples = load_path(folder, label_column="kind" if name == "scans.csv" else None)
-    assert examples.name == name
-    assert examples.content_hash == load_path(folder / name).content_hash
-    with pytest.raises(InputError, match="has no split 'test'"):
-        load_path(folder, split="test")
+    np.save(folder / "x.npy", X)
+    with pytest.raises(InputError, match=r"x.npy: there are no labels beside it"):
+        load_path(folder)
+    (folder / "x.npy").unlink()
+    for name, column in (("scans.npz", None), ("scans.csv", "kind")):
+        np.savez(folder / "scans.npz", x=X, y=Y)
+        if column:
+            (folder / "scans.npz").unlink()
+            (folder / name).write_text("a,b,kind\n1,2,x\n3,4,y\n")
+        examples = load_path(folder, label_column=column)
+        assert (examples.name, examples.content_hash) == (name, load_path(folder / name).content_hash)
+        with pytest.raises(InputError, match="has no split 'test'"):
+            load_path(folder, split="test")
 
 
 def test_a_folder_of_several_data_files_names_some(tmp_path):
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(InputError, match=r"no data of a known kind \(notes\.txt\)"):
+        load_path(tmp_path)
     for k in range(9):
         np.savez(tmp_path / f"{k}{'long' * 50}.npz", x=X, y=Y)
     with pytest.raises(InputError, match="several data files") as caught:
         load_path(tmp_path)
     assert str(caught.value).count("long") < 60
-    for path in tmp_path.iterdir():
-        path.unlink()
-    (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(InputError, match=r"no data of a known kind \(notes\.txt\)"):
-        load_path(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "train_32x32.mat", "a.csv", "a.npz"])
@@ -286,20 +239,6 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
             load_path(path)
 
 
-@pytest.mark.parametrize("shape", [(4, 0), (4, 0, 3), (4, 3, 0)])
-def test_records_without_numbers(tmp_path, shape):
-    np.savez(tmp_path / "a.npz", x=np.zeros(shape, np.uint8), y=Y)
-    with pytest.raises(InputError, match=r"\(4, 3, 0\)|shape"):
-        load_path(tmp_path / "a.npz")
-
-
-def test_bytes_that_would_take_too_much_as_floats(tmp_path, monkeypatch):
-    np.savez(tmp_path / "a.npz", x=np.zeros((4, 300), np.uint8), y=Y)
-    monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
-    with pytest.raises(InputError, match="as float32, more than"):
-        load_path(tmp_path / "a.npz")
-
-
 def test_names_in_a_message_are_bounded_and_visible(tmp_path):
     arrays: dict[str, Any] = {f"\x1b[31m{k}\n" + "n" * 60_000: X for k in range(9)}
     np.savez(tmp_path / "a.npz", **arrays)
@@ -307,10 +246,3 @@ def test_names_in_a_message_are_bounded_and_visible(tmp_path):
         load_path(tmp_path / "a.npz")
     assert len(str(caught.value)) < 2000
     assert str(caught.value).isprintable()
-
-
-def test_a_name_at_the_limit_has_no_labels_beside_it(tmp_path):
-    path = tmp_path / ("x" * 250 + ".npy")
-    np.save(path, X)
-    with pytest.raises(InputError, match="there are no labels beside it"):
-        load_path(path)

@@ -1,13 +1,17 @@
-"""A model's outputs from any framework: read, recognised, or refused in one line."""
+"""A model's outputs from any framework: read, recognised, or refused in one line, without memory beyond their shape."""
 
 import itertools
+import os
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 from support.banks import describe
+from support.memory import at_most
 from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 
 from jaxaudit.data.bank.description import Description
@@ -96,15 +100,10 @@ def test_forced_kind(write):
     np.testing.assert_allclose(outputs.probabilities, expected, atol=1e-7)
     assert load_outputs(write(P), 4, 20, kind="probabilities").kind == "probabilities"
     assert load_outputs(write(P), 4, 20, kind="logits").kind == "logits"
-
-
-def test_named_arrays_by_preference(write):
     assert load_outputs(write({"logits": LOGITS, "probs": P}), 4, 20).kind == "probabilities"
-
-
-def test_large_logits_do_not_overflow(write):
-    outputs = load_outputs(write(np.array([[1e4, 0.0], [-1e4, 0.0]])), 2, 2)
-    assert outputs.probabilities.tolist() == [[1, 0], [0, 1]]
+    for wrong, message in ((LOGITS, r"\[0, 1\], so these are no"), (P / 2, r"row 1 sums to 0\.5, so these are no")):
+        with pytest.raises(InputError, match=message):
+            load_outputs(write(wrong), 4, 20, kind="probabilities")
 
 
 def test_float32_softmax_may_leave_the_interval_by_rounding(write):
@@ -130,6 +129,8 @@ def test_binary_classifiers_may_give_one_column(write, shape):
     np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
     with pytest.raises(InputError, match="which is no"):
         load_outputs(write(z), 2, 20, kind="probabilities")
+    with pytest.raises(InputError, match=HARD):
+        load_outputs(write(np.arange(20).reshape(shape) % 2), 2, 20)
 
 
 def test_two_columns_that_could_be_a_row_number_are_not_dropped(write):
@@ -206,6 +207,8 @@ BAD = [
     (pa.table({"a": [[0.25] * 5] * 20}), "100 values in 20 lists, more than one for each of 4 classes"),
     (pa.table({"a": [[["x"]]] * 20}), "not numbers"),
     (pa.table({}), "has no columns"),
+    (table(P).select([]), "out.parquet: has no columns; did the model"),
+    (pa.table({"p": pa.array([[]] * 20, pa.list_(pa.float64()))}), "out.parquet"),
     ("\n" + csv(P), "out.csv: its first line is blank; delete it"),
     ("\r\n" + csv(P, "a,b,c,d"), "out.csv: its first line is blank; delete it"),
     ("\n", "out.csv: its first line is blank"),
@@ -220,38 +223,22 @@ def test_refused(write, content, message):
         load_outputs(write(content), NAMES, 20)
 
 
-def test_binary_hard_labels(write):
-    with pytest.raises(InputError, match=HARD):
-        load_outputs(write(np.array([0, 1, 1])), 2, 3)
-
-
-def test_forced_probabilities_that_are_none(write):
-    with pytest.raises(InputError, match=r"\[0, 1\], so these are no"):
-        load_outputs(write(LOGITS), 4, 20, kind="probabilities")
-    with pytest.raises(InputError, match=r"row 1 sums to 0\.5, so these are no"):
-        load_outputs(write(P / 2), 4, 20, kind="probabilities")
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(InputError, match=r"none.csv: there is no such file"):
-        load_outputs(tmp_path / "none.csv", 4, 20)
-    with pytest.raises(InputError, match="x: there is no such file"):
-        load_outputs("x" * 300, 4, 20)
-    for name, message in (
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.csv", "none.csv: there is no such file"),
+        ("x" * 300, "x: there is no such file"),
         ("a.json", r"outputs are read from .npz, .npy, .csv, .parquet"),
         ("a.npy", "is not a NumPy array file"),
         ("a.npz", "is not a readable .npz file"),
         ("a.parquet", "is not a readable Parquet file"),
-    ):
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name, message):
+    if name.startswith("a."):
         (tmp_path / name).write_bytes(b"rubbish")
-        with pytest.raises(InputError, match=message):
-            load_outputs(tmp_path / name, 4, 20)
-
-
-def test_parquet_files_of_rows_without_columns_are_refused(tmp_path):
-    parquet.write_table(table(P).select([]), tmp_path / "out.parquet")
-    with pytest.raises(InputError, match=r"out.parquet: has no columns; did the model"):
-        load_outputs(tmp_path / "out.parquet", 4, 20)
+    with pytest.raises(InputError, match=message):
+        load_outputs(tmp_path / name, 4, 20)
 
 
 def test_lists_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
@@ -277,8 +264,88 @@ def test_confidences(write):
     assert confidences.tolist() == [outputs.probabilities[i, label] for i, label in enumerate(labels)]
     with pytest.raises(InputError, match="has 20 rows but there are 19 labels"):
         confidence_of(outputs, labels[:19])
-
-
-def test_outputs_are_read_only(write):
     with pytest.raises(ValueError, match="read-only"):
-        load_outputs(write(P), 4, 20).probabilities[0] = 0
+        outputs.probabilities[0] = 0
+
+
+@pytest.mark.parametrize("content", [csv(P), P, {"p": P}, table(P)], ids=["csv", "npy", "npz", "parquet"])
+def test_names_that_are_no_utf_8(tmp_path, content):
+    path = write_outputs(tmp_path, content)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).with_suffix(path.suffix)
+    try:
+        path.rename(odd)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    assert load_outputs(odd, NAMES, 20).probabilities.shape == (20, 4)
+
+
+def test_changed_bytes_of_a_parquet_footer(tmp_path):
+    """Read or refused; names that are no UTF-8 were a UnicodeDecodeError."""
+    path = write_outputs(tmp_path, table(P, ["aaaa", "bbbb", "cccc", "dddd"]))
+    whole, refused = path.read_bytes(), 0
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    names = [place for place in range(start, len(whole)) if whole[place : place + 4] in (b"aaaa", b"dddd")]
+    assert names
+    for place in [*names, *range(start, len(whole), 29)]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xB5]) + whole[place + 1 :])
+        try:
+            load_outputs(path, NAMES, 20)
+        except InputError:
+            refused += 1
+    assert refused > 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (("," * 100_000 + "\n") * 3, "columns but the query set"),
+        (("0.25," * 6 + "0.1\n") * 3, "columns but the query set"),
+        ("1" * (2 << 20), "first line is longer than"),
+        (None, "longer than 20 rows of 4 numbers can be"),
+    ],
+)
+def test_a_table_that_cannot_be_of_these_records_is_not_parsed(tmp_path, monkeypatch, content, message):
+    path = write_outputs(tmp_path, content or "")
+    if content is None:
+        os.truncate(path, 1 << 30)
+    monkeypatch.setattr(arrow_csv, "read_csv", lambda *_: pytest.fail("parsed"))
+    with pytest.raises(InputError, match=message):
+        load_outputs(path, NAMES, 20)
+
+
+def test_more_numbers_than_the_records_can_have_are_not_read(tmp_path):
+    """A sparse file takes no room on the disk, and its array would."""
+    np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float64, (2**26, 4))
+    with at_most(2**20), pytest.raises(InputError, match="GiB"):
+        load_outputs(tmp_path / "out.npy", NAMES, 20)
+
+
+def test_names_of_records_in_parquet_are_not_read(tmp_path):
+    """A dictionary holds one long text, and a column of it has one a record."""
+    names = pa.DictionaryArray.from_arrays(np.zeros(1000, np.int32), ["x" * 2_000_000])
+    values = np.random.default_rng(0).dirichlet(np.ones(4), 1000)
+    made = pa.table({"file": names} | {name: values[:, k] for k, name in enumerate(NAMES)})
+    parquet.write_table(made, tmp_path / "out.parquet", store_schema=False)
+    assert (tmp_path / "out.parquet").stat().st_size < 1_000_000
+    before = pa.default_memory_pool().max_memory()
+    np.testing.assert_allclose(load_outputs(tmp_path / "out.parquet", NAMES, 1000).values, values)
+    assert pa.default_memory_pool().max_memory() < before + 50_000_000
+    # Nor are those of columns, which may be one.
+    parquet.write_table(pa.table(list(P.T), names=["p"] * 4), tmp_path / "out.parquet")
+    np.testing.assert_array_equal(load_outputs(tmp_path / "out.parquet", NAMES, 20).values, P)
+
+
+def test_parquet_of_many_columns_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    parquet.write_table(table(np.tile(P, 3), [f"c{k}" for k in range(12)]), tmp_path / "out.parquet")
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(InputError, match="has 12 columns but the query set"):
+        load_outputs(tmp_path / "out.parquet", NAMES, 20)
+
+
+def test_huge_logits_are_read_without_a_warning(tmp_path):
+    outputs = load_outputs(write_outputs(tmp_path, np.array([[1e308, -1e308], [3.5, 4.0]])), 2, 2)
+    assert outputs.kind == "logits"
+    assert outputs.probabilities[0].tolist() == [1, 0]
+    with pytest.raises(InputError) as refused:
+        load_outputs(write_outputs(tmp_path, np.array([0.25, 7.125])), 2, 2, kind="probabilities")
+    assert "7.125" not in str(refused.value)

@@ -1,7 +1,8 @@
-"""Only regular files are opened; whatever a parser raises or prints is one line; bounds follow the machine."""
+"""Only regular files are read or written; what a parser raises or prints is one line; bounds follow the machine."""
 
 import logging
 import os
+import stat
 import warnings
 from pathlib import Path
 
@@ -10,16 +11,21 @@ import pytest
 from jaxaudit.data.formats.bounded import header_line, open_bounded, read_exactly
 from jaxaudit.data.formats.parsing import parsed, parsing
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
-from jaxaudit.data.paths import entries, exists, expanded, open_data, regular_files
+from jaxaudit.data.paths import entries, exists, open_data, regular_files
+from jaxaudit.data.regular_files import open_regular, whole_file
 from jaxaudit.errors import LONGEST_MESSAGE, InputError
+from jaxaudit.places import without_folders
 
 
 def test_a_regular_file_is_opened_also_through_a_link(tmp_path: Path):
-    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "link").symlink_to("file")
     for name in ("file", "link"):
         with open_data(tmp_path / name) as file:
-            assert file.read() == b"content"
+            assert read_exactly(file, 3).tobytes() == b"123"
+            with pytest.raises(EOFError):
+                read_exactly(file, 3)
+    assert [exists(Path(each)) for each in (tmp_path, "a" * 5000, "a\0b")] == [True, False, False]
 
 
 def test_nothing_else_is_opened_or_waited_for(tmp_path: Path):
@@ -59,20 +65,6 @@ def test_files_below_a_folder(tmp_path: Path):
         entries(tmp_path / "a" / "b" / "x")
 
 
-def test_a_home_that_is_not_known(monkeypatch: pytest.MonkeyPatch):
-    def unknown(_: object) -> str:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "expanduser", unknown)
-    assert expanded("~/data") == Path("~/data")
-
-
-def test_what_can_be_no_path_does_not_exist(tmp_path: Path):
-    assert exists(tmp_path)
-    assert not exists(Path("a" * 5000))
-    assert not exists(Path("a\0b"))
-
-
 @pytest.mark.parametrize("error", [KeyError(3), StopIteration(), RecursionError("deep"), AssertionError(), OSError(5)])
 def test_whatever_a_parser_raises_is_an_input_error(error: Exception):
     with pytest.raises(InputError, match=r"^a\.bin: is damaged \(.+\); save it again\.$"):  # noqa: SIM117
@@ -85,16 +77,14 @@ def test_whatever_a_parser_raises_is_an_input_error(error: Exception):
 
 
 def test_a_parser_is_quiet_and_others_are_not(capfd: pytest.CaptureFixture[str]):
-    logging.getLogger("test").setLevel(logging.INFO)
     with parsing("a", "."):
         warnings.warn("noise", RuntimeWarning, stacklevel=1)
-        logging.getLogger("test").critical("noise")
-        logging.getLogger("test.inner").error("noise")
+        for name in ("test", "test.inner"):
+            logging.getLogger(name).critical("noise")
     logging.getLogger("test").critical("sound")
     with pytest.warns(RuntimeWarning):
         warnings.warn("sound", RuntimeWarning, stacklevel=1)
-    out, err = capfd.readouterr()
-    assert "noise" not in out + err
+    assert "noise" not in "".join(capfd.readouterr())
 
 
 def test_only_the_parser_of_pieces_is_within():
@@ -102,10 +92,10 @@ def test_only_the_parser_of_pieces_is_within():
         yield 1
         raise KeyError("broken")
 
-    found = []
+    found = parsed(pieces, "a: is damaged", "save it again.")
+    assert next(found) == 1
     with pytest.raises(InputError, match="broken"):
-        found.extend(parsed(pieces, "a: is damaged", "save it again."))
-    assert found == [1]
+        next(found)
     with pytest.raises(ZeroDivisionError):
         next(piece / 0 for piece in parsed(pieces, "a", "."))
 
@@ -138,16 +128,77 @@ def test_memory_is_the_machines_or_its_groups(tmp_path: Path):
     assert limited(tmp_path / "d", "rubbish\n\n::\n") == machine
 
 
-def test_exact_reading(tmp_path: Path):
-    (tmp_path / "a").write_bytes(b"12345")
-    with open_data(tmp_path / "a") as file:
-        assert read_exactly(file, 3).tobytes() == b"123"
-        with pytest.raises(EOFError):
-            read_exactly(file, 3)
-
-
 def test_a_table_of_very_many_columns_is_not_parsed(tmp_path: Path):
     for line in (b"," * 10_000, b"x" * 2**20):
         (tmp_path / "a").write_bytes(line + b"\n")
         with open_bounded(tmp_path / "a") as stream, pytest.raises(InputError, match="first line"):
             header_line(stream, tmp_path / "a")
+
+
+def test_only_regular_files_are_read(tmp_path: Path):
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "gone").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "channel")
+    for name in ("file", "link"):
+        with open_regular(tmp_path / name) as file:
+            assert file.read() == b"text"
+    for name, links in (("channel", True), (".", True), ("gone", True), ("link", False), ("channel", False)):
+        with pytest.raises(OSError):  # noqa: PT011
+            open_regular(tmp_path / name, links=links)
+    with pytest.raises(OSError, match="a device"):
+        open_regular(Path(os.devnull))
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_file_is_written_whole_and_through_no_link(tmp_path: Path, private: bool):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "file").symlink_to("mine")
+    before = os.umask(0o022)
+    try:
+        with whole_file(tmp_path / "file", private=private) as file:
+            file.write(b"text")
+            (draft,) = set(os.listdir(tmp_path)) - {"mine", "file"}
+            assert (tmp_path / "file").read_text() == "mine"
+    finally:
+        os.umask(before)
+    assert draft.startswith(".writing-")
+    assert (tmp_path / "mine").read_text() == "mine"
+    found = (tmp_path / "file").lstat().st_mode
+    assert stat.S_ISREG(found)
+    assert found & 0o777 == (0o600 if private else 0o644)
+    assert sorted(os.listdir(tmp_path)) == ["file", "mine"]
+
+
+@pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt()])
+def test_of_a_file_that_could_not_be_written_nothing_is_left(tmp_path: Path, stop: BaseException):
+    (tmp_path / "file").write_text("before")
+
+    def write() -> None:
+        with whole_file(tmp_path / "file") as file:
+            file.write(b"half")
+            raise stop
+
+    with pytest.raises(type(stop)):
+        write()
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "before"
+
+
+def test_a_path_below_the_working_directory_is_told_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/elsewhere")
+    monkeypatch.chdir(tmp_path)
+    here = os.getcwd()
+    told = {
+        f"{here}/data/q.npz:0.5": "data/q.npz:0.5",
+        f"a={here}/q.npz": "a=q.npz",
+        here: ".",
+        "C:\\Users\\me\\q.npz": "q.npz",
+        **{text: text for text in ("/", "~", "package.module:factory", "512,256")},
+        "/x/mynets.py:f": "mynets.py:f",
+    }
+    assert {text: without_folders(text) for text in told} == told
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert without_folders(f"{here}/data/q.npz") == "q.npz"

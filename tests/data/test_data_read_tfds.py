@@ -1,4 +1,4 @@
-"""Reading prepared TensorFlow Datasets sets: every record, in order, without TensorFlow."""
+"""Prepared TensorFlow Datasets sets: their names and places, and every record, in order, without TensorFlow."""
 
 import contextlib
 import json
@@ -11,20 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.prepared_set import digit_features, encode_png, random_images, tiny_digits, write_prepared
+from fuzz.texts import CANARY, HOSTILE_FEATURES
+from support.prepared_set import digit_features, encode_png, random_images, rewrite, tiny_digits, write_prepared
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
+from jaxaudit.data.paths import expanded
 from jaxaudit.data.tfds.features import KNOWN
 from jaxaudit.data.tfds.read import read_prepared
+from jaxaudit.data.tfds.tfds import SetName, find_prepared, parse_set_name, set_folders
 from jaxaudit.errors import InputError
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
-    for variable in ("JAXAUDIT_DATA", "TFDS_DATA_DIR"):
-        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture
@@ -44,30 +40,26 @@ class NoTensorFlow:  # looks installed, so that nothing avoids it for that reaso
 sys.meta_path.insert(0, NoTensorFlow())
 from pathlib import Path
 from jaxaudit.data import load
-examples = load("tiny_digits@test+train[5:]", data_dir=Path(sys.argv[1]))
-assert "tensorflow" not in sys.modules and "jax" not in sys.modules
-print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.class_names, repr(examples)]))
+for _ in range(2):  # decoded, then from the cache
+    examples = load("tiny_digits@test+train[5:]", data_dir=Path(sys.argv[1]))
+    assert "tensorflow" not in sys.modules and "jax" not in sys.modules
+    print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.class_names, repr(examples)]))
 """
 
 
 @pytest.mark.outer
 def test_a_prepared_set_is_read_by_name_where_tensorflow_cannot_be_imported(prepared):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": "error"}
-    for _ in range(2):  # decoded, then from the cache
-        done = subprocess.run(
-            [sys.executable, "-c", _READ_BY_NAME, str(prepared.data_dir)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
-        images, labels, names, text = json.loads(done.stdout)  # nothing else on stdout
-        np.testing.assert_array_equal(images, [*prepared.images["test"], *prepared.images["train"][5:]])
-        np.testing.assert_array_equal(labels, [*prepared.labels["test"], *prepared.labels["train"][5:]])
-        assert names == ["zero", "one", "two"]
-        assert text == "Examples(tiny_digits@test+train[5:]: 27 records of shape (8, 8), 3 classes)"
+    command = [sys.executable, "-c", _READ_BY_NAME, str(prepared.data_dir)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    decoded, cached = done.stdout.splitlines()  # nothing else on stdout
+    assert decoded == cached
+    images, labels, names, text = json.loads(decoded)
+    np.testing.assert_array_equal(images, [*prepared.images["test"], *prepared.images["train"][5:]])
+    np.testing.assert_array_equal(labels, [*prepared.labels["test"], *prepared.labels["train"][5:]])
+    assert names == ["zero", "one", "two"]
+    assert text == "Examples(tiny_digits@test+train[5:]: 27 records of shape (8, 8), 3 classes)"
 
 
 @pytest.mark.parametrize(
@@ -81,10 +73,7 @@ def test_slices_are_those_of_tfds(prepared, split):
     found = read_prepared(prepared.folder, split, "tiny")
     np.testing.assert_array_equal(found.inputs, [record["image"][..., 0] for record in expected])
     np.testing.assert_array_equal(found.labels, [record["label"] for record in expected])
-
-
-def test_without_a_split_train_is_read(prepared):
-    assert len(read_prepared(prepared.folder, None, "tiny")) == 25
+    assert len(read_prepared(prepared.folder, None, "tiny")) == 25  # of train
     assert len(read_prepared(prepared.folder, "all", "tiny")) == 32
 
 
@@ -100,66 +89,24 @@ def test_the_cache_is_used_until_the_set_is_prepared_again(prepared, monkeypatch
     np.testing.assert_array_equal(read_prepared(again.folder, "train", "tiny").inputs, again.images["train"])
 
 
-def _write_tfrecords(path: Path, records: list[bytes]) -> None:
-    with path.open("wb") as file:
-        for record in records:
-            file.write(len(record).to_bytes(8, "little") + b"\0" * 4 + record + b"\0" * 4)
-
-
 @pytest.fixture
 def as_tfrecord(prepared):
     """The same set in TFDS's default format, which TFDS itself reads only with TensorFlow."""
-    import tensorflow_datasets as tfds
-
-    builder: Any = tfds.builder_from_directory(prepared.folder)
-    for split in ("train", "test"):
-        source = builder.as_data_source(split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
-        shards = sorted(prepared.folder.glob(f"*-{split}.array_record*"))
-        lengths = builder.info.splits[split].shard_lengths
-        start = 0
-        for shard, length in zip(shards, lengths, strict=True):
-            records = [source[row] for row in range(start, start + length)]
-            _write_tfrecords(shard.with_name(shard.name.replace("array_record", "tfrecord")), records)
-            shard.unlink()
-            start += length
-    info = prepared.folder / "dataset_info.json"
-    info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
-    return prepared
-
-
-def test_tfrecords_are_read_too(as_tfrecord):
-    found = read_prepared(as_tfrecord.folder, "train[7:23]", "tiny")
-    np.testing.assert_array_equal(found.inputs, as_tfrecord.images["train"][7:23])
-    np.testing.assert_array_equal(found.labels, as_tfrecord.labels["train"][7:23])
+    return rewrite(prepared, "tfrecord")
 
 
 @pytest.fixture
 def as_parquet(prepared):
-    """The same set in Parquet."""
-    import pyarrow
-    import tensorflow_datasets as tfds
-    from pyarrow import parquet
-
-    builder: Any = tfds.builder_from_directory(prepared.folder)
-    for split in ("train", "test"):
-        source = builder.as_data_source(split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
-        start = 0
-        shards = sorted(prepared.folder.glob(f"*-{split}.array_record*"))
-        for shard, length in zip(shards, builder.info.splits[split].shard_lengths, strict=True):
-            records = [source[row] for row in range(start, start + length)]
-            table = pyarrow.table({"data": pyarrow.array(records, pyarrow.binary())})
-            parquet.write_table(table, shard.with_name(shard.name.replace("array_record", "parquet")))
-            shard.unlink()
-            start += length
-    info = prepared.folder / "dataset_info.json"
-    info.write_text(info.read_text().replace('"array_record"', '"parquet"'))
-    return prepared
+    return rewrite(prepared, "parquet")
 
 
-def test_parquet_is_read_too(as_parquet):
+@pytest.mark.parametrize("kind", ["tfrecord", "parquet"])
+def test_other_formats_are_read_too(prepared, kind):
+    rewrite(prepared, kind)
     for start, stop in ((7, 23), (0, 25), (24, 25)):
-        found = read_prepared(as_parquet.folder, f"train[{start}:{stop}]", "tiny")
-        np.testing.assert_array_equal(found.inputs, as_parquet.images["train"][start:stop])
+        found = read_prepared(prepared.folder, f"train[{start}:{stop}]", "tiny")
+        np.testing.assert_array_equal(found.inputs, prepared.images["train"][start:stop])
+        np.testing.assert_array_equal(found.labels, prepared.labels["train"][start:stop])
 
 
 def test_equal_rows_of_parquet_are_no_more_than_promised(as_parquet):
@@ -182,11 +129,18 @@ def test_damaged_tfrecords_are_named(as_tfrecord, content):
         read_prepared(as_tfrecord.folder, "test", "tiny")
 
 
-def test_damaged_array_records_are_named(prepared):
+def test_what_is_damaged_or_missing_is_named(prepared):
     shard = next(prepared.folder.glob("*-test.array_record*"))
-    shard.write_bytes(b"\0" * 200)
-    with pytest.raises(InputError, match=r"cannot be read .*delete it and prepare it again"):
-        read_prepared(prepared.folder, "test", "tiny")
+    whole = {path: path.read_bytes() for path in (shard, *prepared.folder.glob("*.json"))}
+    wrong = [(shard, b"\0" * 200), (shard, None)]
+    for name, key in (("dataset_info.json", "splits"), ("features.json", "featuresDict")):
+        wrong += [(prepared.folder / name, text.encode()) for text in ("", "{", "[]", f'{{"{key}": 3}}')]
+    for path, content in wrong:
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(InputError, match=r"tiny: .* cannot be read .*delete it and prepare it again"):
+            read_prepared(prepared.folder, "test", "tiny")
+        path.write_bytes(whole[path])
+    assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
@@ -196,85 +150,33 @@ def test_a_file_beside_a_set_may_have_a_name_that_is_no_text(prepared):
     np.testing.assert_array_equal(read_prepared(prepared.folder, "test", "tiny_digits").inputs, usual.inputs)
 
 
-def test_a_missing_shard_is_named(prepared):
-    next(prepared.folder.glob("*-test.array_record*")).unlink()
-    with pytest.raises(InputError, match=r"cannot be read .*delete it and prepare it again"):
-        read_prepared(prepared.folder, "test", "tiny")
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        *(("dataset_info.json", content) for content in ["", "{", "[]", '{"splits": 3}']),
-        *(("features.json", content) for content in ["", "{", "[]", '{"featuresDict": 3}']),
-    ],
-)
-def test_damaged_metadata_are_named(prepared, file, content):
-    (prepared.folder / file).write_text(content)
-    with pytest.raises(
-        InputError, match=r"tiny: the prepared set in .* cannot be read .*delete it and prepare it again"
-    ):
-        read_prepared(prepared.folder, "test", "tiny")
-
-
 CORE = "tensorflow_datasets.core.features."
 CONTAINER = CORE + "features_dict.FeaturesDict"
-EVIL = {"pythonClassName": "evil_features.Image", "image": {"dtype": "uint8", "shape": {"dimensions": ["8", "8", "1"]}}}
 
 
-def _with_image(features: dict[str, Any], image: Any) -> dict[str, Any]:
-    features["featuresDict"]["features"]["image"] = image
-    return features
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(
-            lambda features, key=key: _with_image(features, {key: "evil_features.Image", "content": {}})
-            for key in ("pythonClassName", "python_class_name", "type")
-        ),
-        lambda features: _with_image(features, {"type": "evil_features.Image", "content": json.dumps(EVIL)}),
-        # Names that begin as TFDS's do.
-        lambda features: _with_image(features, EVIL | {"pythonClassName": "tensorflow_datasets.x.evil_features.Image"}),
-        lambda features: _with_image(features, EVIL | {"pythonClassName": "tensorflow_datasets_evil.Image"}),
-        # JSON within strings, which TFDS parses again.
-        lambda _: {"pythonClassName": CONTAINER, "jsonFeature": {"json": json.dumps({"image": EVIL})}},
-        lambda features: features | {"jsonFeature": {"json": json.dumps({"image": EVIL})}},
-        lambda features: {
-            "type": CONTAINER,
-            "proto_cls": "tensorflow_datasets.FeaturesDict",
-            "content": json.dumps({"features": {"image": EVIL}}),
-        },
-        lambda features: _with_image(
-            features, {"pythonClassName": CORE + "sequence_feature.Sequence", "sequence": {"feature": EVIL}}
-        ),
-        lambda features: _with_image(
-            features, {"pythonClassName": CONTAINER, "featuresDict": {"features": {"a": {"b": [EVIL]}}}}
-        ),
-        lambda features: EVIL,
-        lambda features: _with_image(features, {"pythonClass": "evil_features.Image"}),
-        lambda features: json.loads("[" * 80 + "]" * 80),
-    ],
-)
+@pytest.mark.parametrize("features", [*HOSTILE_FEATURES, {"pythonClass": CANARY}, json.loads("[" * 80 + "]" * 80)])
 @pytest.mark.parametrize("place", ["features.json", "dataset_info.json"])
-def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, change, place):
-    (tmp_path / "evil_features.py").write_text("raise SystemExit('imported')")
+def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, features, place):
+    (tmp_path / "fuzz_canary.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    features = change(json.loads((prepared.folder / "features.json").read_text()))
     if place == "features.json":
-        (prepared.folder / place).write_text(json.dumps(features))
-        with pytest.raises(InputError, match="tiny"):
-            read_prepared(prepared.folder, "test", "tiny")
+        # Alone, in place of the image, and within strings, which TFDS parses again.
+        usual = json.loads((prepared.folder / place).read_text())
+        image = json.loads(json.dumps(usual))
+        image["featuresDict"]["features"]["image"] = features
+        for wrong in (features, image, usual | {"jsonFeature": {"json": json.dumps({"image": features})}}):
+            (prepared.folder / place).write_text(json.dumps(wrong))
+            with pytest.raises(InputError, match="tiny"):
+                read_prepared(prepared.folder, "test", "tiny")
     else:
         # Its features are not asked for, whatever they say; what is no message of protobuf is damaged.
         info = json.loads((prepared.folder / place).read_text())
-        info |= {"features": features, "moduleName": "evil_features"}
+        info |= {"features": features, "moduleName": "fuzz_canary"}
         (prepared.folder / place).write_text(json.dumps(info))
         with contextlib.suppress(InputError):
             found = read_prepared(prepared.folder, "test", "tiny")
             np.testing.assert_array_equal(found.inputs, prepared.images["test"])
-    assert "evil_features" not in sys.modules
+    assert "fuzz_canary" not in sys.modules
 
 
 def test_the_metadata_that_are_checked_are_those_that_are_used(prepared, monkeypatch):
@@ -320,44 +222,31 @@ def test_every_class_of_tfds_is_known():
 
 @pytest.mark.parametrize("kind", ["dangling", "circle", "pipe", "names", "huge"])
 def test_what_lies_in_the_folder_is_looked_at_first(prepared, kind):
-    if kind == "dangling":
-        (prepared.folder / "more").symlink_to("nowhere")
-    elif kind == "circle":
-        (prepared.folder / "more").symlink_to("more")
-    elif kind == "pipe":
-        os.mkfifo(prepared.folder / "more")
-    elif kind == "names":
-        (prepared.folder / "label.labels.txt").unlink()
-        os.mkfifo(prepared.folder / "label.labels.txt")
+    more, names = prepared.folder / "more", prepared.folder / "label.labels.txt"
+    if kind in ("dangling", "circle"):
+        more.symlink_to("nowhere" if kind == "dangling" else "more")
+    elif kind in ("pipe", "names"):
+        names.unlink()
+        os.mkfifo(names if kind == "names" else more)
     else:
-        with (prepared.folder / "features.json").open("wb") as file:
-            file.truncate(2**40)
+        os.truncate(prepared.folder / "features.json", 2**40)
     with pytest.raises(InputError):
         read_prepared(prepared.folder, "test", "tiny")
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("file", "old", "new"),
     [
-        ('"7"', '"700000000"'),
-        ('"7"', '"7000000000000000000"'),
-        ("{DATASET}-{SPLIT}", "../{DATASET}-{SPLIT}"),
-        ("{DATASET}-{SPLIT}", "/etc/{DATASET}-{SPLIT}"),
-        ('"7"', '"-7"'),
-        ('"7"', '"8"'),
+        *(("dataset_info.json", '"7"', f'"{count}"') for count in (700000000, 7 * 10**18, -7, 8)),
+        ("dataset_info.json", "{DATASET}-{SPLIT}", "../{DATASET}-{SPLIT}"),
+        ("dataset_info.json", "{DATASET}-{SPLIT}", "/etc/{DATASET}-{SPLIT}"),
+        ("features.json", '"3"', '"3000000000"'),
     ],
 )
-def test_promises_of_the_metadata_are_not_believed(prepared, old, new):
-    path = prepared.folder / "dataset_info.json"
+def test_promises_of_the_metadata_are_not_believed(prepared, file, old, new):
+    path = prepared.folder / file
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(InputError):
-        read_prepared(prepared.folder, "test", "tiny")
-
-
-def test_very_many_classes(prepared):
-    path = prepared.folder / "features.json"
-    path.write_text(path.read_text().replace('"3"', '"3000000000"'))
-    with pytest.raises(InputError, match="classes"):
+    with pytest.raises(InputError, match="classes" if file == "features.json" else "tiny"):
         read_prepared(prepared.folder, "test", "tiny")
 
 
@@ -394,36 +283,93 @@ def test_images_of_differing_sizes_are_brought_to_one(tmp_path, channels):
     np.testing.assert_array_equal(joined, read_prepared(folder, None, "mixed", (6, 4)).inputs)
 
 
-def test_without_supervised_keys_the_only_image_and_class_are_meant(tmp_path):
-    prepared = tiny_digits(tmp_path, supervised_keys=None)
-    np.testing.assert_array_equal(read_prepared(prepared.folder, "test", "tiny").labels, prepared.labels["test"])
-
-
 def test_supervised_keys_choose_among_several(tmp_path):
+    """Without them, the only image and the only class are meant."""
     import tensorflow_datasets as tfds
 
-    label = tfds.features.ClassLabel(num_classes=3)
-    features = tfds.features.FeaturesDict({**digit_features(), "coarse": label})
-    image = np.arange(64, dtype=np.uint8).reshape(8, 8)
-    records = [{"image": encode_png(image), "label": 2, "coarse": 1}]
-    chosen = write_prepared(
-        tmp_path, examples={"train": records}, features=features, supervised_keys=("image", "coarse")
-    )
-    found = read_prepared(chosen, None, "two labels")
-    assert found.labels.tolist() == [1]
-    assert found.class_names == ("0", "1", "2")
-    open_choice = write_prepared(
-        tmp_path, "other", examples={"train": records}, features=features, supervised_keys=None
-    )
-    with pytest.raises(InputError, match="image-classification set"):
-        read_prepared(open_choice, None, "two labels")
+    def read(name, features, keys):
+        values = {"image": encode_png(np.zeros((8, 8), np.uint8)), "label": 2, "coarse": 1, "id": 0}
+        records = [{key: values[key] for key in features}]
+        features = tfds.features.FeaturesDict(features)
+        folder = write_prepared(tmp_path, name, examples={"train": records}, features=features, supervised_keys=keys)
+        return read_prepared(folder, None, name)
+
+    usual = dict(digit_features())
+    several = usual | {"coarse": tfds.features.ClassLabel(num_classes=3)}
+    found = read("two", several, ("image", "coarse"))
+    assert (found.labels.tolist(), found.class_names) == ([1], ("0", "1", "2"))
+    assert read("one", usual, None).labels.tolist() == [2]
+    for name, features in (("open", several), ("unlabelled", {"image": usual["image"], "id": np.int64})):
+        with pytest.raises(InputError, match="one image and one class"):
+            read(name, features, None)
 
 
-def test_a_set_without_labels_is_refused(tmp_path):
-    import tensorflow_datasets as tfds
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mnist", SetName("mnist", None, None)),
+        ("mnist:3.0.1", SetName("mnist", None, "3.0.1")),
+        ("emnist/letters", SetName("emnist", "letters", None)),
+        ("a/b-c.d:1.2.3", SetName("a", "b-c.d", "1.2.3")),
+        ("huggingface:mnist", None),
+        ("../etc", None),
+        ("a/b/c", None),
+        ("x.npz", None),
+    ],
+)
+def test_what_is_a_tfds_name(text, expected):
+    assert parse_set_name(text) == expected
 
-    features = tfds.features.FeaturesDict({"image": tfds.features.Image(shape=(8, 8, 1)), "id": np.int64})
-    records = [{"image": encode_png(np.zeros((8, 8), np.uint8)), "id": 0}]
-    folder = write_prepared(tmp_path, examples={"train": records}, features=features, supervised_keys=None)
-    with pytest.raises(InputError, match="one image and one class"):
-        read_prepared(folder, None, "unlabelled")
+
+def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):
+    older = tiny_digits(tmp_path, version="1.9.0")
+    newer = tiny_digits(tmp_path, version="1.10.0")
+    assert find_prepared(SetName("tiny_digits", None, None), (tmp_path,)) == newer.folder
+    assert find_prepared(SetName("tiny_digits", None, "1.9.0"), (tmp_path,)) == older.folder
+    assert find_prepared(SetName("tiny_digits", None, "2.0.0"), (tmp_path,)) is None
+    assert find_prepared(SetName("tiny_digits", "letters", None), (tmp_path,)) is None
+    assert find_prepared(SetName("tiny", None, None), (tmp_path, tmp_path / "absent")) is None
+    # The first folder that has it is taken.
+    near, name = tiny_digits(tmp_path / "near"), SetName("tiny_digits", None, None)
+    assert find_prepared(name, (tmp_path / "absent", tmp_path / "near", tmp_path)) == near.folder
+    assert find_prepared(name, (tmp_path, tmp_path / "near")) == newer.folder
+
+
+def test_which_config_is_meant(tmp_path):
+    name = SetName("tiny_digits", None, None)
+    small = tiny_digits(tmp_path, config="small")
+    assert find_prepared(name, (tmp_path,)) == small.folder
+    large = tiny_digits(tmp_path, config="large")
+    assert find_prepared(SetName("tiny_digits", "large", "1.0.0"), (tmp_path,)) == large.folder
+    with pytest.raises(InputError, match="several configs; name one: tiny_digits/large, tiny_digits/small"):
+        find_prepared(name, (tmp_path,))
+    default = tmp_path / "tiny_digits" / ".config"
+    default.mkdir()
+    (default / "metadata.json").write_text('{"default_config_name": "small"}')
+    assert find_prepared(name, (tmp_path,)) == small.folder
+    (default / "metadata.json").write_text('{"default_config_name": "not prepared here"}')
+    assert find_prepared(name, (tmp_path,)) is None
+    # What was noted there may be anything.
+    shutil.rmtree(large.folder.parent)
+    for content in ("[]", "{", "[" * 10_000, "3", '{"default_config_name": ["a"]}'):
+        (default / "metadata.json").write_text(content)
+        find_prepared(name, (tmp_path,))
+    (default / "metadata.json").unlink()
+    os.mkfifo(default / "metadata.json")
+    assert find_prepared(name, (tmp_path,)) == small.folder
+
+
+def test_where_prepared_sets_are_looked_for(tmp_path, monkeypatch):
+    home = Path("~/tensorflow_datasets").expanduser()
+    assert set_folders(None) == (home,)
+    monkeypatch.setenv("JAXAUDIT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds", home)
+    assert set_folders(tmp_path / "given") == (tmp_path / "given", tmp_path / "tfds", home)
+
+    def unknown(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds")
+    assert expanded("~/data") == Path("~/data")

@@ -4,15 +4,21 @@ import datetime
 import decimal
 import json
 import time
+from functools import cache
+from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from jaxaudit.data import load
 from jaxaudit.data.files import load_path
 from jaxaudit.data.formats.csv_format import Asked
+from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.table import MISSING
 from jaxaudit.errors import InputError
@@ -59,25 +65,18 @@ def test_records_are_those_of_the_csv(write, tmp_path):
     assert load(str(path)).content_hash == wanted.content_hash
     assert load(f"{path}@train[:5]").labels.tolist() == wanted.labels[:5].tolist()
     assert load(str(path), drop=("age",)).inputs.shape == (N, 1)
-    indexed = pa.table({**NUMBERS, "__index__": list(range(N))})
-    write(indexed.replace_schema_metadata({"pandas": json.dumps({"index_columns": ["__index__"]})}))
+    write(with_index({**NUMBERS, "__index__": list(range(N))}, {"index_columns": ["__index__"]}))
     assert load(str(path)).content_hash == wanted.content_hash
     write({name: values for name, values in NUMBERS.items() if name != "label"})
     np.save(tmp_path / "y.npy", np.array(NUMBERS["label"]))
     assert load_path(path, tmp_path / "y.npy").content_hash == wanted.content_hash
-
-
-@pytest.mark.parametrize(
-    ("column", "words"),
-    [
+    for column, words in (
         ([None, *COLUMNS["age"][1:]], "row 1, column 'age' is empty"),
         (COLUMNS["work"], "column 'age' holds text"),
         ([[1.0, 2.0]] * N, "column 'age' has values of type list"),
-    ],
-)
-def test_records_that_are_no_numbers_are_refused(write, column, words):
-    with pytest.raises(InputError, match=words):
-        load(str(write({**NUMBERS, "age": column})))
+    ):
+        with pytest.raises(InputError, match=words):
+            load(str(write({**NUMBERS, "age": column})))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_damaged_files_are_refused(write):
     whole = write(COLUMNS).read_bytes()
     path = write(COLUMNS)
     random = np.random.default_rng(3)
-    for trial in range(150):
+    for trial in range(60):
         data = bytearray(whole)
         if trial % 3 == 0:
             del data[int(random.integers(4, len(data))) :]
@@ -165,3 +164,52 @@ def test_names_occur_once_and_records_exist(write):
         read_people(write({"a": pa.array([], pa.int64()), "y": pa.array([], pa.string())}))
     with pytest.raises(InputError):
         read_people(write(pa.table({})))
+
+
+def written(table: pa.Table, **how: Any) -> bytes:
+    stream = BytesIO()
+    parquet.write_table(table, stream, **how)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("how", [{}, {"row_group_size": 77}, {"compression": "gzip", "use_dictionary": False}])
+def test_the_footer_is_read_as_pyarrow_reads_it(how):
+    table = pa.table(
+        {
+            "a": np.arange(1000.0),
+            "text": [f"{n % 7}" for n in range(1000)],
+            "lists": [[1.0] * (n % 4) for n in range(1000)],
+            "empty": pa.array([None] * 1000, pa.int32()),
+        }
+    )
+    data = written(table, **how)
+    metadata = parquet.ParquetFile(BytesIO(data)).metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    for column, found in enumerate(declared_columns(BytesIO(data))):
+        parts = [group.column(column) for group in groups]
+        assert found.values == sum(part.num_values for part in parts)
+        assert found.unpacked_bytes == sum(part.total_uncompressed_size for part in parts)
+
+
+def test_lists_are_counted_by_their_values():
+    few = written(pa.table({"p": [[0.5] * 2_000_000]}))
+    assert len(few) < 100_000
+    assert declared_columns(BytesIO(few))[0].values == 2_000_000
+
+
+@cache
+def small():
+    return written(pa.table({"a": [0.5, 0.5], "b": [0.5, 0.5]}))
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_a_damaged_footer_is_an_error(seed):
+    random, data = np.random.default_rng(seed), bytearray(small())
+    for _ in range(random.integers(1, 4)):
+        data[random.integers(len(data))] = random.integers(256)
+    try:
+        found = declared_columns(BytesIO(bytes(data[: random.integers(len(data) // 2, len(data) + 1)])))
+    except ValueError:
+        return
+    assert all(min(column) >= 0 for column in found)

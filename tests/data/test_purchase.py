@@ -6,21 +6,16 @@ import tracemalloc
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.small_sets import TRANSACTIONS, transaction
 
 from jaxaudit.data.sets import purchase as module
 from jaxaudit.data.sets.purchase import cluster, purchase, read_transactions
 from jaxaudit.data.tables.table import one_hot
 from jaxaudit.errors import InputError
 
-HEADER = "id,chain,dept,category,company,brand,date,productsize,productmeasure,purchasequantity,purchaseamount"
-
-
-def line(customer, category, quantity=1):
-    return f"{customer},205,7,{category},107999,1078,2012-03-02,16,OZ,{quantity},{quantity * 1.5}"
-
 
 def write(path, pairs):
-    content = "\n".join([HEADER, *(line(customer, category) for customer, category in pairs), ""]).encode()
+    content = "\n".join([TRANSACTIONS, *(transaction(customer, category) for customer, category in pairs), ""]).encode()
     path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
     return path
 
@@ -46,7 +41,8 @@ def bits_by_sets(pairs):
 def test_records_are_those_of_a_loop(tmp_path, monkeypatch, name):
     monkeypatch.setattr(module, "_ROWS", 7)
     pairs = random_pairs()
-    table = purchase(write(tmp_path / name, pairs), clusters=3, seed=5, block_bytes=2048)
+    path = write(tmp_path / name, pairs)
+    table = purchase(path, clusters=3, seed=5, block_bytes=2048)
     rows, categories = bits_by_sets(pairs)
     assert table.values.tolist() == rows
     assert table.values.dtype == np.uint8
@@ -64,19 +60,11 @@ def test_the_order_of_lines_and_the_size_of_blocks_do_not_matter(tmp_path):
     assert first.content_hash == second.content_hash
 
 
-def test_returned_goods_were_bought(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("\n".join([HEADER, line(1, 5, -2), line(2, 6), ""]))
-    assert purchase(path, clusters=2, seed=5).values.tolist() == [[1, 0], [0, 1]]
-
-
 def test_the_table_grows(tmp_path):
     pairs = [(customer, customer % 13) for customer in range(5000)]
     bits, categories = read_transactions(write(tmp_path / "a.csv", pairs), 5000, 13, 4096)
-    assert np.unpackbits(bits, axis=1, count=13, bitorder="little").argmax(axis=1).tolist() == [
-        category for _, category in pairs
-    ]
-    assert bits.sum(axis=1, dtype=int).min() > 0
+    found = np.unpackbits(bits, axis=1, count=13, bitorder="little")
+    assert found.tolist() == np.eye(13, dtype=int)[[category for _, category in pairs]].tolist()
     assert categories.tolist() == list(range(13))
 
 
@@ -132,21 +120,20 @@ def test_memory_does_not_grow_with_the_lines(tmp_path):
             tracemalloc.stop()
             pa.set_memory_pool(before)
 
-    pairs = [(i * 7919 % 1000, i % 50) for i in range(8_000)]
+    pairs = [(i * 7919 % 1000, i % 50) for i in range(3_000)]
     # A few blocks, and so many that any trace a line left would show.
     short, long = write(tmp_path / "a.csv", pairs * 15), write(tmp_path / "b.csv", pairs * 60)
     peak(short)  # what is loaded on first use
     small, large = peak(short), peak(long)
     assert small[1] == large[1] == 1000 * 7
     assert large[0] < 1.1 * small[0]
-    assert large[0] < long.stat().st_size / 4
 
 
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
         ("", {}, r"a.csv: is not Kaggle's transactions.csv with the columns id and category \(Empty CSV file"),
-        (HEADER + "\n", {}, "there are no transactions below the header line"),
+        (TRANSACTIONS + "\n", {}, "there are no transactions below the header line"),
         ("id,dept\n1,2\n", {}, r"is not Kaggle's transactions.csv .*'category'"),
         ("id,category\n1,x\n", {}, "is not Kaggle's transactions.csv .*Row #2"),
         ("id,category\n1,2\n3\n", {}, "is not Kaggle's transactions.csv .*Expected 2 columns, got 1"),
@@ -163,9 +150,8 @@ def test_refused(tmp_path, content, options, message):
 
 
 def test_missing_or_cut_file(tmp_path):
-    with pytest.raises(InputError, match=r"none.csv: cannot be read"):
-        purchase(tmp_path / "none.csv")
-    path = write(tmp_path / "a.csv.gz", random_pairs())
+    path = write(tmp_path / "a.csv.gz", random_pairs(300))
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(InputError, match=r"a.csv.gz: cannot be read .*; was the download interrupted"):
-        purchase(path)
+    for name, message in (("none.csv", "cannot be read"), ("a.csv.gz", "cannot be read .*; was the download interru")):
+        with pytest.raises(InputError, match=rf"{name}: {message}"):
+            purchase(tmp_path / name)

@@ -2,63 +2,25 @@
 
 import json
 import os
-import subprocess
-import sys
+import resource
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import pytest
-from support.banks import RECORDS, describe, rows, save, write_bank
+from support.banks import describe, rows, save, write_bank
 
-from jaxaudit.data.formats.arrays import StoredArray
-from jaxaudit.errors import InputError
-
-CUT = """
-import os, sys
-import numpy as np
-from pathlib import Path
+from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
 from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.formats.arrays import StoredArray
+from jaxaudit.data.formats.stored import stored_arrays
 from jaxaudit.data.records import open_records
 from jaxaudit.errors import InputError
 
-folder, what = Path(sys.argv[1]), sys.argv[2]
-opened = load_bank(folder) if (folder / "bank.json").exists() else open_records(folder)
-os.truncate(folder / what, 200)
-try:
-    if what == "x.npy":
-        print(opened.inputs[5000:5004].shape)
-    else:
-        print(len(bank_evidence(opened, opened.finished().tolist()).roles))
-except InputError as error:
-    print("Error:", error)
-"""
-READS = """
-import sys, time
-from jaxaudit.audits.bank_odds import model_outputs
-from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.errors import InputError
-
-bank, until, answers = load_bank(sys.argv[1]), time.monotonic() + 4, 0
-print("ready", flush=True)
-while time.monotonic() < until:
-    try:
-        answers += len(model_outputs(bank, 0).log_odds) > 0
-    except InputError as error:
-        assert "00000.npy" in str(error), error
-print("through")
-"""
-MANY = 1500
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from jaxaudit.data.formats.stored import stored_arrays
-
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-arrays = stored_arrays(Path(sys.argv[1]))
-print(len(arrays), sum(int(each[:1][0]) for each in arrays.values()))
-"""
+MANY = 100
 
 
 def large_bank(folder: Path, records: int) -> Path:
@@ -75,32 +37,43 @@ def large_bank(folder: Path, records: int) -> Path:
 
 @pytest.mark.parametrize("what", ["membership.npy", "labels.npy", "outputs/00001.npy", "x.npy"])
 def test_a_file_that_is_cut_short_after_it_was_opened_ends_no_process(tmp_path: Path, what: str):
-    folder = tmp_path / "data"
+    """If it were mapped, a signal would end this one."""
     if what == "x.npy":
-        folder.mkdir()
-        np.save(folder / "x.npy", np.zeros((10_000, 4), np.float32))
-        np.save(folder / "y.npy", np.zeros(10_000, int))
+        np.save(tmp_path / "x.npy", np.zeros((10_000, 4), np.float32))
+        np.save(tmp_path / "y.npy", np.zeros(10_000, int))
+        opened = open_records(tmp_path)
+        assert opened is not None
+        read = lambda: opened.inputs[5000:5004]  # noqa: E731
     else:
-        large_bank(folder, 40_000)
-    done = subprocess.run([sys.executable, "-c", CUT, folder, what], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+        bank = load_bank(large_bank(tmp_path, 40_000))
+        read = lambda: bank_evidence(bank, bank.finished().tolist())  # noqa: E731
+    os.truncate(tmp_path / what, 200)
     # What was read when the bank was opened is read no more.
-    wrong = what in ("outputs/00001.npy", "x.npy")
-    assert done.stdout.startswith("Error:") == wrong, done.stdout
-    assert ("short" in done.stdout) == wrong
+    read_later = what in ("outputs/00001.npy", "x.npy")
+    with pytest.raises(InputError, match="short") if read_later else nullcontext():
+        read()
 
 
 def test_outputs_that_are_saved_again_and_again_end_no_process(tmp_path: Path):
-    folder = large_bank(tmp_path / "bank", 300_000)
-    values = np.load(folder / "outputs" / "00000.npy")
-    with subprocess.Popen([sys.executable, "-c", READS, folder], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        until = time.monotonic() + 60
-        while child.poll() is None and time.monotonic() < until:
-            np.save(folder / "outputs" / "00000.npy", values)
-        assert child.stdout.read() == "through\n"
-    assert child.returncode == 0
+    bank = load_bank(large_bank(tmp_path, 100_000))
+    path, read = tmp_path / "outputs" / "00000.npy", Event()
+    values = np.load(path)
+
+    def save_again() -> None:
+        while not read.is_set():
+            np.save(path, values)
+
+    writer, until = Thread(target=save_again), time.monotonic() + 1
+    writer.start()
+    try:
+        while time.monotonic() < until:
+            try:
+                assert len(model_outputs(bank, 0).log_odds)
+            except InputError as error:
+                assert "00000.npy" in str(error)  # noqa: PT017
+    finally:
+        read.set()
+        writer.join()
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -117,27 +90,20 @@ def test_rows_are_read_as_numpy_reads_them(tmp_path: Path, monkeypatch: pytest.M
             np.testing.assert_array_equal(stored[span], array[span])
 
 
-def test_a_file_that_was_written_since_it_was_opened_is_not_mixed(tmp_path: Path):
-    path = tmp_path / "a.npy"
-    np.save(path, rows())
-    stored = StoredArray(path)
-    np.testing.assert_array_equal(stored[1:2], rows()[1:2])
-    with path.open("r+b") as file:
-        file.seek(-RECORDS, os.SEEK_END)
-        file.write(bytes(RECORDS))
-    os.utime(path, ns=(0, 0))
-    with pytest.raises(InputError, match="was written while it was read"):
-        stored[:]
-
-
-def test_a_file_that_another_replaced_is_not_mixed(tmp_path: Path):
-    """Even one of the same size and time."""
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_written_since_it_was_opened_is_not_mixed(tmp_path: Path, replaced: bool):
+    """Nor one that another replaced, even of the same size and time."""
     path, other = tmp_path / "a.npy", tmp_path / "b.npy"
     np.save(path, rows())
     stored = StoredArray(path)
+    np.testing.assert_array_equal(stored[1:2], rows()[1:2])
     np.save(other, ~rows())
-    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
-    other.replace(path)
+    if replaced:
+        os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+        other.replace(path)
+    else:
+        path.write_bytes(other.read_bytes())
+        os.utime(path, ns=(0, 0))
     with pytest.raises(InputError, match="was written while it was read"):
         stored[:]
 
@@ -145,5 +111,9 @@ def test_a_file_that_another_replaced_is_not_mixed(tmp_path: Path):
 def test_a_folder_may_hold_more_arrays_than_files_may_be_open(tmp_path: Path):
     for place in range(MANY):
         np.save(tmp_path / f"{place:04}.npy", np.arange(3) + place)
-    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (0, f"{MANY} {sum(range(MANY))}\n"), done.stderr
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, limits[1]))
+    try:
+        assert [int(each[:1][0]) for each in stored_arrays(tmp_path).values()] == list(range(MANY))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -25,7 +25,6 @@ HEADER = {"version": (4, "H"), "flags": (6, "H"), "method": (8, "H"), "size": (2
 
 
 def npz(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A .npz file with other members, or numbers in its own headers."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = [(member.filename, archive.read(member)) for member in archive.infolist()]
@@ -62,7 +61,6 @@ def npz(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def zipped(members: list[tuple[str, bytes]], method: int) -> bytes:
-    """An archive of these, whatever their names."""
     file = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(file, "w", method) as archive:
         warnings.simplefilter("ignore")
@@ -72,7 +70,6 @@ def zipped(members: list[tuple[str, bytes]], method: int) -> bytes:
 
 
 def patched(data: bytes, choose: random.Random, said: str = "") -> tuple[bytes, str]:
-    """Numbers of a member's entry, its header or both made others."""
     changed = bytearray(data)
     field = choose.choice(list(ENTRY))
     value = choose.choice((*INTEGERS, 10, 14, 45, 63, 93, 99, 0x51, 0x800, 0x41))
@@ -96,13 +93,10 @@ def bomb() -> bytes:
 
 @cache
 def packed_zeros() -> bytes:
-    """A gzip of 96 MiB of zeros."""
     return gzip.compress(bytes(96 * 2**20), 6, mtime=0)
 
 
 def gzipped(inner: Way) -> Way:
-    """A gzip file of which the content, or its wrapping, is changed."""
-
     def way(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         try:
             content = gzip.decompress(data)
@@ -141,7 +135,6 @@ SIZES = (0, 1, 600, 2**20, 3_000_000_000, 2**33 - 1, 2**40, 10**15, 2**62)
 
 
 def tar(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A tar archive with other members, or another header."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             members = [(member.name, archive.extractfile(member).read()) for member in archive if member.isreg()]  # pyright: ignore
@@ -182,7 +175,6 @@ def tar(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def entry(name: str, content: bytes, **fields: object) -> bytes:
-    """A member's header and content, in blocks of 512 bytes."""
     info = tarfile.TarInfo(name)
     info.size = len(content)
     for field, value in fields.items():
@@ -205,23 +197,19 @@ def pax(records: dict[str, str]) -> bytes:
 def sparse_pax(name: str, content: bytes, size: int, choose: random.Random) -> bytes:
     """A member that says it has holes, in one of three versions of the format."""
     pieces = choose.choice((f"0,{len(content)}", f"{size},0", f"0,1,{size - 1},1", f"0,{size}", "0", "a,b", ""))
-    match choose.randrange(3):
-        case 0:
-            records = {"GNU.sparse.size": str(size), "GNU.sparse.map": pieces, "GNU.sparse.numblocks": "1"}
-            return pax(records) + entry(name, content) + bytes(1024)
-        case 1:
-            records = {"GNU.sparse.size": str(size), "GNU.sparse.offset": "0", "GNU.sparse.numbytes": str(len(content))}
-            return pax(records) + entry(name, content) + bytes(1024)
-        case _:
-            records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(size)}
-            numbers = pieces.split(",")
-            table = "\n".join([str(len(numbers) // 2), *numbers, ""]).encode()
-            body = table + bytes(-len(table) % 512) + content
-            return pax({**records, "GNU.sparse.name": name}) + entry(name, body) + bytes(1024)
+    numbers = pieces.split(",")
+    table = "\n".join([str(len(numbers) // 2), *numbers, ""]).encode()
+    said, body = choose.choice(
+        (
+            ({"size": str(size), "map": pieces, "numblocks": "1"}, b""),
+            ({"size": str(size), "offset": "0", "numbytes": str(len(content))}, b""),
+            ({"major": "1", "minor": "0", "realsize": str(size), "name": name}, table + bytes(-len(table) % 512)),
+        )
+    )
+    return pax({f"GNU.sparse.{key}": value for key, value in said.items()}) + entry(name, body + content) + bytes(1024)
 
 
 def sparse_old(name: str, content: bytes, size: int, choose: random.Random) -> bytes:
-    """The same in GNU's first form: places and lengths in the header itself."""
     block = bytearray(entry(name, content, type=b"S"))
     for place, number in enumerate((0, len(content), choose.choice(SIZES), choose.choice((0, 1, size)))):
         start = 386 + 12 * place

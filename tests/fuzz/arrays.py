@@ -8,84 +8,28 @@ import numpy as np
 
 from fuzz.damage import damaged
 
+EMPTY = (2**32, 2**39, 10**8, 2**62, f"{2**32}, {2**32}")
 SHAPES = (
-    "(True, 12)",
-    "(12, True)",
-    "(False,)",
-    "(4000000000, 0)",
-    "(0, 4000000000)",
-    "(549755813888, 0)",
-    "(100000000, 0)",
-    "(0,)",
-    "(0, 0)",
-    "(12, 0)",
-    "(0, 3, 4)",
-    "()",
-    "(-1,)",
-    "(-12, -4)",
-    "(12.0, 4)",
-    "('12', 4)",
-    "((12, 4),)",
-    "(None,)",
-    "None",
-    "12",
-    "[12, 4]",
-    "{12, 4}",
-    "(1e9,)",
-    "(12, 4, 1, 1, 1, 1, 1)",
-    f"({'1, ' * 40})",
-    f"({'1, ' * 70})",
-    f"({10**30},)",
-    f"({2**63},)",
-    f"({2**62}, {2**62})",
-    f"({2**62}, 0)",
-    f"({2**32}, {2**32}, 0)",
-    "(3000000000,)",
-    "(1000000, 1000000)",
-    "(9" + "9" * 5000 + ",)",
+    *(f"({extent},)" for extent in (0, -1, "None", "1e9", "False", "(12, 4)", 3 * 10**9, 10**30, 2**63, "9" * 5000)),
+    *(f"({extent}, 4)" for extent in ("True", "12.0", "'12'", -12, 0, 2**62, 10**6)),
+    *(f"({extents}, 0)" for extents in (12, *EMPTY)),
+    *(f"(0, {extents})" for extents in ("3, 4", *EMPTY)),
+    *(f"({'1, ' * count})" for count in (7, 40, 70)),
+    *("()", "None", "12", "[12, 4]", "{12, 4}", "(12, True)", f"({2**62}, {2**62})", "(1000000, 1000000)"),
     "(" * 200 + ")" * 200,
     "(1,)" + "+(1,)" * 3000,
 )
+NUMBERS = ("<f8", ">f4", "<f2", "<f16", "<c16", "|b1", "|i1", "<u8", "<i8", "<M8[s]", "<m8")
+TEXTS = ("|O", "|V8", "|V0", "|S0", "<U0", "|S4", "<U1", "<U999999999", "|S2147483647")
 DTYPES = (
-    "'|O'",
-    "'<f8'",
-    "'>f4'",
-    "'<f2'",
-    "'<f16'",
-    "'<c16'",
-    "'|b1'",
-    "'|i1'",
-    "'<u8'",
-    "'<i8'",
-    "'<M8[s]'",
-    "'<m8'",
-    "'|V8'",
-    "'|V0'",
-    "'|S0'",
-    "'<U0'",
-    "'|S4'",
-    "'<U1'",
-    "'<U999999999'",
-    "'|S2147483647'",
-    "'<i8,<i8'",
-    "[('a', '<i4')]",
-    "[('a', '|O')]",
-    "('<f4', (2, 3))",
-    "{'names': []}",
+    *(f"'{each}'" for each in (*NUMBERS, *TEXTS, "<i8,<i8", "<f4," * 3000, "float", "jaxaudit", "fuzz_canary.Thing")),
+    *("[('a', '<i4')]", "[('a', '|O')]", "('<f4', (2, 3))", "{'names': []}", "None", "7", "b'<f4'"),
     "{'names': ['a'], 'formats': ['<f4'], 'offsets': [99999999]}",
-    "'float'",
-    "'jaxaudit'",
-    "'fuzz_canary.Thing'",
-    "None",
-    "7",
-    "b'<f4'",
-    "'" + "<f4," * 3000 + "'",
 )
 EXTENTS = (0, 1, 3, 12, 255, 65536, 2**27, 2**31 - 1, 2**31, 2**32 - 1)
 
 
 def npy(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A .npy file with another header, or other numbers."""
     if choose.random() < 0.35:
         array, said = odd_array(choose)
         return save(array), f"an array of {said}"
@@ -124,40 +68,25 @@ def npy(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def odd_array(choose: random.Random) -> tuple[np.ndarray, str]:
-    """An honest array that is not what was asked for."""
     rng = np.random.default_rng(choose.getrandbits(32))
     shape = choose.choice(((12,), (12, 1), (12, 3), (12, 4), (12, 6, 5), (11, 4), (0, 4), (12, 0), (), (1,), (20, 4)))
     kind = choose.choice(("f8", "f4", "f2", "i8", "u8", "u1", "?", "U3", "S3", "c8", "M8[s]", ">f4", "f16", "O"))
     if kind in ("U3", "S3"):
         array = np.array(choose.choices(("a", "b", "1", "", "\0x", "-1", "nan"), k=int(np.prod(shape)))).astype(kind)
         return array.reshape(shape), f"{kind} {shape}"
-    numbers = choose.choice(
-        (
-            rng.integers(0, 3, shape),
-            rng.normal(size=shape) * 1e3,
-            np.full(shape, np.nan),
-            np.full(shape, np.inf),
-            np.full(shape, -1),
-            np.full(shape, 2**53),
-            np.full(shape, 1e300),
-            np.full(shape, -(2**63)),
-            np.full(shape, 99_999),
-            np.zeros(shape),
-        )
-    )
+    same = [np.full(shape, each) for each in (np.nan, np.inf, -1, 2**53, 1e300, -(2**63), 99_999, 0.0)]
+    numbers = choose.choice((rng.integers(0, 3, shape), rng.normal(size=shape) * 1e3, *same))
     with np.errstate(all="ignore"):
         return np.asarray(numbers).astype(kind), f"{kind} {shape} such as {np.ravel(numbers)[:1]}"
 
 
 def save(array: np.ndarray) -> bytes:
-    """As a .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
 
 
 def idx(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """An IDX file with another header."""
     if len(data) < 8:
         return damaged(data, choose)
     kind, rank = data[2], data[3]

@@ -72,19 +72,16 @@ def _log_odds(values: np.ndarray) -> np.ndarray:
 
 
 def shown(folder: Path, choose: random.Random) -> object:
-    """What is in the bank."""
     return command(folder, (*SHOW, *choose.choice(((), ("--json",)))))
 
 
 def judged(folder: Path, choose: random.Random) -> object:
-    """A target judged by the bank; what is written is shown again."""
     words = ["ks", "--shadows", "bank", "--target", "out_query.npy", "--holdout-target", "out_holdout.npy"]
     words += choose.choice(((), ("--calibration-target", "out_calibration.npy"), ("--leave-one-out",)))
     return _kept(folder, words, choose)
 
 
 def attacked(folder: Path, choose: random.Random) -> object:
-    """Records attacked by the bank, with a target or without."""
     words = ["attack", "--shadows", "bank"]
     words += choose.choice((("--target", "all.npy", "--members", "members.npy"), ("--target", "all.npy"), ()))
     words += choose.choice((("--attacks", "lira,rmia,base"), ("--attacks", "bavaria-t,attack-r"), ()))
@@ -92,12 +89,10 @@ def attacked(folder: Path, choose: random.Random) -> object:
 
 
 def powered(folder: Path, choose: random.Random) -> object:
-    """The power of an audit by the bank."""
     return command(folder, ("power", "--shadows", "bank", *choose.choice(((), ("--json",)))))
 
 
 def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
-    """The command, and what it keeps read again."""
     words += choose.choice((("--out", "run", "--json"), ("--json",), ()))
     with swept(folder):
         found = command(folder, words)
@@ -108,14 +103,12 @@ def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
 
 
 def added(folder: Path, choose: random.Random) -> object:
-    """Outputs added to the bank, of a model that has some or of none."""
     model = choose.choice((("--model", "19"), (), ("--model", "3")))
     command(folder, ("shadows", "add", "bank", choose.choice(("bank/outputs/00019.npy", "all.npy")), *model))
     return shown(folder, choose)
 
 
 def imported(folder: Path, choose: random.Random) -> object:
-    """Another tool's models as a bank, which is shown."""
     words = ["shadows", "import", "exp", "--labels", "labels.npy", "--out", "bank"]
     words += choose.choice((("--query-rows", "query.npy", "--holdout-rows", "holdout.npy"), ()))
     with swept(folder):
@@ -123,8 +116,6 @@ def imported(folder: Path, choose: random.Random) -> object:
 
 
 def other_tool(write: Callable[[Path], object]) -> Callable[[Path], None]:
-    """What a tool left, and files of labels and rows."""
-
     def make(folder: Path) -> None:
         write(folder / "exp")
         np.save(folder / "labels.npy", np.arange(POOL) % 4)
@@ -135,7 +126,6 @@ def other_tool(write: Callable[[Path], object]) -> Callable[[Path], None]:
 
 
 def planned_bank(folder: Path) -> None:
-    """Sets with groups, and the bank that is planned for them."""
     rng = np.random.default_rng(0)
     for place, name in enumerate(("query", "holdout", "calibration")):
         arrays = {"x": rng.normal(size=(40, 3)).astype(np.float32), "y": np.arange(40) % CLASSES}
@@ -144,7 +134,6 @@ def planned_bank(folder: Path) -> None:
 
 
 def planned_again(folder: Path, choose: random.Random) -> object:
-    """The bank planned again, with as many models or more."""
     return command(folder, (*PLAN, "--models", choose.choice(("20", "24"))))
 
 

@@ -56,7 +56,6 @@ class Case:
 
 
 def change(tree: Tree, choose: random.Random, writes: bool) -> str:
-    """One change to one of the files, in place; what it was."""
     for hostile, share in HOSTILE:
         if choose.random() < share and (found := hostile(tree, choose)):
             return found
@@ -88,7 +87,6 @@ def of_one_kind(files: list[str], choose: random.Random) -> str:
 
 
 def way_of(name: str, content: object) -> Way:
-    """How files of this kind are changed with knowledge of what they mean."""
     if not isinstance(content, bytes):
         return damaged
     if name.endswith(".gz"):

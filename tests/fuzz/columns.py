@@ -39,14 +39,12 @@ def long_lists() -> bytes:
 
 
 def written(table: pa.Table, **options: Any) -> bytes:
-    """As a Parquet file."""
     file = io.BytesIO()
     parquet.write_table(table, file, **options)
     return file.getvalue()
 
 
 def column(rows: int, choose: random.Random) -> Any:
-    """Values of one of many types."""
     numbers = np.linspace(0, 1, rows) if rows else np.zeros(0)
     makers: tuple[Any, ...] = (
         lambda: pa.array(numbers),
@@ -86,7 +84,6 @@ def column(rows: int, choose: random.Random) -> Any:
 
 
 def table(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """Other columns, other rows, other words beside them, or another end of the file."""
     way = choose.randrange(10)
     if way < 2:
         end = len(data) - min(len(data), 600)

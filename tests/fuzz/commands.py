@@ -24,10 +24,7 @@ class Begun(BaseException):
 
 
 class Ear(StringIO):
-    """What stands for stderr, and listens."""
-
     def write(self, text: str, /) -> int:
-        """Keeps the text."""
         count = super().write(text)
         if BEGINS.search(text):
             raise Begun

@@ -10,7 +10,6 @@ NUMERALS = (b"0", b"-1", b"1e308", b"1e999", b"nan", b"NaN", b"1.5", b"214748364
 
 
 def flip(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A few single bits."""
     changed, places = bytearray(data), []
     for _ in range(choose.choice((1, 1, 1, 2, 8))):
         place = near_an_end(len(data), choose)
@@ -19,50 +18,30 @@ def flip(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     return bytes(changed), f"bits of bytes {places} flipped"
 
 
-def truncate(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """An end cut off."""
-    length = near_an_end(len(data), choose)
-    return data[:length], f"cut to {length} of {len(data)} bytes"
-
-
-def behead(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A beginning cut off."""
-    start = near_an_end(len(data), choose)
-    return data[start:], f"the first {start} bytes cut off"
-
-
-def insert(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """Bytes that were not there: random ones, zeros or line breaks."""
-    place, count = near_an_end(len(data), choose), choose.choice((1, 1, 4, 100, 5000))
-    piece = choose.choice((choose.randbytes(count), bytes(count), b"\xff" * count, b"\n" * count, b"," * count))
-    return data[:place] + piece + data[place:], f"{count} bytes {piece[:4]!r}... put in at {place}"
-
-
-def remove(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """Bytes taken out."""
-    start = near_an_end(len(data), choose)
-    count = choose.choice((1, 1, 2, 4, 30))
-    return data[:start] + data[start + count :], f"{count} bytes taken out at {start}"
-
-
-def repeat(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A range there twice, or very often."""
-    start = near_an_end(len(data), choose)
-    piece = data[start : start + choose.choice((1, 4, 16, 200))]
-    times = choose.choice((1, 1, 2, 100, 2000))
-    return data[:start] + piece * times + data[start:], f"{len(piece)} bytes at {start} repeated {times} times"
-
-
-def move(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A range written over another."""
-    source, target = near_an_end(len(data), choose), near_an_end(len(data), choose)
-    piece = data[source : source + choose.choice((1, 4, 16, 200))]
-    changed = data[:target] + piece + data[target + len(piece) :]
-    return changed, f"{len(piece)} bytes at {source} written over those at {target}"
+def splice(data: bytes, choose: random.Random) -> tuple[bytes, str]:
+    """An end or a piece cut off, put in, repeated or written over another."""
+    start, length = near_an_end(len(data), choose), choose.choice((1, 1, 2, 4, 16, 30, 200))
+    head, piece, rest = data[:start], data[start : start + length], data[start + length :]
+    match choose.randrange(9):
+        case 0 | 1 | 2:
+            return head, f"cut to {start} of {len(data)} bytes"
+        case 3:
+            return data[start:], f"the first {start} bytes cut off"
+        case 4:
+            return head + rest, f"{length} bytes taken out at {start}"
+        case 5:
+            times = choose.choice((2, 2, 3, 100, 2000))
+            return head + piece * times + rest, f"{length} bytes at {start}, {times} times"
+        case 6:
+            source = near_an_end(len(data), choose)
+            return head + data[source : source + length] + rest, f"those at {source} over {length} bytes at {start}"
+        case _:
+            count = choose.choice((1, 1, 4, 100, 5000))
+            more = choose.choice((choose.randbytes(count), *(count * each for each in (b"\0", b"\xff", b"\n", b","))))
+            return head + more + piece + rest, f"{count} bytes {more[:4]!r}... put in at {start}"
 
 
 def integer(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A number that programs trip over, in place of whatever stands there."""
     form = choose.choice(("B", "<H", ">H", "<I", ">I", "<I", ">I", "<Q", ">Q"))
     size = struct.calcsize(form)
     place = near_an_end(max(1, len(data) - size + 1), choose) // min(4, size) * min(4, size)
@@ -72,7 +51,6 @@ def integer(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def numeral(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """Another number in digits."""
     found = list(re.finditer(rb"-?[0-9]+(\.[0-9]+)?", data[: 2**20]))
     if not found:
         return flip(data, choose)
@@ -89,20 +67,7 @@ def near_an_end(length: int, choose: random.Random) -> int:
     return max(0, length - 1 - near) if choose.random() < 0.25 else choose.randrange(max(1, length))
 
 
-WAYS: tuple[Callable[[bytes, random.Random], tuple[bytes, str]], ...] = (
-    flip,
-    flip,
-    truncate,
-    truncate,
-    behead,
-    insert,
-    remove,
-    repeat,
-    move,
-    integer,
-    integer,
-    numeral,
-)
+WAYS: tuple[Callable[[bytes, random.Random], tuple[bytes, str]], ...] = (flip, splice, splice, splice, integer, numeral)
 
 
 def damaged(data: bytes, choose: random.Random) -> tuple[bytes, str]:

@@ -18,7 +18,6 @@ PATIENTS = np.array([f"{SECRET} {row // A_GROUP}" for row in range(RECORDS)])
 
 
 def records(count: int, start: int = 0) -> dict[str, Any]:
-    """Inputs and labels."""
     inputs = np.random.default_rng(start).normal(size=(count, CLASSES)).astype(np.float32)
     return {"x": inputs, "y": np.arange(count) % CLASSES}
 
@@ -76,7 +75,6 @@ def with_members(folder: Path) -> None:
 
 
 def judged(folder: Path, choose: random.Random) -> object:
-    """The target judged by its members, with groups or without."""
     words = ["ks", *(word for role in ROLES for word in (f"--{role}", f"{role}.npz"))]
     for role in ROLES:
         words += ["--target" if role == "query" else f"--{role}-target", f"{role}_outputs.npy"]

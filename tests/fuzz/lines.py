@@ -42,13 +42,8 @@ NO_SHARE = {"", "nan", "inf", "-inf", "x", "-1", "1e400"}
 """What none of these can mean:"""
 SHARES = {"--level", "--subsample", "--learning-rate", "--penalty", "--fraction", "--min-accuracy", "--smoothing"}
 SHARES |= {"--holdout-share"}
-TRAPS: Tree = {
-    "folder": Special("folder"),
-    "pipe": Special("pipe"),
-    "dangling": Link("nothing"),
-    "circular": Link("itself"),
-}
-TRAPS["outside"] = Link("{outside}/kept")
+TRAPS: Tree = {each: Special(each) for each in ("folder", "pipe")}
+TRAPS |= {"dangling": Link("nothing"), "circular": Link("itself"), "outside": Link("{outside}/kept")}
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
 SETS += ("--hidden", "4", "--epochs", "2", "--models-per-batch", "3")
 PEOPLE = ("--csv", "people.csv", "--label", "class", "--epochs", "2", "--models-per-batch", "3")
@@ -69,8 +64,6 @@ USUAL = {
 
 
 def prepare(line: str) -> Callable[[Path], object]:
-    """A folder with small data, odd places, and the command's usual words."""
-
     def make(folder: Path) -> None:
         rng = np.random.default_rng(0)
         for name in ("query", "calibration"):
@@ -88,7 +81,6 @@ def prepare(line: str) -> Callable[[Path], object]:
 
 
 def options_of(words: list[str]) -> list[Any]:
-    """The options and arguments of the command that these words begin with, as Typer knows them."""
     import typer
 
     from jaxaudit.cli.app import app
@@ -102,7 +94,6 @@ def options_of(words: list[str]) -> list[Any]:
 
 
 def fields_called(words: list[str]) -> list[Field]:
-    """The options of the command that these words begin with, as they are declared."""
     from jaxaudit.cli.app import COMMANDS
     from jaxaudit.cli.deal.command import DealOptions
     from jaxaudit.cli.shadows.options import PlanOptions
@@ -112,7 +103,6 @@ def fields_called(words: list[str]) -> list[Field]:
 
 
 def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """The words with an odd value for one of the options, or words that belong elsewhere."""
     words = json.loads(data)
     # A dry run trains for some seconds, to time it.
     option = choose.choice([each for each in options_of(words) if "--dry-run" not in each.opts])
@@ -133,7 +123,6 @@ def mangled(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def run_line(folder: Path, choose: random.Random) -> object:
-    """Runs the words up to where training begins."""
     words: list[str] = json.loads((folder / f"it{SUFFIX}").read_bytes())
     with swept(folder):
         ran = command(folder, words)

@@ -45,7 +45,6 @@ class Meddler:
                 self._change(self.choose.choice(same or self.files))
 
     def mapped(self, descriptor: int) -> None:
-        """The file of this descriptor is mapped from now on."""
         self._mapped.add(os.fstat(descriptor).st_ino)
 
     def _change(self, path: Path) -> None:

@@ -56,19 +56,16 @@ def saved(folder: Path, arrays: dict[str, np.ndarray], shards: int) -> None:
 
 
 def hub(shards: int) -> Callable[[Path], None]:
-    """Such a folder of a small network."""
     return lambda folder: saved(folder, weights(), shards)
 
 
 def read_folder(folder: Path, choose: random.Random) -> object:
-    """Its weights, by the folder or by one of its files."""
     place = only(folder, "hub")
     inner = choose.choice(("", "", "", "model.safetensors", "model.safetensors.index.json", "config.json"))
     return read_weights(place / inner if place.is_dir() else place)
 
 
 def classifier(folder: Path) -> None:
-    """A classifier of transformers with its weights."""
     torch: Any = import_module("torch")
     transformers: Any = import_module("transformers")
     torch.manual_seed(0)
@@ -93,13 +90,10 @@ def keras_model() -> Any:
 
 @cache
 def keras_network() -> PureModule:
-    """The same as its commands have it."""
     return pure_module(keras_model, (4,), 2)
 
 
 def keras_archive(name: str) -> Callable[[Path], None]:
-    """A model saved whole, or its weights alone."""
-
     def make(folder: Path) -> None:
         model = keras_model()
         model.save(folder / name) if name.endswith(".keras") else model.save_weights(folder / name)
@@ -108,7 +102,6 @@ def keras_archive(name: str) -> Callable[[Path], None]:
 
 
 def read_keras(folder: Path, choose: random.Random) -> object:
-    """The weights alone, in the network that they are of."""
     read = keras_network().origin.read
     assert read is not None
     return load_weights(keras_network(), read(only(folder, "w")), "w", "the network")

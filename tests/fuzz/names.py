@@ -54,19 +54,16 @@ PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-
 
 
 def odd(choose: random.Random) -> str:
-    """A name with which something may be wrong."""
     return choose.choice(ODD)
 
 
 def file_name(choose: random.Random, suffix: str = "") -> str:
-    """One that a file can have."""
     name = odd(choose).replace("/", "_").replace("\0", "_")
     name = name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "surrogateescape") + suffix
     return name if name not in ("", ".", "..") else "_"
 
 
 def text_of(data: bytes) -> str:
-    """The name in a file."""
     return data.decode("utf-8", "surrogatepass")
 
 

@@ -50,12 +50,10 @@ ODD = (
 
 
 def load_tree(folder: Path) -> Tree:
-    """The files of a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def lay_out(tree: Tree, folder: Path, outside: Path) -> None:
-    """Writes a tree into an empty folder."""
     for name, content in tree.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +90,6 @@ def displaced(tree: Tree, name: str, choose: random.Random, writes: bool) -> str
 
 
 def state(folder: Path) -> dict[str, tuple[int, int, str | int]]:
-    """What lies below a folder: kind, size and content (of large files the time) by path."""
     found: dict[str, tuple[int, int, str | int]] = {}
     for path in folder.rglob("*"):
         status = path.lstat()

@@ -28,24 +28,20 @@ def refuse(message: str) -> Callable[[Path], object]:
 
 
 def hang(folder: Path) -> object:
-    """Waits for somebody to write."""
     os.mkfifo(folder / "pipe")
     return (folder / "pipe").read_bytes()
 
 
 def turn(folder: Path) -> object:
-    """Never ends."""
     while True:
         pass
 
 
 def leave(folder: Path) -> object:
-    """Leaves a file behind."""
     return tempfile.mkstemp()
 
 
 def change(folder: Path) -> object:
-    """Changes its input."""
     return (folder / "more").write_bytes(b"")
 
 
@@ -81,7 +77,6 @@ PLANTED: dict[str, Callable[[Path], object]] = {
 
 
 def planted(read: Callable[[Path], object]) -> Callable[[Path, random.Random], object]:
-    """The same, with the parameters of a reader."""
     return lambda folder, choose: read(folder)
 
 

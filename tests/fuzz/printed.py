@@ -20,11 +20,7 @@ NO_TAGS = {"script", "iframe", "object", "embed", "form", "input", "base", "img"
 
 
 def check_card(text: str, runs: int = 1) -> None:
-    """A model card: metadata with the keys that the package writes, and prose of its own form.
-
-    Raises:
-        AssertionError: there is anything else.
-    """
+    """A model card: metadata with the keys that the package writes, and prose of its own form."""
     empty, metadata, prose = text.split("---\n", 2)
     assert not empty, "something stands before the metadata"
     found = yaml.safe_load(metadata)
@@ -56,11 +52,7 @@ def _texts(*values: Any) -> None:
 
 
 def check_markdown(text: str, runs: int = 1) -> None:
-    """Markdown of paragraphs, lists and tables alone with a heading a run: no tag, link or picture.
-
-    Raises:
-        AssertionError: there is anything else.
-    """
+    """Markdown of paragraphs, lists and tables alone with a heading a run: no tag, link or picture."""
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     for token in (each for block in tokens for each in (block, *(block.children or ()))):
         assert token.type in PLAIN, f"{token.type}: {token.content[:200]!r}"
@@ -74,11 +66,7 @@ def check_markdown(text: str, runs: int = 1) -> None:
 
 
 def check_bibliography(text: str) -> None:
-    """BibTeX of entries of the package alone. It has no comments: an @ begins an entry wherever it stands.
-
-    Raises:
-        AssertionError: there is anything else.
-    """
+    """BibTeX of entries of the package alone. It has no comments: an @ begins an entry wherever it stands."""
     own = as_bibtex((), "VERSION").strip().replace("VERSION", "\0")
     version = re.escape(own).replace("\0", "[0-9A-Za-z.+-]*")
     rest = text
@@ -99,16 +87,10 @@ class _Tags(HTMLParser):
         self.found: list[tuple[str, dict[str, str]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes it."""
         self.found.append((tag, {name: value or "" for name, value in attrs}))
 
 
 def check_page(text: str) -> None:
-    """A page that runs and loads nothing.
-
-    Raises:
-        AssertionError: it does.
-    """
     tags = _Tags()
     tags.feed(text)
     for tag, attributes in tags.found:

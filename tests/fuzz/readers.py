@@ -50,6 +50,5 @@ def all_readers(planted: bool = False) -> dict[str, Reader]:
 
 
 def turns(readers: dict[str, Reader]) -> list[str]:
-    """The readers' names in the order in which their turns come, over and over."""
     most = max(reader.share for reader in readers.values())
     return [name for turn in range(most) for name, reader in readers.items() if turn < reader.share]

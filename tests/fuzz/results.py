@@ -22,7 +22,6 @@ from jaxaudit.data.weights.weights import read_weights, safetensors_bytes
 
 
 def outputs(content: Any) -> Callable[[Path], object]:
-    """A file of outputs with this content."""
     return lambda folder: write_outputs(folder, content)
 
 
@@ -33,7 +32,6 @@ def read_outputs(folder: Path, choose: random.Random) -> object:
 
 
 def groups(name: str) -> Callable[[Path], object]:
-    """Groups of 20 records, as a file of this name."""
     values = np.array([f"{SECRET} {row // 4}" for row in range(20)])
 
     def make(folder: Path) -> None:
@@ -50,21 +48,18 @@ def groups(name: str) -> Callable[[Path], object]:
 
 
 def read_groups(folder: Path, choose: random.Random) -> object:
-    """As a file, or as an array of a set."""
     path = str(only(folder, "g"))
     found = load_groups("who", path, 20, "set") if path.endswith(".npz") else load_groups(path, "set", 20, "set")
     return as_groups(found[:10], found[12:])
 
 
 def weights() -> dict[str, np.ndarray]:
-    """Those of a small network."""
     rng = np.random.default_rng(0)
     shapes = {"layers/0/kernel": (4, 3), "layers/0/bias": (3,), "layers/1/kernel": (3, 2), "layers/1/bias": (2,)}
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def tree() -> dict[str, Any]:
-    """The same, as a tree."""
     found: dict[str, Any] = {}
     for name, values in weights().items():
         _, layer, kind = name.split("/")
@@ -73,7 +68,6 @@ def tree() -> dict[str, Any]:
 
 
 def safetensors(folder: Path) -> None:
-    """Weights by name."""
     (folder / "w.safetensors").write_bytes(safetensors_bytes(weights()))
 
 
@@ -95,8 +89,6 @@ def flax(folder: Path) -> None:
 
 
 def orbax(**options: Any) -> Callable[[Path], None]:
-    """A checkpoint folder of Orbax's."""
-
     def make(folder: Path) -> None:
         import orbax.checkpoint as ocp
 
@@ -114,38 +106,31 @@ def orbax_manager(folder: Path) -> None:
 
 
 def read_any_weights(folder: Path, choose: random.Random) -> object:
-    """The weights; no module has seen them."""
     return read_weights(only(folder, "w", "tree", "runs"))
 
 
 @cache
 def network() -> Any:
-    """The network that the weights are of."""
     from jaxaudit.models import MLP, pure_module
 
     return pure_module(lambda shape, classes, rngs: MLP(shape, classes, hidden=(3,), rngs=rngs), (4,), 2)
 
 
 def read_and_fit(folder: Path, choose: random.Random) -> object:
-    """The weights put into the network they are of."""
     from jaxaudit.models.restore import load_weights
 
     return load_weights(network(), read_weights(only(folder, "w")), "w", "the network")
 
 
 def name_of_set(folder: Path) -> None:
-    """A name with a split."""
     (folder / f"set{names.SUFFIX}").write_text("digits@train[:10%]")
 
 
 def name_of_table(folder: Path) -> None:
-    """The same of a table."""
     (folder / f"table{names.SUFFIX}").write_text("wine@train[5:50]")
 
 
 def read_name(of: Callable[..., object]) -> Callable[[Path, random.Random], object]:
-    """What a person types."""
-
     def read(folder: Path, choose: random.Random) -> object:
         return of(names.text_of(only(folder).read_bytes()), data_dir=folder)
 

@@ -30,12 +30,10 @@ MEMBERS = np.arange(4)
 
 
 def saved(kind: str) -> Callable[[Path], object]:
-    """A run of this command, as `--out` leaves it."""
     return lambda folder: save(RUNS[kind](), folder / "run")
 
 
 def without(folder: Path) -> None:
-    """A run of `ks` without rho."""
     save(ks_run(audit=without_rho()), folder / "run")
 
 
@@ -49,12 +47,10 @@ def many_records(folder: Path) -> None:
 
 
 def printed(folder: Path) -> None:
-    """What `--json` printed."""
     (folder / "run.json").write_text(json.dumps(to_json(RUNS["ks"]().result)))
 
 
 def of_bank(folder: Path) -> None:
-    """Attacks on records by a bank."""
     with TemporaryDirectory() as place:
         banks.bank(Path(place))
         command(Path(place), ("attack", "--shadows", "bank", "--target", "all.npy", "--out", "run"))
@@ -62,7 +58,6 @@ def of_bank(folder: Path) -> None:
 
 
 def several(folder: Path) -> None:
-    """Two runs to be compared."""
     for name in ("before", "after"):
         save(RUNS["efficacy"](name), folder / name)
 
@@ -87,7 +82,6 @@ def read_shown(folder: Path, choose: random.Random) -> object:
 
 
 def chunk(folder: Path) -> None:
-    """A chunk of four models, where `fit_many` puts it."""
     place = folder / "call"
     write_chunk(place / "4-0123456789abcdef.npz", MEMBERS, (np.ones((4, 3), np.float32), np.arange(8).reshape(4, 2)))
 
@@ -104,7 +98,6 @@ def read_kept(folder: Path, choose: random.Random) -> object:
 
 
 def unfinished(folder: Path) -> None:
-    """A run that was stopped."""
     work = open_unfinished(folder / "out" / "unfinished", SELF)
     chunk(work.checkpoints)
     work.keep()
@@ -112,7 +105,6 @@ def unfinished(folder: Path) -> None:
 
 
 def go_on(folder: Path, choose: random.Random) -> object:
-    """Takes the run up again."""
     place = only(folder, "out")
     claim(place)
     is_unfinished(place / "unfinished")
@@ -128,12 +120,10 @@ def go_on(folder: Path, choose: random.Random) -> object:
 
 
 def report_place(folder: Path) -> None:
-    """A report that is to be written again."""
     (folder / "report.html").write_text(report_html([RUNS["efficacy"]()]))
 
 
 def write_again(folder: Path, choose: random.Random) -> object:
-    """Writes the report over what lies there."""
     place = only(folder, "report")
     claim_report(place, choose.choice((None, folder / "out")))
     return write_report(place, [RUNS["efficacy"]()])

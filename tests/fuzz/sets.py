@@ -1,20 +1,15 @@
 """Readers of data sets and tables of people."""
 
-import gzip
-import io
 import random
-import struct
-import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nibabel
 import numpy as np
-import scipy.io
 from PIL import Image
-from support.prepared_set import tiny_digits
+from support.prepared_set import rewrite, tiny_digits
+from support.small_sets import TABLES, write_mnist, write_patient, write_svhn
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit.data import load, load_path, load_table
@@ -41,7 +36,6 @@ def read_folder(folder: Path, choose: random.Random) -> object:
 
 
 def read_with_labels(folder: Path, choose: random.Random) -> object:
-    """A file of inputs and one of labels."""
     return load_path(only(folder, "x"), only(folder, "y"))
 
 
@@ -62,7 +56,6 @@ def npz_arrays(folder: Path) -> None:
 
 
 def npy_folder(folder: Path) -> None:
-    """Images and labels of two splits, and the classes' names."""
     for split, rows in (("train", slice(8)), ("test", slice(8, 12))):
         np.save(folder / f"x_{split}.npy", IMAGES[rows])
         np.save(folder / f"y_{split}.npy", LABELS[rows])
@@ -76,7 +69,6 @@ def npy_pair(folder: Path) -> None:
 
 
 def npz(folder: Path) -> None:
-    """Packed rows and labels."""
     np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS)
 
 
@@ -88,7 +80,6 @@ def npz_splits(folder: Path) -> None:
 
 
 def labels_elsewhere(folder: Path) -> None:
-    """Inputs as .npz, labels as .csv."""
     np.savez(folder / "x.npz", x=ROWS)
     (folder / "y.csv").write_text("label\n" + "".join(f"{label}\n" for label in LABELS))
 
@@ -100,34 +91,13 @@ def csv_rows(folder: Path) -> None:
     (folder / "x.csv").write_text("\n".join(["id,a,b,label", *lines, ""]))
 
 
-def idx_bytes(array: np.ndarray) -> bytes:
-    """An array of bytes as an IDX file."""
-    return (
-        bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
-    )
-
-
-def idx_folder(pack: Callable[[bytes], bytes], ending: str) -> Callable[[Path], None]:
-    """MNIST's four files, packed or not."""
-
-    def make(folder: Path) -> None:
-        for split, rows in (("train", slice(8)), ("t10k", slice(8, 12))):
-            (folder / f"{split}-images-idx3-ubyte{ending}").write_bytes(pack(idx_bytes(IMAGES[rows])))
-            (folder / f"{split}-labels-idx1-ubyte{ending}").write_bytes(pack(idx_bytes(LABELS[rows])))
-
-    return make
-
-
-def packed(data: bytes) -> bytes:
-    """By gzip, without the time."""
-    return gzip.compress(data, mtime=0)
+def idx_folder(ending: str) -> Callable[[Path], object]:
+    return lambda folder: write_mnist(folder, f"-idx{{}}-ubyte{ending}")
 
 
 def matlab(folder: Path) -> None:
-    """SVHN's two files."""
     for split, rows in (("train", 8), ("test", 4)):
-        content = {"X": RNG(2).integers(0, 256, (4, 5, 3, rows), dtype=np.uint8), "y": LABELS[:rows, None] + 1}
-        scipy.io.savemat(folder / f"{split}_32x32.mat", content, do_compression=split == "train")
+        write_svhn(folder / f"{split}_32x32.mat", [1, 2, 3, 10] * (rows // 4), pack=split == "train")
 
 
 def image_folders(suffix: str, splits: tuple[str, ...] = ("",)) -> Callable[[Path], None]:
@@ -151,37 +121,20 @@ def acdc(folder: Path) -> None:
     """Two patients and the table of their scanners."""
     (folder / "field_strength.csv").write_text("patient,field_strength\npatient001,1.5\n2,3T\n")
     for number, group in ((1, "DCM"), (2, "RV")):
-        patient = folder / f"patient00{number}"
-        patient.mkdir()
-        (patient / "Info.cfg").write_text(f"ED: 1\nGroup: {group}\n")
-        volume = nibabel.Nifti1Image(RNG(number).integers(0, 900, (5, 6, 2, 2)).astype(np.int16), np.eye(4))
-        (patient / f"{patient.name}_4d.nii.gz").write_bytes(packed(volume.to_bytes()))
+        write_patient(folder, f"patient00{number}", group, (5, 6, 2, 2))
 
 
 def read_acdc(folder: Path, choose: random.Random) -> object:
-    """The slices of one scanner."""
     return load_acdc(folder, folder / "field_strength.csv", choose.choice((1.5, 3.0)), size=8)
 
 
 def prepared(folder: Path) -> None:
-    """A set that TensorFlow Datasets prepared."""
     tiny_digits(folder)
 
 
 def prepared_tfrecord(folder: Path) -> None:
-    """The same in files of the older kind, whose checksums nobody looks at."""
-    from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
-
-    found = tiny_digits(folder).folder
-    for path in sorted(found.glob("*.array_record*")):
-        reader = array_record_module.ArrayRecordReader(str(path))
-        records = reader.read_all()
-        reader.close()
-        path.unlink()
-        lines = [struct.pack("<Q4x", len(record)) + record + bytes(4) for record in records]
-        path.with_name(path.name.replace("array_record", "tfrecord")).write_bytes(b"".join(lines))
-    info = found / "dataset_info.json"
-    info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
+    """The same in files of the older kind."""
+    rewrite(tiny_digits(folder), "tfrecord")
 
 
 def read_prepared_set(folder: Path, choose: random.Random) -> object:
@@ -193,62 +146,29 @@ def read_prepared_set(folder: Path, choose: random.Random) -> object:
 
 
 def people(folder: Path) -> None:
-    """Numbers, categories, missing values and a label."""
     cells = [f"{20 + row},{('red', 'green', '?', SECRET)[row % 4]},{row * 1.5},{'ny'[row % 2]}" for row in range(16)]
     cells[5] = f"25,{SECRET},{SECRET_NUMBER},n"
     (folder / "x.csv").write_text("\n".join(["age,colour,weight,class", *cells, ""]))
 
 
 def read_table(folder: Path, choose: random.Random) -> object:
-    """A person's own table, with columns chosen or not."""
     chosen: dict[str, Any] = {"label": choose.choice((None, None, "class", "colour"))}
     for option in ("categorical", "numeric", "drop"):
         chosen[option] = choose.choice(((), (), (), ("age",), ("colour",), ("weight", "nothing")))
     return load_table(str(only(folder, "x")), **chosen)
 
 
-PERSON = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
+def table(name: str) -> Callable[[Path], None]:
+    """A table that is known by its name, in the data directory."""
 
+    def make(folder: Path) -> None:
+        (folder / name).mkdir()
+        TABLES[name](folder / name)
 
-def adult(folder: Path) -> None:
-    """UCI's two files, one packed."""
-    (folder / "adult").mkdir()
-    lines = [f"{PERSON}{country}, {income}" for country in ("United-States", "?") for income in ("<=50K", ">50K")]
-    (folder / "adult" / "adult.data").write_text("\n".join([*lines, ""]))
-    (folder / "adult" / "adult.test.gz").write_bytes(packed(f"|comment\n{lines[0]}.\n{lines[1]}.\n".encode()))
-
-
-def location(folder: Path) -> None:
-    """The archive of check-ins."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        content = b'"2",0,1,1\n"10",1,0,1\n"2",0,0,0\n'
-        info = tarfile.TarInfo("bangkok")
-        info.size = len(content)
-        archive.addfile(info, io.BytesIO(content))
-    (folder / "location").mkdir()
-    (folder / "location" / "dataset_location.tgz").write_bytes(packed(file.getvalue()))
-
-
-def purchase(folder: Path) -> None:
-    """Transactions of a few customers."""
-    header = "id,chain,dept,category,company,brand,date,productsize,productmeasure,purchasequantity,purchaseamount"
-    lines = [f"{c},205,7,{100 * k},107,9,2012-03-02,16,OZ,1,1.5" for c in range(16) for k in range(5) if c >> k & 1]
-    (folder / "purchase").mkdir()
-    (folder / "purchase" / "transactions.csv").write_text("\n".join([header, *lines, ""]))
-
-
-def acs(folder: Path) -> None:
-    """Person files of two states."""
-    header, rows = "PUMA,AGEP,SEX,MSP,RAC1P,PINCP", ["a,28,1,6,1,35000.0", "b,3,2,N,9,N", "c,95,2,1,4,50001.0"]
-    (folder / "acs").mkdir()
-    (folder / "acs" / "dc.csv").write_text("\n".join([header, *rows, ""]))
-    (folder / "acs" / "md.csv.gz").write_bytes(packed("\n".join([header, *rows, ""]).encode()))
+    return make
 
 
 def named_table(name: str) -> Callable[[Path, random.Random], object]:
-    """Reads a table by its name from the data directory."""
-
     def read(folder: Path, choose: random.Random) -> object:
         return load_table(f"{name}{choose.choice(('', '', '@all', '@train[:2]'))}", data_dir=folder)
 
@@ -264,8 +184,7 @@ READERS = [
     Reader("npz-splits", npz_splits, read_set),
     Reader("labels", labels_elsewhere, read_with_labels),
     Reader("csv", csv_rows, read_set, 4),
-    Reader("idx", idx_folder(bytes, ""), read_folder),
-    Reader("idx-gz", idx_folder(packed, ".gz"), read_folder),
+    *(Reader(f"idx{ending}", idx_folder(ending), read_folder) for ending in ("", ".gz")),
     Reader("mat", matlab, read_set, 3),
     Reader("mat-folder", matlab, read_folder),
     *(Reader(f"images-{kind}", image_folders(kind), read_folder, share) for kind, share in PICTURES.items()),
@@ -274,8 +193,5 @@ READERS = [
     Reader("tfds", prepared, read_prepared_set, 5),
     Reader("tfds-tfrecord", prepared_tfrecord, read_prepared_set),
     Reader("people", people, read_table, 6),
-    Reader("adult", adult, named_table("adult")),
-    Reader("location", location, named_table("location"), 4),
-    Reader("purchase", purchase, named_table("purchase"), 1),
-    Reader("acs", acs, named_table("acs")),
+    *(Reader(name, table(name), named_table(name), 4 if name == "location" else 2) for name in TABLES),
 ]

@@ -13,39 +13,27 @@ CANARY = "fuzz_canary.Thing"
 DEEP = (20, 60, 1000, 100_000)
 MARK = "marked place"
 FEATURE = "tensorflow_datasets.core.features."
+IMAGE = {"image": {"pythonClassName": CANARY}}
+CONTAINER = f"{FEATURE}features_dict.FeaturesDict"
+ALIKE = (("pythonClassName", f"tensorflow_datasets.x.{CANARY}"), ("type", f"tensorflow_datasets_{CANARY}"))
 HOSTILE_FEATURES = (
     {"pythonClassName": CANARY},
     {"type": CANARY, "content": "{}"},
-    {
-        "pythonClassName": f"{FEATURE}features_dict.FeaturesDict",
-        "jsonFeature": {"json": json.dumps({"image": {"pythonClassName": CANARY}})},
-    },
-    {
-        "type": f"{FEATURE}features_dict.FeaturesDict",
-        "proto_cls": "tensorflow_datasets.FeaturesDict",
-        "content": json.dumps({"features": {"image": {"pythonClassName": CANARY}}}),
-    },
-    {
-        "type": f"{FEATURE}features_dict.FeaturesDict",
-        "content": json.dumps({"image": {"type": CANARY, "content": "{}"}}),
-    },
-    {
-        "pythonClassName": f"{FEATURE}features_dict.FeaturesDict",
-        "featuresDict": {"features": {"image": {"pythonClassName": CANARY, "jsonFeature": {"json": "{}"}}}},
-    },
+    {"pythonClassName": CONTAINER, "jsonFeature": {"json": json.dumps(IMAGE)}},
+    {"type": CONTAINER, "proto_cls": "tensorflow_datasets.FeaturesDict", "content": json.dumps({"features": IMAGE})},
+    {"type": CONTAINER, "content": json.dumps({"image": {"type": CANARY, "content": "{}"}})},
+    {"pythonClassName": CONTAINER, "featuresDict": {"features": IMAGE}},
     {"pythonClassName": "os.system", "jsonFeature": {"json": '"true"'}},
+    # Names that begin as those of TensorFlow Datasets do.
+    *({"featuresDict": {"features": {"image": {key: name}}}, "pythonClassName": CONTAINER} for key, name in ALIKE),
     {"pythonClassName": f"{FEATURE}sequence_feature.Sequence", "sequence": {"feature": {"python_class_name": CANARY}}},
-    {
-        "pythonClassName": f"{FEATURE}image_feature.Image",
-        "image": {"shape": {"dimensions": ["-1", "9999999999"]}, "dtype": CANARY},
-    },
+    {"pythonClassName": f"{FEATURE}image_feature.Image", "image": {"shape": {"dimensions": ["-1"]}, "dtype": CANARY}},
 )
 
 DEEPEST = 200
 
 
 def json_document(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """The same document with a few other values, or not quite JSON."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -55,39 +43,35 @@ def json_document(data: bytes, choose: random.Random) -> tuple[bytes, str]:
         document, words = changed(document, choose)
         said.append(words)
     text = json.dumps(document, indent=choose.choice((None, 1)))
-    raw, words = choose.choice(MARKED)
+    words, many = choose.choice(list(MARKED)), choose.choice(("[]", "0"))
     if f'"{MARK}"' in text:
-        text, said = text.replace(f'"{MARK}"', raw()), [*said, words]
+        raw = f"[{f'{many},' * 3_000_000}{many}]" if words == "three million" else MARKED[words]
+        text, said = text.replace(f'"{MARK}"', raw), [*said, f"{words} {many}"]
     return text.encode("utf-8", "surrogatepass"), "; ".join(said)
 
 
-MARKED = (
-    (lambda: "NaN", "NaN"),
-    (lambda: "-Infinity", "-Infinity"),
-    (lambda: "9" * 400, "400 digits"),
-    (lambda: "-" + "9" * 5000, "5,000 digits"),
-    (lambda: "1e400", "1e400"),
-    (lambda: "[" * 100_000, "100,000 open brackets"),
-    (lambda: "[" * 60 + "]" * 60, "60 brackets"),
-    (lambda: "[" + "[]," * 3_000_000 + "[]]", "three million empty lists"),
-    (lambda: "[" + "0," * 3_000_000 + "0]", "three million zeros"),
-    (lambda: '{"a": 1, "a": 2}', "a name twice"),
-    (lambda: '"\\ud800"', "half a surrogate"),
-    (lambda: "'x'", "another kind of quote"),
-    (lambda: "", "nothing"),
-)
+MARKED = {
+    "NaN": "NaN",
+    "-Infinity": "-Infinity",
+    "400 digits": "9" * 400,
+    "5,000 digits": "-" + "9" * 5000,
+    "1e400": "1e400",
+    "100,000 open brackets": "[" * 100_000,
+    "60 brackets": "[" * 60 + "]" * 60,
+    "a name twice": '{"a": 1, "a": 2}',
+    "half a surrogate": '"\\ud800"',
+    "another kind of quote": "'x'",
+    "nothing": "",
+    "three million": "[]",
+}
 
 
 def changed(document: Any, choose: random.Random) -> tuple[Any, str]:
-    """The document with one value, name or place changed."""
     paths = list(places(document))
     if not paths:
         return odd_value(choose), "the whole replaced"
     path = choose.choice(paths)
-    holder = document
-    for step in path[:-1]:
-        holder = holder[step]
-    last, where = path[-1], "/".join(map(str, path))[:80]
+    holder, last, where = at(document, path[:-1]), path[-1], "/".join(map(str, path))[:80]
     match choose.randrange(10):
         case 0:
             del holder[last]
@@ -105,16 +89,19 @@ def changed(document: Any, choose: random.Random) -> tuple[Any, str]:
             return document, f"{where} repeated"
         case 4:
             other = choose.choice(paths)
-            source: Any = document
-            for step in other:
-                source = source[step]
             # A copy: what stands in two places could come to hold itself.
             if path[: len(other)] != other:
-                holder[last] = copy.deepcopy(source)
+                holder[last] = copy.deepcopy(at(document, other))
             return document, f"{where} made what is at {'/'.join(map(str, other))[:80]}"
         case _:
             holder[last] = copy.deepcopy(odd_value(choose, holder[last]))
             return document, f"{where} made {str(holder[last])[:60]!r}"
+
+
+def at(node: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        node = node[step]
+    return node
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Any:
@@ -152,7 +139,6 @@ def odd_value(choose: random.Random, instead: Any = None) -> Any:
 
 
 def nested(depth: int) -> list[Any]:
-    """A list in a list, so often."""
     found: list[Any] = []
     for _ in range(min(depth, 400)):
         found = [found]
@@ -164,7 +150,6 @@ CELLS += ("\x1b[31m", "\0", "\u202e", "é", "-0", "?", "NA", "1e-320", "9" * 400
 
 
 def table(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """The lines of a table with other cells, other lines, or in another form."""
     way = choose.randrange(16)
     lines = data.decode("utf-8", "replace").split("\n")
     row = choose.randrange(len(lines))

@@ -18,7 +18,6 @@ KINDS = ("F32", "F64", "F16", "BF16", "F8_E4M3", "BOOL", "I64", "U8", "C64", "F1
 
 
 def safetensors(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A header that names other arrays."""
     length = int.from_bytes(data[:8], "little")
     try:
         header = json.loads(data[8 : 8 + length])
@@ -55,14 +54,12 @@ def safetensors(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def packed(value: Any) -> bytes:
-    """As msgpack."""
     data = msgpack.packb(value, unicode_errors="surrogatepass")
     assert data is not None
     return data
 
 
 def flax(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A tree with other names, kinds or extensions."""
     if choose.random() < 0.2:
         return hostile_tree(choose)
     try:
@@ -75,11 +72,9 @@ def flax(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     said = []
     for _ in range(choose.choice((1, 1, 2))):
         path = choose.choice(paths)
-        holder, where = tree, "/".join(map(str, path))[:60]
+        where = "/".join(map(str, path))[:60]
         try:
-            for step in path[:-1]:
-                holder = holder[step]
-            instead = holder[path[-1]]
+            holder, instead = texts.at(tree, path[:-1]), texts.at(tree, path)
         except (KeyError, IndexError, TypeError):
             continue
         if choose.random() < 0.3 and isinstance(holder, dict):
@@ -92,66 +87,53 @@ def flax(data: bytes, choose: random.Random) -> tuple[bytes, str]:
     return packed(tree), "; ".join(said)
 
 
+PIECES: tuple[dict[str, Any], ...] = (
+    {},
+    {"shape": {}, "chunks": {"0": None}},
+    *({"shape": {"0": size}, "chunks": {"0": 1.0}} for size in (-1, "x", 2**63)),
+)
+LEAVES = (None, True, -1, 2**64 - 1, 1.5, float("nan"), "text", b"bytes", [], {}, [[]] * 3, {"shape": 1})
+LEAVES += (msgpack.ExtType(2, b"\x92\x01\xa1x"), msgpack.ExtType(5, b"\x92\x01\xa1x"), msgpack.Timestamp(1, 2))
+ARRAY_SHAPES = ([2], [2**40, 0], [-1], [0], [], [2**63 - 1], [1] * 70, "2", None, [b"2"], [2.0], [[2]], 2)
+ARRAY_KINDS = ("float32", "float32", "object", "O", "int8", "bfloat16", "S4", "V8", 7, None, [], {}, "é")
+ARRAY_BODIES = (bytes(8), b"", bytes(7), "text", None, 5, [1], struct.pack("<2f", np.nan, np.inf))
+
+
 def odd_leaf(instead: Any, choose: random.Random) -> Any:
     """Something else for a value of a tree; for an array more often an array."""
     if isinstance(instead, msgpack.ExtType) and choose.random() < 0.7:
-        shape = choose.choice(
-            ([2], [2**40, 0], [-1], [0], [], [2**63 - 1], [1] * 70, "2", None, [b"2"], [2.0], [[2]], 2)
-        )
-        kind = choose.choice(
-            ("float32", "float32", "object", "O", "int8", "bfloat16", "S4", "V8", 7, None, [], {}, "é")
-        )
-        body = choose.choice((bytes(8), b"", bytes(7), "text", None, 5, [1], struct.pack("<2f", np.nan, np.inf)))
-        fields = choose.choice(((shape, kind, body),) * 6 + ((shape, kind), (), shape, {1: 2}, None))
-        code = choose.choice((1, 1, 1, 1, 2, 3, 4, 127))
-        return msgpack.ExtType(code, packed(fields))
-    return choose.choice(
-        (
-            None,
-            True,
-            -1,
-            2**64 - 1,
-            1.5,
-            float("nan"),
-            "text",
-            b"bytes",
-            [],
-            {},
-            [[]] * 3,
-            {"shape": 1},
-            {"__msgpack_chunked_array__": True},
-            {"__msgpack_chunked_array__": True, "shape": {"0": -1}, "chunks": {"0": 1}},
-            {"__msgpack_chunked_array__": True, "shape": {"0": "x"}, "chunks": {"0": instead}},
-            {"__msgpack_chunked_array__": True, "shape": {"0": 2**63}, "chunks": {"0": 1.0}},
-            {"__msgpack_chunked_array__": 1, "shape": {}, "chunks": {"0": None}},
-            msgpack.ExtType(choose.choice((2, 5)), b"\x92\x01\xa1x"),
-            msgpack.Timestamp(1, 2),
-        )
-    )
+        fields = tuple(map(choose.choice, (ARRAY_SHAPES, ARRAY_KINDS, ARRAY_BODIES)))
+        fields = choose.choice((*[fields] * 6, fields[:2], (), fields[0], {1: 2}, None))
+        return msgpack.ExtType(choose.choice((1, 1, 1, 1, 2, 3, 4, 127)), packed(fields))
+    pieces = {"__msgpack_chunked_array__": True, **choose.choice(PIECES)}
+    return choose.choice((*LEAVES, *[pieces] * 5))
+
+
+ANNOUNCED = {
+    "a list of 2**32 - 1 values": b"\x81\xa1a\xdd",
+    "4 GiB": b"\x81\xa1a\xc6",
+    "an extension of 4 GiB": b"\x81\xa1a\xc9",
+}
 
 
 def hostile_tree(choose: random.Random) -> tuple[bytes, str]:
     """A few bytes that mean very much."""
-    depth = choose.choice((300, 600, 5000, 400_000))
-    long = choose.choice((1000, 100_000))
-    leaf = packed(None)
-    return choose.choice(
-        (
-            (b"\x81\xa1a" * depth + leaf, f"{depth} maps in one another"),
-            (b"\x81\xa1a" + b"\x91" * depth + leaf, f"{depth} lists in one another"),
-            (packed({"n" * long: {str(k): None for k in range(20_000)}}), f"20,000 names below one of {long}"),
-            (packed({"n" * long: {str(k): 1 for k in range(20_000)}}), f"20,000 numbers below a name of {long}"),
-            (packed({"a": list(range(900_000))}), "900,000 numbers"),
-            (b"\x81\xa1a\xdd\xff\xff\xff\xff", "a list of 2**32 - 1 values"),
-            (b"\xdf\xff\xff\xff\xff", "a map of 2**32 - 1 values"),
-            (b"\x81\xa1a\xc6\xff\xff\xff\xff", "4 GiB announced"),
-            (b"\x81\xa1a\xc9\xff\xff\xff\xff\x01", "an extension of 4 GiB announced"),
-        )
-    )
+    depth, long = choose.choice((300, 600, 5000, 400_000)), choose.choice((1000, 100_000))
+    leaf, announced = choose.choice((None, 1)), choose.choice((*ANNOUNCED, "a map of 2**32 - 1 values"))
+    match choose.randrange(5):
+        case 0:
+            return b"\x81\xa1a" * depth + b"\xc0", f"{depth} maps in one another"
+        case 1:
+            return b"\x81\xa1a" + b"\x91" * depth + b"\xc0", f"{depth} lists in one another"
+        case 2:
+            return packed({"n" * long: {str(k): leaf for k in range(20_000)}}), f"20,000 names below one of {long}"
+        case 3:
+            return packed({"a": list(range(900_000))}), "900,000 numbers"
+        case _:
+            return ANNOUNCED.get(announced, b"\xdf") + b"\xff\xff\xff\xff\x01", f"{announced} announced"
 
 
 def matlab(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """MATLAB files with other variables, or other tags."""
     way = choose.randrange(5)
     if way < 2:
         return integer(data, choose)
@@ -175,7 +157,6 @@ FIELDS |= {"slope": (112, "f"), "intercept": (116, "f"), "magic": (344, "i")}
 
 
 def nifti(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A volume with another header."""
     field = choose.choice(list(FIELDS))
     place, form = FIELDS[field]
     if form == "8h":
@@ -190,7 +171,6 @@ def nifti(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def png(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """A picture with another header, or with chunks that are large once unpacked."""
     if data[:4] != b"\x89PNG":
         return damaged(data, choose)
     if choose.random() < 0.6:
@@ -206,11 +186,9 @@ def png(data: bytes, choose: random.Random) -> tuple[bytes, str]:
 
 
 def piece(kind: bytes, body: bytes) -> bytes:
-    """A chunk of a PNG file."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def tfrecord(data: bytes, choose: random.Random) -> tuple[bytes, str]:
-    """Records with another length before them."""
     length = choose.choice((*INTEGERS, 2**27, 10**6))
     return length.to_bytes(8, "little", signed=False) + data[8:], f"a record of {length} bytes announced"

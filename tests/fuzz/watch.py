@@ -41,7 +41,6 @@ class Outcome(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether it is no finding."""
         return self.kind in ("read", "refused")
 
 
@@ -63,7 +62,6 @@ class Room:
             os.environ.pop(name, None)
 
     def lay_out(self, tree: Tree) -> None:
-        """The input of the next case, alone."""
         shutil.rmtree(self.input, ignore_errors=True)
         shutil.rmtree(self.cache, ignore_errors=True)
         self.input.mkdir()
@@ -76,7 +74,6 @@ class Room:
         return {f"{part.name}/{name}": found for part in parts for name, found in state(part).items()}
 
     def drafts(self) -> list[str]:
-        """Half-written files."""
         found = [path for part in (self.input, self.cache) for path in part.rglob(".writing*")]
         return [str(path.relative_to(self.folder)) for path in found]
 
@@ -122,7 +119,6 @@ def watched(room: Room, read: Callable[[], object], reader: Reader, meddler: Med
 
 
 def called(read: Callable[[], object]) -> Outcome:
-    """What comes of a call."""
     try:
         read()
     except InputError as error:
@@ -146,7 +142,6 @@ def judged(message: str, where: str) -> Outcome:
 
 
 def text_of(error: BaseException) -> str:
-    """The end of its traceback."""
     file = io.StringIO()
     traceback.print_exception(error, limit=-6, file=file)
     return file.getvalue()[-3000:]
@@ -162,10 +157,8 @@ def place(error: BaseException) -> str:
 
 
 def normalised(text: str) -> str:
-    """What tells one kind of noise from another: its first (of a traceback last) words but numbers and paths."""
-    lines = [line for line in text.splitlines() if line.strip()] or [""]
-    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
-    return " ".join(word for word in line.split() if not any(c.isdigit() or c in "/\\" for c in word))[:90]
+    """What tells one kind of noise from another: its first words but numbers and paths."""
+    return " ".join(word for word in text[:300].split() if not any(c.isdigit() or c in "/\\" for c in word))[:90]
 
 
 def memory(field: str) -> int:

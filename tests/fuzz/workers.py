@@ -34,8 +34,6 @@ BACKSTOP = 4 * MOST_GROWTH
 
 
 class Job(NamedTuple):
-    """A case to be read."""
-
     reader: str
     index: int
 
@@ -90,7 +88,6 @@ class Plain(random.Random):
     """Chooses the first of everything."""
 
     def choice(self, seq):
-        """The first."""
         return seq[0]
 
 
@@ -114,7 +111,6 @@ class Worker:
         self.used = -1
 
     def give(self, job: Job) -> None:
-        """Has it read a case."""
         self.job, self.used = job, -1
         self.began = self.moved = time.monotonic()
         os.write(self.orders, f"{json.dumps(job)}\n".encode())

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
-import pytest
 
 from jaxaudit.runs.row_files import Columns, as_cell, record_files
 
@@ -32,19 +31,10 @@ def test_a_spreadsheet_finds_no_formula_and_a_terminal_no_escape(tmp_path: Path)
     assert cells[2] == "'-2+3"
     assert cells[6:10] == ["a\\nb", "-1.5", "1e-3", "a;'=b"]
     assert table.column("value").to_pylist() == COLUMNS["value"].tolist()
-
-
-def test_parquet_holds_names_as_they_are(tmp_path: Path):
+    assert all(as_cell(text) == text for text in ("1,5", "+3", "-7e-12", "plain", "a - b", "ש日本"))
+    # So are names of columns; Parquet holds all as they are.
+    path = written(tmp_path / "records.csv", {"=1+1": np.zeros(1), "a\x1b[31m": np.zeros(1)})
+    assert path.read_text("utf-8").splitlines()[0] == '"\'=1+1","a\\x1b[31m"'
     table = pyarrow.parquet.read_table(written(tmp_path / "records.parquet", COLUMNS))
     assert table.column("class").to_pylist() == NAMES
     assert table.column("index").to_pylist() == list(range(len(NAMES)))
-
-
-def test_names_of_columns_are_cells_too(tmp_path: Path):
-    path = written(tmp_path / "records.csv", {"=1+1": np.zeros(1), "a\x1b[31m": np.zeros(1)})
-    assert path.read_text("utf-8").splitlines()[0] == '"\'=1+1","a\\x1b[31m"'
-
-
-@pytest.mark.parametrize("text", ["1,5", "+3", "-7e-12", "plain", "a - b", "ש日本"])
-def test_what_harms_nobody_stays(text: str):
-    assert as_cell(text) == text

@@ -19,11 +19,22 @@ FILES = {"confidences.npz": arrays(ARRAYS)}
 
 
 def test_written_whole(tmp_path: Path):
-    write(tmp_path / "a/b/run", {"answer": 1}, FILES)
-    assert sorted(os.listdir(tmp_path / "a/b")) == ["run"]
-    assert json.loads((tmp_path / "a/b/run/result.json").read_text()) == {"answer": 1}
-    with np.load(tmp_path / "a/b/run/confidences.npz", allow_pickle=False) as archive:
-        np.testing.assert_array_equal(archive["query"], ARRAYS["query"])
+    """An empty directory may be given; to claim it changes nothing."""
+    claim(tmp_path / "a/b/run")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(ValueError, match="Out of range float values"):
+        write(tmp_path / "run", {"rho": float("nan")}, FILES)
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "c").mkdir()
+    for place in ("a/b/run", "c"):
+        write(tmp_path / place, {"answer": 1}, FILES)
+        assert sorted(os.listdir(tmp_path / place)) == ["confidences.npz", "result.json"]
+        assert json.loads((tmp_path / place / "result.json").read_text()) == {"answer": 1}
+        with np.load(tmp_path / place / "confidences.npz", allow_pickle=False) as archive:
+            np.testing.assert_array_equal(archive["query"], ARRAYS["query"])
+    assert os.listdir(tmp_path / "a/b") == ["run"]
+    assert all(map(is_of_a_run, ("result.json", "RESULT.JSON", "records.csv", "unfinished", "original-00.safetensors")))
+    assert not is_of_a_run("report.html")
 
 
 def test_whose_records_are_at_risk_is_for_the_owner_alone(tmp_path: Path):
@@ -40,25 +51,13 @@ def test_whose_records_are_at_risk_is_for_the_owner_alone(tmp_path: Path):
     assert modes == {"run": 0o700, "result.json": 0o600, "confidences.npz": 0o600, "table.txt": 0o600}
 
 
-def test_names_that_a_run_takes():
-    assert all(map(is_of_a_run, ("result.json", "RESULT.JSON", "records.csv", "unfinished", "original-00.safetensors")))
-    assert not is_of_a_run("report.html")
-
-
-def test_an_empty_directory_may_be_given(tmp_path: Path):
-    (tmp_path / "run").mkdir()
-    write(tmp_path / "run", {}, FILES)
-    assert (tmp_path / "run/result.json").exists()
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_a_link_leads_to_what_it_points_to(tmp_path: Path, made: bool):
-    if made:
-        (tmp_path / "disk").mkdir()
-    (tmp_path / "run").symlink_to("disk", target_is_directory=True)
-    write(tmp_path / "run", {}, FILES)
-    assert (tmp_path / "run").is_symlink()
-    assert (tmp_path / "disk/result.json").exists()
+def test_a_link_leads_to_what_it_points_to(tmp_path: Path):
+    (tmp_path / "disk").mkdir()
+    for name in ("disk", "new"):
+        (tmp_path / f"to {name}").symlink_to(name, target_is_directory=True)
+        write(tmp_path / f"to {name}", {}, FILES)
+        assert (tmp_path / f"to {name}").is_symlink()
+        assert (tmp_path / name / "result.json").exists()
 
 
 def test_the_longest_name_there_can_be(tmp_path: Path):
@@ -83,12 +82,6 @@ def test_nothing_is_left_of_a_write_that_failed(
     assert os.listdir(tmp_path) == []
 
 
-def test_numbers_json_cannot_hold_are_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="Out of range float values"):
-        write(tmp_path / "run", {"rho": float("nan")}, FILES)
-    assert os.listdir(tmp_path) == []
-
-
 def test_another_run_is_left_alone(tmp_path: Path):
     write(tmp_path / "run", {"answer": 1}, FILES)
     for attempt in (claim, lambda out: write(out, {"answer": 2}, {})):
@@ -97,35 +90,28 @@ def test_another_run_is_left_alone(tmp_path: Path):
     assert json.loads((tmp_path / "run/result.json").read_text()) == {"answer": 1}
 
 
-def test_other_files_are_left_alone(tmp_path: Path):
-    (tmp_path / "thesis.tex").touch()
-    with pytest.raises(InputError, match=r"^--out .*other files"):
-        claim(tmp_path)
-
-
-def test_a_file_in_the_way(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (".", "other files"),
+        ("file", "file is a file"),
+        ("file/deeper/run", "deeper/run .*file is a file"),
+        ("fixed", "fixed is not writable"),
+        ("fixed/a/run", "fixed is not writable"),
+        *((f"{name}/run", "other files") for name in ("file-as", "link-as", "another")),
+    ],
+)
+def test_where_no_run_can_be_put(tmp_path: Path, out: str, message: str):
+    """Bits that forbid to write count for root, too; and a file, a link or others' files as `unfinished`."""
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"^--out .*file is a file"):
-        claim(tmp_path / "file")
-    with pytest.raises(InputError, match=r"^--out .*deeper/run .*file is a file"):
-        claim(tmp_path / "file/deeper/run")
-
-
-def test_a_directory_without_write_bits_even_for_root(tmp_path: Path):
-    (tmp_path / "run").mkdir(mode=0o555)
-    with pytest.raises(InputError, match=r"^--out .*run is not writable"):
-        claim(tmp_path / "run")
-
-
-def test_a_parent_without_write_bits_even_for_root(tmp_path: Path):
     (tmp_path / "fixed").mkdir(mode=0o555)
-    with pytest.raises(InputError, match=r"^--out .*fixed is not writable"):
-        claim(tmp_path / "fixed/a/run")
-
-
-def test_claiming_changes_nothing(tmp_path: Path):
-    claim(tmp_path / "a/run")
-    assert os.listdir(tmp_path) == []
+    for name in ("file-as/run", "link-as/run", "another/run/unfinished"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "file-as/run/unfinished").touch()
+    (tmp_path / "link-as/run/unfinished").symlink_to(tmp_path)
+    (tmp_path / "another/run/unfinished/symphony.ly").touch()
+    with pytest.raises(InputError, match=rf"^--out .*{message}"):
+        claim(tmp_path / out)
 
 
 IDENTITY = {name: {} for name in ("command", "options", "data", "code", "machine")}
@@ -187,6 +173,13 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
     mine.write_text("mine")
     place = tmp_path / "run/unfinished"
     place.mkdir(parents=True)
+    if name == "identity.json":  # nor is a channel waited for
+        os.mkfifo(place / name)
+        with pytest.raises(InputError, match=r"^--out .*other files"):
+            claim(tmp_path / "run")
+        with pytest.raises(OSError, match="pipe"):
+            open_unfinished(place, IDENTITY)
+        (place / name).unlink()
     (place / name).symlink_to(mine)
     with pytest.raises(InputError, match=r"^--out .*other files"):
         claim(tmp_path / "run")
@@ -199,15 +192,6 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
     assert mine.read_text() == "mine"
 
 
-def test_a_channel_in_unfinished_work_is_not_waited_for(tmp_path: Path):
-    (tmp_path / "unfinished").mkdir()
-    os.mkfifo(tmp_path / "unfinished/identity.json")
-    with pytest.raises(InputError, match=r"^--out .*other files"):
-        claim(tmp_path)
-    with pytest.raises(OSError, match="pipe"):
-        open_unfinished(tmp_path / "unfinished", IDENTITY)
-
-
 def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(InputError, match=r"^--out "):
@@ -217,21 +201,6 @@ def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: 
     (tmp_path / "gone").rmdir()
     with pytest.raises(InputError, match=r"^--out "):
         claim(Path("run"))
-
-
-@pytest.mark.parametrize("made", ["file", "link", "other"])
-def test_a_folder_of_that_name_that_is_none_of_ours(tmp_path: Path, made: str):
-    place = tmp_path / "run/unfinished"
-    place.parent.mkdir()
-    if made == "file":
-        place.touch()
-    elif made == "link":
-        place.symlink_to(tmp_path)
-    else:
-        place.mkdir()
-        (place / "symphony.ly").touch()
-    with pytest.raises(InputError, match=r"^--out .*other files"):
-        claim(tmp_path / "run")
 
 
 def test_a_run_in_use_is_refused(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Small TensorFlow Datasets sets, prepared as array_record without TensorFlow by TFDS's own writer."""
 
 import io
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,3 +89,24 @@ def tiny_digits(data_dir: Path, seed: int = 0, **options: Any) -> Prepared:
     }
     folder = write_prepared(data_dir, examples=examples, **options)
     return Prepared(data_dir, folder, images, labels)
+
+
+def rewrite(prepared: Prepared, kind: str) -> Prepared:
+    """The same set as `tfrecord` (without checksums, which nobody looks at) or as `parquet`."""
+    import pyarrow
+    from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
+    from pyarrow import parquet
+
+    for shard in sorted(prepared.folder.glob("*.array_record*")):
+        reader = array_record_module.ArrayRecordReader(str(shard))
+        records = reader.read_all()
+        reader.close()
+        shard.unlink()
+        place = shard.with_name(shard.name.replace("array_record", kind))
+        if kind == "parquet":
+            parquet.write_table(pyarrow.table({"data": pyarrow.array(records, pyarrow.binary())}), place)
+        else:
+            place.write_bytes(b"".join(struct.pack("<Q4x", len(record)) + record + bytes(4) for record in records))
+    info = prepared.folder / "dataset_info.json"
+    info.write_text(info.read_text().replace('"array_record"', f'"{kind}"'))
+    return prepared

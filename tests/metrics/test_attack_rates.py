@@ -164,6 +164,7 @@ def test_a_rate_whose_thresholds_call_more_than_stated_is_not_that_of_its_limit(
     assert found.tied > 0.9
 
 
+@pytest.mark.outer
 def test_thresholds_of_models_alike_hold():
     """Of 60 draws without a lump, all; models differ in level by a tenth of the spread of scores."""
     random = np.random.default_rng(22)
@@ -184,6 +185,7 @@ def test_each_model_may_have_thresholds_of_other_models():
     assert rates.balanced_accuracy.value == pytest.approx(np.mean([each.balanced_accuracy.value for each in alone]))
 
 
+@pytest.mark.outer
 def test_the_interval_of_the_area_covers_it():
     """Of 400 draws of ten models, the 95% interval misses the true area no more often than 1 binomial in 1,000."""
     random, true, missed = np.random.default_rng(12), stats.norm.cdf(1 / np.sqrt(2)), 0

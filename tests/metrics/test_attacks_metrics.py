@@ -109,6 +109,7 @@ def attacked(random, targets, attacks):
     return scores, truth, np.repeat(np.arange(targets), attacks)
 
 
+@pytest.mark.outer
 def test_intervals_cover_at_their_level_because_they_draw_targets():
     # exposure + noise: an attack is right with probability E Phi(exposure / 2) = Phi(0.5 / sqrt(1 + 1 / 4)). Scores of
     # different targets differ by N(1, 2 + 2/4), so the area is Phi(1 / sqrt(2.5)).

@@ -71,6 +71,7 @@ def test_what_is_certain_is_told_from_what_is_not():
     assert u_lira(KEY, certain, np.random.default_rng(1).normal(size=(6, 3))).accuracy.value == 1
 
 
+@pytest.mark.outer
 def test_an_interval_covers_the_mean_over_other_models():
     """Of 16 models a side whose records share something: at least 85% of 100 intervals at 95%, at a fixed key.
 

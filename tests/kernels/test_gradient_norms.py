@@ -80,7 +80,7 @@ def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: i
         gradients = gradients_by_loop(log_prob, params, x, y)
         found = squared_grad_norms(log_prob, params, x, y)
         close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=rtol, atol=atol)
-        if build is not Images:  # which compiles for long, and has no path that the others have not
+        if words == 0 and build is not Images:  # those compile for long, and have no path that the others have not
             fisher = fisher_diagonal(log_prob, params, x, y, weights=weights)
             close(jax.tree.leaves(fisher), fisher_by_loop(gradients, weights), rtol=rtol, atol=atol)
     assert set(found.paths_of_leaves) == {"contracted"}

@@ -51,12 +51,6 @@ def test_host_gap_is_the_definition_exactly(first, second):
     assert np.sign(gap.numerator) == sign
 
 
-@given(SAMPLES, SAMPLES)
-def test_host_equals_scipy(first, second):
-    expected = ks_by_scipy(first, second)
-    assert_within_a_rounding(ks_gap_rows(first, second)[0], expected)
-
-
 @given(hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(allow_nan=False)), SAMPLES)
 def test_host_gap_of_float64(first, second):
     gap = widest_gap(first, second.astype(np.float64))
@@ -132,7 +126,7 @@ def test_by_hand(first, second, expected):
     first, second = f32(first), f32(second)
     expected = float(np.float32(expected))
     assert float(ks_distance(first, second)) == expected
-    assert_within_a_rounding(ks_gap_by_sort(jnp.asarray(first), jnp.asarray(second))[0], expected)
+    assert_within_a_rounding(jax.jit(ks_gap_by_sort)(first, second)[0], expected)
 
 
 def test_place_and_sign_by_hand():
@@ -149,9 +143,8 @@ def shapes_of_confidences(random: np.random.Generator, n: int, m: int):
     yield random.standard_cauchy(n), random.standard_cauchy(m) * 1.1
 
 
-@pytest.mark.parametrize(("n", "m"), [(20_000, 20_000), (30_000, 17_001)])
-def test_large_samples_equal_scipy_by_both_paths(n, m):
-    for first, second in shapes_of_confidences(np.random.default_rng(0), n, m):
+def test_large_samples_equal_scipy_by_both_paths():
+    for first, second in shapes_of_confidences(np.random.default_rng(0), 20_000, 11_001):
         first, second = first.astype(np.float32), second.astype(np.float32)
         expected = ks_by_scipy(first, second)
         gap = ks_gap(first, second)
@@ -203,8 +196,8 @@ def test_invariant_to_strictly_increasing_maps(first, second):
 
 def test_every_transformation_gives_the_same_number():
     random = np.random.default_rng(2)
-    first = jnp.asarray(random.normal(size=(3, 4, 50)), jnp.float32)
-    second = jnp.asarray(random.normal(size=(3, 4, 31)).round(1), jnp.float32)
+    first = f32(random.normal(size=(3, 4, 50)))
+    second = f32(random.normal(size=(3, 4, 31)).round(1))
     eager = np.asarray([[ks_distance(first[i, j], second[i, j]) for j in range(4)] for i in range(3)])
     twice = jax.vmap(jax.vmap(ks_distance))
     device = jax.vmap(jax.vmap(lambda a, b: ks_gap_by_sort(a, b)[0]))

@@ -124,15 +124,6 @@ def test_it_is_the_theorem(delta: float, level: float):
     assert values == sorted(values)
 
 
-@extra
-def test_a_larger_delta_or_level_bounds_less():
-    random = np.random.default_rng(37)
-    truth = fair(random)
-    scores = response(random, 2.0, truth)
-    assert bound(scores, truth, 1e-3).bound < bound(scores, truth, 1e-9).bound
-    assert bound(scores, truth, level=0.99).bound < bound(scores, truth, level=0.9).bound
-
-
 # Which banks are refused
 
 

@@ -206,7 +206,7 @@ def test_every_loop_equals_a_loop_of_gradients(network: Callable[..., Any]):
     assert agree(network, parameters(), x, y) == DIFFERENTIATED.get(network, set())
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4)
 @given(
     length=st.integers(1, 4), reverse=st.booleans(), unroll=st.integers(1, 3), size=st.integers(1, 4),
     uses=st.sets(st.sampled_from(["kernel", "turned", "bias", "row", "scale", "first", "out"]), min_size=1),

@@ -42,34 +42,13 @@ def of_shape(*shape: int):
     return hnp.arrays(np.float32, shape, elements=VALUES)
 
 
-@given(SAMPLES, SAMPLES)
+@given(SAMPLES | hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(allow_nan=False)), SAMPLES)
 def test_host_gap_is_the_definition_exactly(first, second):
-    gap = widest_gap(first, second)
+    gap = widest_gap(first, second.astype(first.dtype))
     distance, at, sign = ks_gap_by_definition(first.tolist(), second.tolist())
     assert Fraction(abs(gap.numerator), gap.denominator) == distance
     assert float(host_values(np.asarray([gap.key]))[0]) == at
     assert np.sign(gap.numerator) == sign
-
-
-@given(SAMPLES, SAMPLES)
-def test_host_equals_scipy(first, second):
-    expected = ks_by_scipy(first, second)
-    assert_within_a_rounding(ks_gap_rows(first, second)[0], expected)
-
-
-@given(hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(allow_nan=False)), SAMPLES)
-def test_host_gap_of_float64(first, second):
-    gap = widest_gap(first, second.astype(np.float64))
-    distance, at, sign = ks_gap_by_definition(first.tolist(), second.tolist())
-    assert Fraction(abs(gap.numerator), gap.denominator) == distance
-    assert (float(host_values(np.asarray([gap.key]))[0]), np.sign(gap.numerator)) == (at, sign)
-
-
-@given(SAMPLES, SAMPLES)
-def test_splitting_equals_sorting(first, second):
-    first, second = host_keys(first), host_keys(second)
-    split = _by_splitting(first, second, second.size, first.size)
-    assert split is None or split == _by_sorting(first, second, second.size, first.size)
 
 
 @pytest.mark.parametrize("values", [3, 200, 100_000])
@@ -132,12 +111,7 @@ def test_by_hand(first, second, expected):
     first, second = f32(first), f32(second)
     expected = float(np.float32(expected))
     assert float(ks_distance(first, second)) == expected
-    assert_within_a_rounding(ks_gap_by_sort(jnp.asarray(first), jnp.asarray(second))[0], expected)
-
-
-def test_place_and_sign_by_hand():
-    gap = ks_gap(f32([1, 2, 3, 9]), f32([2.5, 8, 9, 10]))
-    assert (float(gap.distance), float(gap.at), float(gap.sign)) == (0.5, 2.0, 1.0)
+    assert_within_a_rounding(jax.jit(ks_gap_by_sort)(first, second)[0], expected)
 
 
 def shapes_of_confidences(random: np.random.Generator, n: int, m: int):
@@ -149,9 +123,8 @@ def shapes_of_confidences(random: np.random.Generator, n: int, m: int):
     yield random.standard_cauchy(n), random.standard_cauchy(m) * 1.1
 
 
-@pytest.mark.parametrize(("n", "m"), [(20_000, 20_000), (30_000, 17_001)])
-def test_large_samples_equal_scipy_by_both_paths(n, m):
-    for first, second in shapes_of_confidences(np.random.default_rng(0), n, m):
+def test_large_samples_equal_scipy_by_both_paths():
+    for first, second in shapes_of_confidences(np.random.default_rng(0), 20_000, 11_001):
         first, second = first.astype(np.float32), second.astype(np.float32)
         expected = ks_by_scipy(first, second)
         gap = ks_gap(first, second)
@@ -167,16 +140,6 @@ def test_samples_too_alike_to_bound_are_sorted():
     assert _by_splitting(keys, np.flip(keys), 1, 1) is None
     gap = ks_gap(first, np.flip(first))
     assert (float(gap.distance), float(gap.at), float(gap.sign)) == (0.0, float(first.min()), 0.0)
-
-
-def test_no_overflow_at_70000_by_70001():
-    first = np.arange(70_000, dtype=np.float32)
-    for offset in (0.5, 35_000.5, 1e6):
-        second = np.arange(70_001, dtype=np.float32) + np.float32(offset)
-        below = min(int(np.ceil(offset)), 70_000)  # values of the first sample below all of the second
-        expected = Fraction(below + 1, 70_001)  # at the first sample's last value
-        for candidate in (ks_distance(first, second), jax.jit(ks_gap_by_sort)(first, second)[0]):
-            assert_within_a_rounding(candidate, float(expected))
 
 
 @pytest.mark.parametrize(("n", "m"), [(1_600_000, 1_600_000), (1_600_000, 1_599_999)])
@@ -203,8 +166,8 @@ def test_invariant_to_strictly_increasing_maps(first, second):
 
 def test_every_transformation_gives_the_same_number():
     random = np.random.default_rng(2)
-    first = jnp.asarray(random.normal(size=(3, 4, 50)), jnp.float32)
-    second = jnp.asarray(random.normal(size=(3, 4, 31)).round(1), jnp.float32)
+    first = f32(random.normal(size=(3, 4, 50)))
+    second = f32(random.normal(size=(3, 4, 31)).round(1))
     eager = np.asarray([[ks_distance(first[i, j], second[i, j]) for j in range(4)] for i in range(3)])
     twice = jax.vmap(jax.vmap(ks_distance))
     device = jax.vmap(jax.vmap(lambda a, b: ks_gap_by_sort(a, b)[0]))

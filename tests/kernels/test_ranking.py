@@ -1,7 +1,6 @@
 """ROC curves, areas and resampled counts: by pairs, by scikit-learn, and by theory."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -68,34 +67,6 @@ def test_the_curve_is_scikit_learns():
         np.testing.assert_allclose(found, expected, rtol=1e-15)
     np.testing.assert_allclose(np.trapezoid(ours[1], ours[0]), auc(scores, truth))
     assert len(ours.thresholds) < 100  # ties
-
-
-def test_constant_scores_have_an_area_of_one_half_and_no_power():
-    truth = np.arange(50) < 20
-    counts = running_counts(rank(np.zeros(50), truth), np.ones((1, 50), np.int64))
-    assert auc(np.zeros(50), truth) == 0.5
-    assert power(*counts, 0.99).tolist() == [[0.0], [0.0]]
-    assert power(*counts, 1.0).tolist() == [[1.0], [1.0]]
-
-
-def test_two_normal_groups_have_the_area_of_theory():
-    """N(1, 1) against N(0, 1): Phi(1 / sqrt 2) = 0.7602; 4 standard errors (Hanley & McNeil 1982), a chance of 6e-5."""
-    theory, n = float(stats.norm.cdf(np.sqrt(0.5))), 4000
-    random = np.random.default_rng(3)
-    scores, truth = np.append(random.normal(1, 1, n), random.normal(0, 1, n)), np.arange(2 * n) < n
-    # P(two members above one other), and P(one member above two others): the same, by symmetry.
-    covariance: Any = [[1, 0.5], [0.5, 1]]
-    both = stats.multivariate_normal(np.zeros(2), covariance).cdf(np.full(2, np.sqrt(0.5)))
-    error = np.sqrt((theory * (1 - theory) + 2 * (n - 1) * (both - theory**2)) / n**2)
-    assert round(theory, 4) == 0.7602
-    assert error < 0.006
-    assert abs(auc(scores, truth) - theory) < 4 * error
-    # At a false positive rate of 0.1 the true one is Phi(1 - 1.28); its error is that of both empirical shares.
-    found = power(*running_counts(rank(scores, truth), np.ones((1, 2 * n), np.int64)), 0.1)[0, 0]
-    at = stats.norm.isf(0.1)
-    slope = stats.norm.pdf(at - 1) / stats.norm.pdf(at)
-    share = stats.norm.sf(at - 1)
-    assert abs(found - share) < 4 * np.sqrt((share * (1 - share) + slope**2 * 0.09) / n)
 
 
 @settings(max_examples=30, deadline=None)

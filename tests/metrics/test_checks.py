@@ -142,33 +142,6 @@ def test_one_class_alone_shows_nothing(check):
     assert not any(word in check.message for word in ("order of the", "domain"))
 
 
-def test_one_replicate_shows_no_noise():
-    check = distances_apart(np.array([0.9]), NONE)
-    assert not check.passed
-    assert np.isnan(check.value)
-    assert "use --replicates 5" in check.message
-
-
-@pytest.mark.parametrize(
-    "check", [distances_apart(np.array([0.5, 0.0]), np.array([0.1])), query_size(100, np.array([0.0]))]
-)
-def test_a_calibration_distance_of_zero_fails(check):
-    assert not check.passed
-    assert check.value == np.inf
-
-
-def test_a_class_that_occurs_in_neither_set_is_not_missing():
-    check = class_coverage(np.repeat([0, 2], 20), np.repeat([0, 2], 15), ("cat", "unicorn", "dog"))
-    assert check.passed
-    assert check.value == 15
-
-
-def test_a_class_that_one_set_lacks_is_missing():
-    check = class_coverage(np.repeat([0, 1], 20), np.repeat(0, 40), ("cat", "dog"))
-    assert not check.passed
-    assert "'dog', with 0 records in the calibration set" in check.message
-
-
 @pytest.mark.parametrize(
     "controls", [[], [control(np.nan)], [control(0.5), control(np.nan)], [control(np.nan), control(0.5)]]
 )
@@ -177,3 +150,23 @@ def test_a_control_that_is_missing_or_without_interval_fails(controls):
     assert check.passed is False
     assert np.isnan(check.value)
     assert ("no control model was trained" in check.message) is (not controls)
+
+
+@pytest.mark.parametrize(
+    ("check", "passed", "value", "words"),
+    [
+        (distances_apart(np.array([0.9]), NONE), False, np.nan, "use --replicates 5"),
+        (distances_apart(np.array([0.5, 0.0]), np.array([0.1])), False, np.inf, ""),
+        (query_size(100, np.array([0.0])), False, np.inf, ""),
+        # A class that occurs in neither set is not missing; one that one of them lacks is.
+        (class_coverage(np.repeat([0, 2], 20), np.repeat([0, 2], 15), ("cat", "unicorn", "dog")), True, 15, ""),
+        (
+            class_coverage(np.repeat([0, 1], 20), np.repeat(0, 40), ("cat", "dog")),
+            *(False, 0, "'dog', with 0 records in the calibration set"),
+        ),
+    ],
+)
+def test_at_the_edges(check: Check, passed: bool, value: float, words: str):
+    assert check.passed is passed
+    np.testing.assert_equal(check.value, value)
+    assert words in check.message

@@ -39,6 +39,7 @@ def held(trial: int, gap: float, *, used: bool, apart: float = 0.0) -> tuple[str
     return holdout_used(membership_scores(target, shadows, membership), membership, SIZE, 0.25, ALPHA)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("apart", [0.0, 0.3])
 @pytest.mark.parametrize("gap", [0.1, 0.2, 0.6, 2.0])
 def test_an_unused_holdout_is_doubted_no_more_often_than_stated(gap: float, apart: float) -> None:
@@ -46,10 +47,12 @@ def test_an_unused_holdout_is_doubted_no_more_often_than_stated(gap: float, apar
     assert doubted <= stats.binom.ppf(1 - SURE, TRIALS, ALPHA)
 
 
+@pytest.mark.outer
 def test_nothing_is_doubted_where_training_leaves_no_trace() -> None:
     assert not any(held(trial, 0.0, used=used) for trial in range(TRIALS // 2) for used in (False, True))
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("apart", [0.0, 0.3])
 def test_a_used_holdout_is_doubted_where_memory_is_strong(apart: float) -> None:
     found = [held(trial, 4.0, used=True, apart=apart) for trial in range(20)]
@@ -92,6 +95,7 @@ def referred(trial: int, query: float, reference: float, *, apart: float = 0.0) 
     return reference_test(target, shadows, membership, asked).usage
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("apart", [0.0, 0.3])
 @pytest.mark.parametrize("query", [0.0, 1.0])
 def test_an_unused_reference_is_doubted_no_more_often_than_stated(query: float, apart: float) -> None:
@@ -99,6 +103,7 @@ def test_an_unused_reference_is_doubted_no_more_often_than_stated(query: float, 
     assert doubted <= stats.binom.ppf(1 - SURE, TRIALS, ALPHA)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("reference", [0.45, 1.0])
 def test_a_used_reference_is_doubted_and_hides_no_use_of_the_query_set(reference: float) -> None:
     found = [referred(trial, 0.5, reference) for trial in range(40)]

@@ -33,6 +33,7 @@ def told(
     return alike(jax.random.key(seed), inputs, labels, difficulty, copies, QUERIES, permutations=permutations)
 
 
+@pytest.mark.outer
 def test_p_values_are_uniform_where_chance_dealt_the_records() -> None:
     trials = 150
     found = np.array([told(seed, *pile(seed), permutations=99)[:3] for seed in range(trials)])
@@ -109,6 +110,7 @@ def test_near_copies_that_were_dealt_together_show_and_the_others_do_not() -> No
     assert (apart.clustered, apart.mixed) == (1.0, 0.01)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("by_groups", [False, True])
 def test_p_values_of_neighbours_and_of_groups_are_uniform(by_groups: bool) -> None:
     trials = 120
@@ -156,6 +158,7 @@ def test_a_sample_has_whole_groups_and_as_many_of_each_set(monkeypatch: pytest.M
             assert sorted(set(taken) & set(side)) == [record for record in side if groups[record] in drawn]
 
 
+@pytest.mark.outer
 def test_p_values_of_a_sample_of_groups_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
     trials, found = 150, []

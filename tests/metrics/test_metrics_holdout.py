@@ -49,6 +49,7 @@ def audit(
     )
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("ties", [False, True])
 def test_permutation_p_values_are_uniform_under_exchangeability(ties: bool) -> None:
     generator, trials = np.random.default_rng(1), 300
@@ -83,6 +84,7 @@ def test_the_critical_difference_is_where_the_p_value_becomes_small() -> None:
         assert (test.p_larger <= 0.05) == (test.difference > test.critical)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("strange", [False, True])
 def test_the_level_holds_whatever_the_target_is(strange: bool) -> None:
     p_values = np.array([audit(trial, 0.0, strange=strange).p_never for trial in range(TRIALS)])
@@ -91,6 +93,7 @@ def test_the_level_holds_whatever_the_target_is(strange: bool) -> None:
     assert (p_values <= 0.5).sum() >= stats.binom.ppf(SURE, TRIALS, 0.5)
 
 
+@pytest.mark.outer
 def test_full_use_is_rejected_no_more_often_than_stated_where_it_is_true() -> None:
     audits = [audit(trial, 1.0) for trial in range(TRIALS)]
     p_values = np.array([usage.p_fully for usage in audits])
@@ -124,6 +127,7 @@ def kept(draw: Callable[[], np.ndarray], size: int) -> np.ndarray:
             return rows
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("deal", [coins, balanced, pairs])
 def test_training_sets_of_about_the_query_sets_size_keep_both_error_rates(deal: Callable[..., np.ndarray]) -> None:
     """Numbers of members vary by chance; 19 models and the target: ranks in twentieths (of pairs, 20 and 21)."""
@@ -155,6 +159,7 @@ def test_training_sets_of_another_size_are_refused() -> None:
             holdout_test(key, target[:size], target[size:], shadows, rows, permutations=99)
 
 
+@pytest.mark.outer
 def test_the_interval_covers_the_used_fraction() -> None:
     found = [audit(1000 + trial, 0.5) for trial in range(TRIALS)]
     covered = sum(usage.fraction_low <= 0.5 <= usage.fraction_high for usage in found)
@@ -162,6 +167,7 @@ def test_the_interval_covers_the_used_fraction() -> None:
     assert abs(np.mean([usage.fraction for usage in found]) - 0.5) < 0.1
 
 
+@pytest.mark.outer
 def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated() -> None:
     """The test itself detects it at most times; with a gap this small, not always."""
     audits = [audit(2000 + trial, 0.5, gap=3.0) for trial in range(TRIALS)]
@@ -171,6 +177,7 @@ def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated()
     assert sum(usage.p_never > 0.05 for usage in audits) > wrong
 
 
+@pytest.mark.outer
 def test_a_target_that_used_nothing_is_mostly_called_forgotten_where_separation_is_strong() -> None:
     audits = [audit(3000 + trial, 0.0, models=20, gap=12.0, size=40) for trial in range(TRIALS // 2)]
     assert sum(usage.verdict == "forgotten" for usage in audits) > TRIALS / 4

@@ -29,8 +29,8 @@ TARGET = confidences(3, REPLICATES, RECORDS, power=3)
 # Identities, and SciPy.
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 4), st.sampled_from([1, 2, 30]))
+@settings(max_examples=15)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.sampled_from([1, 30]))
 def test_rho_is_the_ratio_of_scipys_distances(seed, decimals, records):
     query, calibration, target = np.round(confidences(seed, 3, 2, records), decimals)
     answer = rho(KEY, query, calibration, target, bootstrap=2)
@@ -169,6 +169,7 @@ def simulate(random: np.random.Generator, powers: tuple[float, float, float], re
     return rho(KEY, query, calibration, model(powers[2])[None], bootstrap=40)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("powers", [(6.0, 1.0, 3.0), (6.0, 1.5, 1.5), (6.0, 2.0, 1.0)])
 def test_the_interval_covers_at_its_level(powers):
     random, target = np.random.default_rng(17), powers[2]

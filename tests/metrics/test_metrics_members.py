@@ -105,6 +105,7 @@ def test_the_least_that_would_be_detected_has_the_stated_power() -> None:
     assert limits_by_members(known._replace(members=0.3)).detectable is None
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
 @pytest.mark.parametrize("memory", [NONE, SMALL, LARGE])
 def test_limit_and_interval_cover_the_truth_whatever_is_remembered(memory: float, share: float) -> None:
@@ -121,6 +122,7 @@ def test_limit_and_interval_cover_the_truth_whatever_is_remembered(memory: float
         assert sum(each.upper == 1 for each in found) >= least(0.9)
 
 
+@pytest.mark.outer
 def test_limits_of_groups_cover_where_those_of_records_do_not() -> None:
     """Ten near-copies of each record were dealt together."""
     worlds = [World(trial, 0.5, LARGE, sizes=(400, 400, 400), whole=10) for trial in range(TRIALS)]
@@ -138,6 +140,7 @@ def test_limits_of_groups_cover_where_those_of_records_do_not() -> None:
 # The verdict.
 
 
+@pytest.mark.outer
 def test_a_target_that_remembers_nothing_has_no_limit_whatever_it_used() -> None:
     """It shows a memory by chance in 5% of the cases, and is then called forgotten in a few of these at most."""
     trials, shown = 150, []
@@ -155,6 +158,7 @@ def test_a_target_that_remembers_nothing_has_no_limit_whatever_it_used() -> None
     assert shown.count("forgotten") <= most(0.002, trials)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("whole", [1, 5])
 def test_both_p_values_are_exact_under_their_hypotheses(whole: int) -> None:
     """Whatever the target is: one that is surest of what it knows least. By records, and by groups of five."""
@@ -171,6 +175,7 @@ def test_both_p_values_are_exact_under_their_hypotheses(whole: int) -> None:
         assert sum(p <= 0.5 for p in p_values) >= least(0.5, trials) / 2
 
 
+@pytest.mark.outer
 def test_verdicts_are_wrong_no_more_often_than_stated_and_right_mostly() -> None:
     """`forgotten` of just above the stated share, `not forgotten` of no use; sets of 400, 400 and 400."""
     trials, sizes = 100, (400, 400, 400)

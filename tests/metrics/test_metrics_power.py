@@ -38,6 +38,7 @@ def simulated_chance(measured: Separation, query: int, holdout: int, fraction: f
     return noticed / RUNS
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize(
     ("query", "holdout", "fraction"), [(100, 100, 0.0), (100, 100, 0.25), (60, 240, 0.5), (400, 100, 0.1)]
 )
@@ -165,7 +166,7 @@ def test_without_pairs_nothing_is_stretched():
 def test_a_target_with_data_of_its_own_shows_less():
     """Targets of fresh draws, judged by shadow models of one calibration set, show what is promised for them.
 
-    40 targets; a difference of mean scores has a standard error of about 0.02 over 400 records, 0.004 over targets.
+    10 targets; a difference of mean scores has a standard error of about 0.02 over 400 records, 0.007 over targets.
     """
     log_odds, membership = outputs(0.5, apart=0.3)
     promised = separation(log_odds, membership, DRAWS, DESIGNS)
@@ -175,9 +176,9 @@ def test_a_target_with_data_of_its_own_shows_less():
     # The draws of the shadow models scatter around what their calibration set makes of a record, which varies twice
     # as much as they do; those of a target around zero, three times as much: (1 + s) / (1 - s) = 5 in all.
     of_designs = np.stack([(log_odds - 2 * membership)[each == DESIGNS].mean(axis=0) for each in range(4)])
-    used = random.random((40, 400)) < 0.5
+    used = random.random((10, 400)) < 0.5
     own = np.sqrt(0.5) * random.normal(size=used.shape) + np.sqrt(0.5 * 5) * random.normal(size=used.shape)
-    targets = own + of_designs[DESIGNS] + 2 * used
+    targets = own + of_designs[DESIGNS[:10]] + 2 * used
     shown = []
     for target, row in zip(targets, used, strict=True):
         scores = membership_scores(target, log_odds, membership)

@@ -36,18 +36,21 @@ def audit(trial: int, fraction: float, *, scatter: float = 3.0, moved: float = 1
     return reference_test(target, shadows, membership, QUERY)
 
 
+@pytest.mark.outer
 def test_no_use_is_called_use_no_more_often_than_stated() -> None:
     trials = 150
     small = sum(audit(trial, 0.0).usage.p_never <= 0.05 for trial in range(trials))
     assert small <= stats.binom.ppf(1 - SURE, trials, 0.05)
 
 
+@pytest.mark.outer
 def test_full_use_is_rejected_no_more_often_than_stated() -> None:
     trials = 150
     small = sum((audit(trial, 1.0).usage.p_fully or 0) <= 0.05 for trial in range(trials))
     assert small <= stats.binom.ppf(1 - SURE, trials, 0.05)
 
 
+@pytest.mark.outer
 def test_the_interval_covers_the_used_fraction() -> None:
     trials = 60
     for fraction in (0.0, 0.5, 1.0):
@@ -56,6 +59,7 @@ def test_the_interval_covers_the_used_fraction() -> None:
         assert covered >= stats.binom.ppf(SURE, trials, 0.95)
 
 
+@pytest.mark.outer
 def test_use_is_found() -> None:
     assert sum(audit(trial, 1.0, scatter=1.0).usage.verdict == "not forgotten" for trial in range(20)) == 20
 

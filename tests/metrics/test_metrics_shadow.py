@@ -30,6 +30,7 @@ def audit(trial: int, fraction: float, *, gap: float = 3.0, share: float = 0.0) 
     return shadow_test(*shadows_and_target(trial, fraction, gap), share=share)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize(("fraction", "which"), [(0.0, "p_never"), (1.0, "p_fully")])
 def test_p_values_are_uniform_where_the_target_is_one_of_the_shadow_models(fraction: float, which: str) -> None:
     trials = 25
@@ -38,6 +39,7 @@ def test_p_values_are_uniform_where_the_target_is_one_of_the_shadow_models(fract
         assert stats.binom.ppf(SURE, trials, u) <= (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, trials, u)
 
 
+@pytest.mark.outer
 def test_the_preflight_p_value_is_small_no_more_often_than_stated() -> None:
     trials = 50
     p_values = np.array([likeness(*shadows_and_target(trial, trial % 2, 3.0)) for trial in range(trials)])
@@ -81,6 +83,7 @@ def test_the_mixture_is_that_of_a_loop_over_records_and_shares() -> None:
     assert mixture_log_likelihood(outputs, shadows, stretch=2.0) == pytest.approx(max(found))
 
 
+@pytest.mark.outer
 def test_designs_that_differ_widen_the_error_and_are_not_stretched() -> None:
     """Five designs whose outputs lie apart: p-values stay uniform for a target of a sixth."""
     trials, small = 60, 0

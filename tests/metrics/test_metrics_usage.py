@@ -37,6 +37,7 @@ def simulated(generator: np.random.Generator, fraction: float, models: int = 20)
     )
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
 def test_the_interval_covers_the_used_fraction_at_its_level(fraction: float) -> None:
     generator = np.random.default_rng(3)
@@ -47,6 +48,7 @@ def test_the_interval_covers_the_used_fraction_at_its_level(fraction: float) -> 
     assert fraction in (0.0, 1.0) or covered <= stats.binom.ppf(1 - SURE, TRIALS, 0.94)
 
 
+@pytest.mark.outer
 def test_the_detectable_fraction_is_detected_as_often_as_it_says() -> None:
     generator = np.random.default_rng(4)
     found = 0
@@ -92,6 +94,7 @@ def test_what_partial_use_shows_bends_the_interval(shown: float) -> None:
             assert high == pytest.approx(accepted[-1], abs=1e-3)
 
 
+@pytest.mark.outer
 def test_the_interval_covers_where_partial_use_shows_more_than_its_part() -> None:
     generator = np.random.default_rng(7)
     found = []
@@ -180,6 +183,7 @@ def test_without_a_fraction_the_p_value_alone_decides() -> None:
         assert without_fraction(usage._replace(invalid=("unlike",)), ("nobody knows",)).reasons == ("unlike",)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5])
 def test_the_upper_limit_is_below_the_truth_no_more_often_than_stated(fraction: float) -> None:
     generator = np.random.default_rng(8)
@@ -187,6 +191,7 @@ def test_the_upper_limit_is_below_the_truth_no_more_often_than_stated(fraction: 
     assert stats.binom.ppf(SURE, TRIALS, 0.02) <= below <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
 
 
+@pytest.mark.outer
 def test_more_than_the_stated_fraction_is_called_forgotten_no_more_often_than_stated() -> None:
     """Just above it no more often than stated, at twice as much hardly ever, and without use mostly."""
     generator = np.random.default_rng(9)
@@ -212,6 +217,7 @@ def test_adjusted_p_values_reject_what_the_procedure_rejects(p_values: list[floa
         assert [p_value > alpha for p_value in found] == [place in left for place in range(len(p_values))]
 
 
+@pytest.mark.outer
 def test_a_true_hypothesis_has_a_small_adjusted_p_value_no_more_often_than_stated() -> None:
     """Three targets of one deal, whose p-values are alike."""
     generator = np.random.default_rng(11)

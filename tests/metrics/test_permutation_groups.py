@@ -101,6 +101,7 @@ def audits(trials: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.outer
 def test_permuting_groups_keeps_the_level_that_permuting_records_loses() -> None:
     trials = 250
     grouped, plain = (audits(trials) <= 0.05).sum(axis=0)
@@ -125,6 +126,7 @@ def used(trial: int, fraction: float, groups: np.ndarray, judged_by: np.ndarray 
     return holdout_test(key, target[:size], target[size:], shadows, rows, groups=judged_by, permutations=199)
 
 
+@pytest.mark.outer
 def test_the_interval_covers_where_groups_were_dealt_and_used_whole() -> None:
     trials, groups = 60, np.repeat(np.arange(48), GROUP)
     found = [[used(trial, 0.5, groups, by) for trial in range(trials)] for by in (groups, None)]

@@ -135,6 +135,7 @@ def fits(of: Trained, known: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("known", [0, 1, 8])
 @pytest.mark.parametrize("kind", KINDS)
 def test_right_outputs_of_real_models_are_not_refused(kind: str, known: int):
@@ -150,6 +151,7 @@ def test_right_outputs_of_real_models_are_not_refused(kind: str, known: int):
     assert unrelated.max() < limit(MODELS)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("kind", ["network", "forest"])
 def test_outputs_of_another_model_that_remembers_are_found(kind: str):
     """Of every model, said to be each of the others; the row that is named is that of the model."""
@@ -160,6 +162,7 @@ def test_outputs_of_another_model_that_remembers_are_found(kind: str):
     assert all(one in (None, model) for one, model in zip(named, right, strict=True))
 
 
+@pytest.mark.outer
 def test_a_model_that_remembers_nothing_is_accepted_anywhere():
     found = fits(trained("short"), 8)
     assert all(other_row(each, said) is None for each in found for said in range(MODELS))

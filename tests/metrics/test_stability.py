@@ -160,29 +160,21 @@ def test_bayes_inference_is_stable_at_three_halves_and_not_below():
     np.testing.assert_allclose(worst, LOG[BAYES_INFERENCE])
 
 
-def test_bayes_inference_is_not_stable_at_four_thirds():
-    x, y = table((2, [0], 0), (1, [0], 1))
-    found = removal(random_trees, x, y, 0, (1,), 2, **ONE_TREE)
-    np.testing.assert_allclose([found.own, found.dtp], [math.log(4 / 3), math.log(3 / 2)])
-    assert not found.stable(AS_PUBLISHED)
-    assert found.bounded(AS_PUBLISHED)  # yet theorem 6.2 is right: only outputs at the record change
-
-
 # Propositions 6.4 and 6.5: naive Bayes.
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])
 def test_the_joint_of_naive_bayes_is_stable_as_published(smoothing):
     checked = beyond_own = 0
-    for found, (_, y, _, counts, _) in removals(random_sets(1, 120, 3), naive_bayes, smoothing=smoothing):
+    for found, (_, y, _, counts, _) in removals(random_sets(1, 60, 3), naive_bayes, smoothing=smoothing):
         values = max(counts) if smoothing else None
         delta = naive_bayes_delta(smallest_class(y), len(y), len(counts), smoothing_values=values)
         assert found.stable(delta)
         assert found.bounded(delta)
         checked += 1
         beyond_own += found.dtp > found.own + ROUNDING
-    assert checked > 100
-    assert beyond_own > 20  # delta was needed
+    assert checked > 60
+    assert beyond_own > 10  # delta was needed
 
 
 def test_the_published_constant_of_naive_bayes_cannot_be_less():
@@ -194,62 +186,18 @@ def test_the_published_constant_of_naive_bayes_cannot_be_less():
     assert not found.stable(6 / 5 - 1e-9)
 
 
-# Class 0's record t and its twin are all ones. In column 0 the other class hardly ever is, in the others class 0.
-UNBALANCED = table(
-    (2, [1, 1, 1, 1, 1], 0),
-    (17, [1, 0, 0, 0, 0], 0),
-    (1, [0, 0, 0, 0, 0], 0),
-    (1, [1, 1, 1, 1, 1], 1),
-    (3, [0, 1, 1, 1, 1], 1),
-    (16, [0, 0, 0, 0, 0], 1),
-)
-
-
-def test_the_posterior_of_naive_bayes_is_not_stable():
-    """At t the log-odds move by 2.6 around even odds; at another input just as much, with odds far from even."""
-    x, y = UNBALANCED
-    assert removal(naive_bayes, x, y, 0, (2,) * 5, 2).stable(naive_bayes_delta(20, 40, 5))
-    found = removal(naive_bayes, x, y, 0, (2,) * 5, 2, posterior=True)
-    assert not found.stable(naive_bayes_delta(20, 40, 5))
-    assert not found.bounded(naive_bayes_delta(20, 40, 5))
-    assert found.dtp > 1.3 * found.pdtp
-    assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), naive_bayes_delta(20, 40, 5))
-
-
-def test_nor_is_it_with_smoothing():
-    x = [[2, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 1], [1, 2, 1, 0], [0, 1, 2, 1], [0, 0, 0, 0], [1, 1, 1, 1]]
-    x += [[2, 2, 2, 0], [1, 1, 1, 1], [2, 1, 0, 0]]
-    x, y = np.array(x), np.array([0, 1, 1, 0, 0, 1, 0, 1, 0, 1])
-    delta = naive_bayes_delta(5, 10, 4, smoothing_values=3)
-    found = removal(naive_bayes, x, y, 0, (3, 3, 3, 2), 2, posterior=True, smoothing=1.0)
-    assert not found.stable(delta)
-    assert not found.bounded(delta)
-    assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), delta)
-    assert removal(naive_bayes, x, y, 0, (3, 3, 3, 2), 2, smoothing=1.0).stable(delta)
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])
 def test_twice_pdtp_bounds_the_posterior_of_naive_bayes(smoothing):
     checked = 0
     for found, (x, y, t, counts, classes) in removals(
-        random_sets(2, 120, 3), naive_bayes, posterior=True, smoothing=smoothing
+        random_sets(2, 60, 3), naive_bayes, posterior=True, smoothing=smoothing
     ):
         if other_class_possible(naive_bayes, x, y, t, counts, classes, smoothing=smoothing):
             values = max(counts) if smoothing else None
             delta = naive_bayes_delta(smallest_class(y), len(y), len(counts), smoothing_values=values)
             assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), delta) + ROUNDING
             checked += 1
-    assert checked > 100
-
-
-def test_unless_the_records_class_is_the_only_possible_one():
-    """Class 1 is impossible at t in one column, so its posterior is 1 with t and without: PDTP is 0."""
-    x, y = table((2, [1, 1], 0), (8, [1, 0], 0), (4, [0, 1], 1), (1, [0, 0], 0))
-    assert not other_class_possible(naive_bayes, x, y, 0, (2, 2), 2)
-    found = removal(naive_bayes, x, y, 0, (2, 2), 2, posterior=True)
-    delta = naive_bayes_delta(4, 15, 2)
-    assert found.pdtp == 0
-    assert found.dtp > posterior_dtp_bound(np.array([found.pdtp]), delta) + 0.1
+    assert checked > 60
 
 
 def bound_and_dtp(learner, x, y, t, counts, classes, delta, **options):
@@ -263,7 +211,7 @@ def bound_and_dtp(learner, x, y, t, counts, classes, delta, **options):
 @pytest.mark.parametrize("smoothing", [0.2, 1.0, 3.0])
 def test_log_odds_at_the_record_bound_the_posterior_of_naive_bayes(smoothing):
     checked, tightest = 0, 0.0
-    for x, y, counts, classes in random_sets(8, 40, 3):
+    for x, y, counts, classes in random_sets(8, 25, 3):
         delta = smoothed_naive_bayes_delta(smallest_class(y), counts, smoothing)
         for t in range(len(y)):
             bound, value = bound_and_dtp(naive_bayes, x, y, t, counts, classes, delta, smoothing=smoothing)
@@ -273,19 +221,8 @@ def test_log_odds_at_the_record_bound_the_posterior_of_naive_bayes(smoothing):
                 tightest = max(tightest, value / bound)
             else:
                 assert (y == y[t]).sum() == 1  # the class goes with its only member
-    assert checked > 100
+    assert checked > 60
     assert tightest > 0.8
-
-
-def test_delta_is_needed():
-    """All of class 0 agree: without one of them, an input that differs in every column is more likely of class 0."""
-    x, y = table((10, [0] * 6, 0), (50, [1] * 6, 1))
-    delta = smoothed_naive_bayes_delta(10, (2,) * 6, 1.0)
-    bounds, values = zip(
-        *(bound_and_dtp(naive_bayes, x, y, 0, (2,) * 6, 2, each, smoothing=1.0) for each in (1.0, delta)), strict=True
-    )
-    assert values[0] > bounds[0] + 0.1
-    assert 0.7 * bounds[1] < values[1] <= bounds[1]
 
 
 # Proposition 6.7: linear statistical queries, with naive Bayes as the example (a feature a column, and the prior).
@@ -293,28 +230,10 @@ def test_delta_is_needed():
 
 def test_linear_queries_are_stable_at_powers_of_three_halves():
     checked = 0
-    for found, (_, _, _, counts, _) in removals(random_sets(3, 150, 4), naive_bayes):
+    for found, (_, _, _, counts, _) in removals(random_sets(3, 60, 3), naive_bayes):
         assert found.stable(linear_queries_delta(len(counts) + 1))
         checked += 1
     assert checked > 60
-
-
-def test_linear_queries_are_not_stable_at_powers_of_four_thirds():
-    """Three records: each of the others agrees with t in two columns of four, and an input agrees in none."""
-    x, y = np.array([[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]), np.array([0, 0, 0])
-    found = removal(naive_bayes, x, y, 0, (2,) * 4, 1)
-    np.testing.assert_allclose([found.own, found.dtp], [4 * math.log(4 / 3), 4 * math.log(3 / 2)])
-    assert found.dtp > 5 * LOG[AS_PUBLISHED]
-    assert not found.stable(AS_PUBLISHED**5)
-    assert found.stable(linear_queries_delta(5))
-
-
-def test_nor_are_their_posteriors_at_either():
-    x, y = UNBALANCED
-    found = removal(naive_bayes, x, y, 0, (2,) * 5, 2, posterior=True)
-    assert not found.stable(linear_queries_delta(6))
-    assert not found.bounded(linear_queries_delta(6))
-    assert not found.stable(AS_PUBLISHED**6)
 
 
 # Proposition 6.8: random decision trees.
@@ -327,7 +246,7 @@ def forest(random, columns):
 @pytest.mark.parametrize("posterior", [False, True])
 def test_random_trees_are_stable_at_three_halves_and_their_posteriors_bounded(posterior):
     random, checked = np.random.default_rng(4), 0
-    for x, y, counts, classes in random_sets(5, 120, 3):
+    for x, y, counts, classes in random_sets(5, 50, 3):
         trees = forest(random, len(counts))
         for t in range(len(y)):
             found = removal(random_trees, x, y, t, counts, classes, posterior, trees=trees)
@@ -340,12 +259,12 @@ def test_random_trees_are_stable_at_three_halves_and_their_posteriors_bounded(po
             else:
                 assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), 1.0) + ROUNDING
             checked += 1
-    assert checked > 100
+    assert checked > 60
 
 
 def test_log_odds_at_the_record_bound_the_posteriors_of_random_trees():
     random, checked, tightest = np.random.default_rng(9), 0, 0.0
-    for x, y, counts, classes in random_sets(10, 60, 3):
+    for x, y, counts, classes in random_sets(10, 40, 3):
         trees = forest(random, len(counts))
         for t in range(len(y)):
             bound, value = bound_and_dtp(random_trees, x, y, t, counts, classes, 1.0, trees=trees)
@@ -357,51 +276,45 @@ def test_log_odds_at_the_record_bound_the_posteriors_of_random_trees():
     assert tightest > 0.7
 
 
-def test_one_tree_has_a_dtp_of_its_pdtp():
-    sets = random_sets(6, 40, 2)
-    for found, _ in removals(sets, random_trees, posterior=True, trees=[[0]]):
-        assert found.dtp == found.pdtp
+# What breaks the other claims.
+
+# Class 0's record t and its twin are all ones. In column 0 the other class hardly ever is, in the others class 0.
+UNBALANCED = table(
+    (2, [1, 1, 1, 1, 1], 0),
+    (17, [1, 0, 0, 0, 0], 0),
+    (1, [0, 0, 0, 0, 0], 0),
+    (1, [1, 1, 1, 1, 1], 1),
+    (3, [0, 1, 1, 1, 1], 1),
+    (16, [0, 0, 0, 0, 0], 1),
+)
+# Three records: each of the others agrees with t in two columns of four, and an input agrees in none.
+AGREEING = np.array([[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]), np.array([0, 0, 0])
+ONE_INPUT = table((2, [0], 0), (1, [0], 1))
+# Three trees without a split, and one whose split hides the other class from t but not from another input.
+HIDING: Any = {"trees": [[], [], [], [0]]}
+# Five trees in which t weighs much, and one in which an input that shares those five is sure of t's class.
+SURE = table((2, [1, 0], 0), (1, [1, 0], 1), (3, [0, 0], 1), (40, [0, 1], 0), (1, [0, 1], 1))
+SIX_TREES: Any = {"trees": [[0]] * 5 + [[1]]}
 
 
-def test_random_trees_are_not_stable_at_four_thirds_nor_bounded():
-    """Three trees without a split, and one whose split hides the other class from t but not from another input."""
-    x, y = table((2, [0], 0), (1, [1], 1))
-    found = removal(random_trees, x, y, 0, (2,), 2, trees=[[], [], [], [0]])
-    np.testing.assert_allclose(found.pdtp, 0.75 * math.log(4 / 3))
-    np.testing.assert_allclose(found.dtp, 0.75 * math.log(3 / 2))
-    assert not found.stable(AS_PUBLISHED)
-    assert not found.bounded(AS_PUBLISHED)
-    assert found.stable(RANDOM_TREES)
-
-
-def test_posteriors_of_random_trees_are_not_stable_at_three_halves():
-    """Five trees in which t weighs much, and one in which an input that shares those five is sure of t's class."""
-    x, y = table((2, [1, 0], 0), (1, [1, 0], 1), (3, [0, 0], 1), (40, [0, 1], 0), (1, [0, 1], 1))
-    trees = [[0]] * 5 + [[1]]
-    found = removal(random_trees, x, y, 0, (2, 2), 2, posterior=True, trees=trees)
-    assert not found.stable(RANDOM_TREES)
-    assert not found.bounded(RANDOM_TREES)
-    assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), 1.0)
-
-
-# k nearest neighbours.
-
-
-def nearest(x, y, inputs, classes):
-    distances = np.abs(inputs[:, None] - x[None])
-    return np.eye(classes)[y[distances.argmin(axis=1)]]
-
-
-def test_nearest_neighbours_hide_at_the_record_what_they_tell_elsewhere():
-    """Section 6.3's example, on a line: t at 0, a neighbour of its class at -1, one of the other class at 3."""
-    x, y, inputs = np.array([0.0, -1.0, 3.0]), np.array([0, 0, 1]), np.array([0.0, 1.4])
-    with_record, without_record = nearest(x, y, inputs, 2), nearest(x[1:], y[1:], inputs, 2)
-    found = Removal(with_record, without_record, 0, 0)
-    assert found.pdtp == 0
-    assert found.dtp == np.inf
-    assert not found.stable(1e300)
-    binned = dtp(log(with_record), log(without_record))
-    np.testing.assert_allclose(binned.value, math.log(199))
+@pytest.mark.parametrize(
+    ("learner", "records", "counts", "classes", "posterior", "options", "delta", "dtp"),
+    [
+        (random_trees, ONE_INPUT, (1,), 2, False, ONE_TREE, AS_PUBLISHED, math.log(3 / 2)),
+        (naive_bayes, UNBALANCED, (2,) * 5, 2, True, {}, naive_bayes_delta(20, 40, 5), None),
+        (naive_bayes, AGREEING, (2,) * 4, 1, False, {}, AS_PUBLISHED**5, 4 * math.log(3 / 2)),
+        (naive_bayes, UNBALANCED, (2,) * 5, 2, True, {}, linear_queries_delta(6), None),
+        (random_trees, table((2, [0], 0), (1, [1], 1)), (2,), 2, False, HIDING, AS_PUBLISHED, 0.75 * math.log(3 / 2)),
+        (random_trees, SURE, (2, 2), 2, True, SIX_TREES, RANDOM_TREES, None),
+    ],
+)
+def test_what_is_not_stable_as_published(learner, records, counts, classes, posterior, options, delta, dtp):
+    found = removal(learner, *records, 0, counts, classes, posterior, **options)
+    assert not found.stable(delta)
+    assert dtp is None or found.dtp == pytest.approx(dtp)
+    if posterior:
+        assert found.dtp > found.pdtp
+        assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), delta)
 
 
 # Theorem 6.9.
@@ -444,6 +357,7 @@ def test_the_constants_by_hand():
     assert naive_bayes_delta(1, 10, 1) == pytest.approx(10 / 9)
     assert naive_bayes_delta(1, 10, 2) == math.inf
     assert linear_queries_delta(3) == 27 / 8
+    assert RANDOM_TREES == 3 / 2
     assert np.array_equal(dtp_bound(np.array([0.0, 0.7, np.inf]), 1.0), [0.0, 0.7, np.inf])
     np.testing.assert_allclose(dtp_bound(np.array([0.1, 0.7]), 1.5), [math.log(1.5), 0.7])
     np.testing.assert_allclose(posterior_dtp_bound(np.array([0.1, 0.7]), 1.5), [math.log(1.5), 1.4])

@@ -25,6 +25,7 @@ from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import TESTS, Judgement
 from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods
+from jaxaudit.errors import visible
 from jaxaudit.report.glossary import GLOSSARY
 from jaxaudit.report.kinds import schema_of
 from jaxaudit.report.papers import as_bibtex, bibliography, cited, in_full
@@ -144,7 +145,8 @@ def entries_of(text: str) -> list[tuple[str, str]]:
         "a\n@string{own = {x}}",
         "mail@example.org",
         "% {",
-        "x",
+        "two\nlines} @misc{x,",
+        HOSTILE,
     ],
 )
 def test_nothing_of_a_result_but_keys_is_in_the_bibliography(tmp_path: Path, source: str):
@@ -163,25 +165,9 @@ def test_nothing_of_a_result_but_keys_is_in_the_bibliography(tmp_path: Path, sou
     own = {entry.key: entry.bibtex for entry in bibliography()}
     assert papers == [("long2017membership", own["long2017membership"])]
     assert program == "jaxaudit"
-
-
-def test_what_a_result_says_of_an_entry_is_never_printed(tmp_path: Path):
-    run = RUNS["pdtp"]()
-    value = as_json(run)
-    value["papers"] = [
-        {"source": HOSTILE, "key": "evil", "bibtex": "\\write18{rm -rf}"},
-        {"source": "Long", "key": "long2017membership", "bibtex": "\\write18{rm -rf}"},
-        {"source": "two\nlines} @misc{x,", "key": None, "bibtex": None},
-    ]
-    save(run, tmp_path / "run", value)
-    done = jaxaudit("cite", str(tmp_path / "run"))
-    assert done.code == 0, done.err
-    assert "write18" not in done.out
-    assert "\x1b" not in done.out
-    assert "Towards Measuring Membership Privacy" in done.out
-    assert [name for name, _ in entries_of(done.out)] == ["long2017membership", "jaxaudit"]
+    assert "\x1b" not in done.out + done.err
     assert done.err.count("no entry is known for: ") == 2
-    assert "no entry is known for: two\\nlines} @misc{x,\n" in done.err
+    assert f"no entry is known for: {visible(source)}\n" in done.err
 
 
 def test_several_runs_are_cited_once_and_the_program_with_its_version(tmp_path: Path):

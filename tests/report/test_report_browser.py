@@ -1,7 +1,13 @@
-"""The report in a real browser: no error, no request, nothing wider than the screen, no words on one another."""
+"""The report in a real browser: no error, no request, nothing wider than the screen, no words on one another.
 
+axe-core finds nothing serious, keys reach what can be reached, and nothing is lost in print. axe-core is not part of
+this repository: `pip install --no-deps axe-playwright-python`, which ships it as a file.
+"""
+
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,13 +17,18 @@ from support.saved_runs.names import HOSTILE
 
 from jaxaudit.report.html.render import report_html
 
-pytestmark = pytest.mark.outer
-
 PROGRAM = find()
+SPEC = find_spec("axe_playwright_python")
+AXE = Path(SPEC.submodule_search_locations[0]) / "axe.min.js" if SPEC and SPEC.submodule_search_locations else None
+# Where they are asked for, their absence is a failure.
+ASKED = bool(os.environ.get("JAXAUDIT_NEEDS_BROWSER"))
 needs_browser = pytest.mark.skipif(
-    PROGRAM is None, reason="Chromium is not installed (Debian: apt-get install chromium)"
+    PROGRAM is None and not ASKED, reason="Chromium is not installed (Debian: apt-get install chromium)"
 )
-PHONE, DESKTOP = (360, 740), (1280, 900)
+needs_axe = pytest.mark.skipif(
+    AXE is None and not ASKED, reason="axe-core is not installed: pip install --no-deps axe-playwright-python"
+)
+PHONE, DESKTOP = SIZES = (360, 740), (1280, 900)
 PAGES = (*RUNS, "several", "hostile")
 
 WIDER = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, svg, details:not([open])')
@@ -41,11 +52,19 @@ OVERLAPPING = """[...document.querySelectorAll('svg')].flatMap(svg => {
   });
   return found.map(words => svg.querySelector('title').textContent + ': ' + words);
 })"""
+FOUND = """axe.run(document, {resultTypes: ['violations']}).then(said => said.violations.map(each => ({
+  rule: each.id, impact: each.impact, help: each.help, nodes: each.nodes.slice(0, 3).map(node => node.html)
+})))"""
+REACHED = """[document.activeElement.tagName, getComputedStyle(document.activeElement).outlineStyle,
+  document.activeElement.getBoundingClientRect().width]"""
+WIDER_THAN_PAPER = """[...document.querySelectorAll('main *')].filter(e => e.checkVisibility()
+  && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 60)).slice(0, 5)"""
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert PROGRAM is not None
+    assert PROGRAM is not None, "Chromium is not installed"
     with chromium(PROGRAM, tmp_path_factory.mktemp("profile")) as opened:
         yield opened
 
@@ -63,7 +82,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_browser
-@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.outer
+@pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_renders(browser: Browser, pages: Path, name: str, size: tuple[int, int]):
     path = pages / f"{name}.html"
@@ -82,6 +102,7 @@ def test_a_page_renders(browser: Browser, pages: Path, name: str, size: tuple[in
 
 
 @needs_browser
+@pytest.mark.outer
 def test_dark_mode_has_other_colours(browser: Browser, pages: Path):
     colours = {}
     for scheme in ("light", "dark"):
@@ -96,11 +117,70 @@ def test_dark_mode_has_other_colours(browser: Browser, pages: Path):
 
 
 @needs_browser
+@pytest.mark.outer
 def test_it_prints(browser: Browser, pages: Path):
     browser.open(pages / "ks.html", *DESKTOP, "dark")
     printed = browser.pdf()
     assert printed.startswith(b"%PDF")
     assert 2 <= printed.count(b"/Type /Page\n") <= 8
+
+
+@needs_browser
+@needs_axe
+@pytest.mark.outer
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(browser: Browser, pages: Path, name: str, size: tuple[int, int], scheme: str):
+    assert AXE is not None, "axe-core is not installed"
+    browser.open(pages / f"{name}.html", *size, scheme)
+    browser.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    browser.evaluate(AXE.read_text(encoding="utf-8") + "; 0")
+    assert browser.evaluate(FOUND) == []
+
+
+def press(browser: Browser, key: str, code: int, **more: str) -> None:
+    """A key, down and up."""
+    for kind in ("keyDown", "keyUp"):
+        own = more if kind == "keyDown" else {}
+        browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **own)
+
+
+@needs_browser
+@pytest.mark.outer
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_keys_reach_every_part_that_opens_or_scrolls_and_show_where_they_are(
+    browser: Browser, pages: Path, size: tuple[int, int]
+):
+    browser.open(pages / "ks.html", *size)
+    wanted = browser.evaluate(
+        "[...document.querySelectorAll('summary, details[open] .scroll, body .scroll, pre')]"
+        ".filter(each => each.checkVisibility() && each.tabIndex >= 0).length"
+    )
+    seen = []
+    for _ in range(wanted + 5):
+        press(browser, "Tab", 9)
+        seen.append(tuple(browser.evaluate(REACHED)))
+        if seen[-1][0] == "BODY":
+            break
+    reached = [each for each in seen if each[0] != "BODY"]
+    assert len(reached) == wanted
+    assert all(outline == "solid" and width > 0 for _, outline, width in reached)
+    # What a key has reached it opens.
+    browser.evaluate("document.querySelector('summary').focus()")
+    press(browser, "Enter", 13, text="\r")
+    assert browser.evaluate("document.querySelector('summary').parentElement.open") is True
+
+
+@needs_browser
+@pytest.mark.outer
+@pytest.mark.parametrize("name", [*RUNS, "several"])
+def test_nothing_is_cut_off_in_print(browser: Browser, pages: Path, name: str):
+    # A4 less its margins, in pixels of a page.
+    browser.open(pages / f"{name}.html", 695, 1017)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.evaluate(WIDER_THAN_PAPER) == []
+    browser.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_a_browser_is_looked_for_by_its_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

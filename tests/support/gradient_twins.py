@@ -1,6 +1,7 @@
 """Per-example gradients the slow way, and networks to take them of."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,9 +12,14 @@ from flax import nnx
 CLASSES = 3
 
 
+@lru_cache
+def _gradient(log_prob: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(jax.grad(lambda p, x, y: log_prob(p, x, y)[0]))
+
+
 def gradients_by_loop(log_prob: Callable[..., Any], params: Any, inputs: Any, labels: Any) -> list[Any]:
     """One gradient after another, each of a batch of one, in the precision of the parameters."""
-    gradient = jax.jit(jax.grad(lambda p, x, y: log_prob(p, x, y)[0]))
+    gradient = _gradient(log_prob)
     return [
         jax.tree.map(np.asarray, gradient(params, inputs[i : i + 1], labels[i : i + 1])) for i in range(len(labels))
     ]

@@ -37,4 +37,4 @@ def save(run: Run[Any], directory: Path, result: dict[str, Any] | None = None) -
 
 def as_json(run: Run[Any]) -> dict[str, Any]:
     """What `--json` prints of it."""
-    return json.loads(json.dumps(to_json(run.result)))
+    return json.loads(json.dumps(to_json(run.result), allow_nan=False))

@@ -1,0 +1,155 @@
+"""Of every kind of run: what is no such result, and numbers that do not belong together, are refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import msgspec
+import numpy as np
+import pytest
+from support.saved_runs import RUNS, as_json
+from support.saved_runs.pdtp import pdtp_run
+from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
+
+from jaxaudit.report.kinds import kind_of, schema_of
+from jaxaudit.report.record import from_json
+
+Change = Callable[[dict[str, Any]], Any]
+"""Changes what a result is in JSON."""
+
+
+def told() -> Any:
+    """A run of `unlearn` with seeds enough to tell models from retrained ones."""
+    return unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "other": {}}, told=True))
+
+
+MALFORMED: dict[str, tuple[dict[str, Any], ...]] = {
+    "ks": (),
+    "power": ({"fraction": "0.1"}, {"sizes": [{}]}, {"records_needed": 4.5}, {"separation": {"difference": 1.0}}),
+    "pdtp": (
+        *({"max_pdtp": "many"}, {"max_pdtp": -0.1}, {"above_1": -1}, {"verdict": "perhaps"}),
+        *({"quantiles": {"0.7": 1.0}}, {"train_accuracy": 1.1}, {"records": []}),
+    ),
+    "attack": (),
+    "efficacy": ({"outputs": "3"}, {"models": [{}]}, {"finding": {"verdict": "fine"}}, {"paths": {"dense": 1}}),
+    "unlearn": ({"forgotten": 3}, {"protocol": {"seeds": 1}}, {"methods": [{}]}, {"caveats": "one"}),
+}
+"""Fields that are wrong, beside those that are wrong of every kind."""
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_other_keys_and_types_are_refused(kind: str):
+    value, record = as_json(RUNS[kind]()), kind_of(kind).record
+    known_to_the_schema = ({"odd": 1}, {"finding": 1})
+    for change in (*known_to_the_schema, {"schema": f"jaxaudit.{kind}/1"}, *MALFORMED[kind]):
+        with pytest.raises(msgspec.ValidationError):
+            from_json(record, {**value, **change})
+    for change in known_to_the_schema:
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**value, **change}, schema_of(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        *(("ks", {"targets": [{wrong: value}]}) for wrong, value in (("verdict", "maybe"), ("name", 3), ("extra", 1))),
+        *(("ks", {"targets": [{wrong: value}]}) for wrong, value in (("tests", 1), ("finding", None))),
+        ("ks", {"targets": [{"truth": {"used_fraction": 2, "odd": 1}}]}),
+        *(("pdtp", {"records": [{wrong: value}]}) for wrong, value in (("direction", 2), ("class_", "a"))),
+        # The words of older results.
+        *(("unlearn", {"methods": [{"places": {"bound": {"verdict": old}}}]}) for old in ("not told apart", "differs")),
+        ("unlearn", {"methods": [{"places": {"odd": {"verdict": "above"}}}]}),
+    ],
+)
+def test_other_keys_and_types_within_a_result_are_refused(kind: str, change: dict[str, Any]):
+    value = as_json(RUNS[kind]())
+    changed = merged(value, change)
+    with pytest.raises(msgspec.ValidationError):
+        from_json(kind_of(kind).record, changed)
+    if kind == "ks":
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(changed, schema_of(kind))
+
+
+def merged(value: Any, change: Any) -> Any:
+    """The same with these fields; of lists, the last is changed; a score that there is not is as one that there is."""
+    if isinstance(change, dict) and isinstance(value, dict):
+        return {**value, **{name: merged(value.get(name, value.get("bound")), new) for name, new in change.items()}}
+    return [*value[:-1], merged(value[-1], change[0])] if isinstance(change, list) else change
+
+
+def without_fractions(value: dict[str, Any]) -> None:
+    for size in value["sizes"]:
+        size["chances"].clear()
+
+
+def unmeasured(value: dict[str, Any]) -> None:
+    for method in value["methods"]:
+        method["scores"]["efficacy"] = None
+
+
+UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
+    "power": (
+        (lambda v: v["sizes"].clear(), "not one of its sizes"),
+        (lambda v: v["sizes"][0].update(given=True), "not one of its sizes"),
+        (lambda v: v["sizes"][0]["chances"].pop(), "different fractions"),
+        (without_fractions, "different fractions, or none"),
+        (lambda v: v.update(fraction=0.0), "not above 0"),
+        (lambda v: v["sizes"][0]["chances"][0].update(chance_noticed=1.5), "not between 0 and 1"),
+        (lambda v: v["conclusions"][0].update(forgotten=1.5), "not between 0 and 1"),
+        (lambda v: v["conclusions"].pop(), "not those of its sizes"),
+    ),
+    "pdtp": (
+        (lambda v: v.update(records_measured=39), "^it|^its"),
+        (lambda v: v.update(training_records=39), "^it|^its"),
+        (lambda v: v.update(verdict="publish"), "^it|^its"),
+        (lambda v: v.update(publish=True), "^it|^its"),
+        (lambda v: v["distribution"].pop(), "^it|^its"),
+        (lambda v: [bar.update(records=0) for bar in v["distribution"]], "^it|^its"),
+        (lambda v: v.update(reduction={"removed": [1], "max_pdtp": [1.0]}), "^steps"),
+    ),
+    "efficacy": (
+        (lambda v: v["models"].clear(), "it has no weights"),
+        (lambda v: v["models"][1].update(name=v["models"][0]["name"]), "or two have one name"),
+        (lambda v: v["models"][1].update(role="judged"), "are to be judged"),
+        (lambda v: v["models"][1]["layers"].clear(), "different layers"),
+        (lambda v: v.update(records_measured=2), "more records than were measured"),
+        (lambda v: v["records"][0]["information"].clear(), "is not of the weights"),
+        (lambda v: v["caveats"].clear(), "its caveats are not those"),
+    ),
+    "unlearn": (
+        (lambda v: v["methods"].append(v["methods"][3]), "two methods have one name"),
+        (lambda v: v.update(methods=v["methods"][3:]), "no original"),
+        (unmeasured, "no method has an efficacy"),
+        (lambda v: v["methods"][0]["scores"]["bound"]["values"].pop(), "differ in number"),
+        (lambda v: v["protocol"].update(seeds=SEEDS + 1), "differ in number"),
+        (lambda v: v["methods"][3].update(finding=None), "missing or out of place"),
+        (lambda v: v["methods"][0].update(finding=v["finding"]), "missing or out of place"),
+        (lambda v: v["methods"][3].update(conclusion=None), "not that of its finding"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="fine"), "not that of its finding"),
+        (lambda v: v["methods"][3].update(places={}), "not that of its places"),
+        (lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method"),
+        (lambda v: v["caveats"].append("more"), "its caveats are not those"),
+        (lambda v: v["methods"][3].update(u_lira=None), "one of two comparisons"),
+        (lambda v: v["methods"][3]["challenge"]["epsilon"].pop(), "of other records"),
+        (lambda v: v["methods"][2].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_numbers_that_do_not_belong_together_are_refused(kind: str):
+    for change, message in UNFIT[kind]:
+        value = as_json(told() if kind == "unlearn" else RUNS[kind]())
+        change(value)
+        with pytest.raises(ValueError, match=message):
+            kind_of(kind).check(from_json(kind_of(kind).record, value), {})
+
+
+def test_arrays_of_other_records_are_refused():
+    result, kind = pdtp_run().result, kind_of("pdtp")
+    assert kind.stored(result) is None
+    kind.check(result, {"pdtp": np.zeros(40)})
+    for values in (np.zeros(39), -np.ones(40), np.zeros(40, np.float32), np.full(40, np.nan)):
+        with pytest.raises(ValueError, match="the pdtp of its records are misshapen"):
+            kind.check(result, {"pdtp": values})

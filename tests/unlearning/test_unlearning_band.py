@@ -47,6 +47,7 @@ def test_hand_cases():
     assert place(np.zeros(4), np.zeros(4)) == (0.0, 0.0, 0.0, 0.0, 1.0, 0)
 
 
+@pytest.mark.outer
 def test_a_method_as_good_as_retraining_is_seldom_called_different():
     """2,000 draws of models that share something with the retrained one of their seed, at a level of 0.05.
 

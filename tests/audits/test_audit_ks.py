@@ -84,12 +84,9 @@ def test_every_model_is_reported(audit):
     assert all(len(target.controls) == 1 and target.confidences.shape == (1, 240) for target in audit.targets)
 
 
-def test_same_key_same_numbers_other_key_other_numbers(audit):
-    again, moved = run(), run(key=jax.random.key(4))
-    for one, other in zip(audit.targets, again.targets, strict=True):
-        np.testing.assert_array_equal(rho_of(one).values, rho_of(other).values)
-        assert rho_of(one)[2:4] == rho_of(other)[2:4]
-    assert not np.array_equal(rho_of(moved.targets[0]).values, rho_of(audit.targets[0]).values)
+def test_another_key_has_other_numbers(audit):
+    (moved,) = run(KNOWN[:1], key=jax.random.key(4)).targets
+    assert not np.array_equal(rho_of(moved).values, rho_of(audit.targets[0]).values)
 
 
 def as_outputs(probabilities: np.ndarray, decimals: int | None = None) -> Outputs:
@@ -129,14 +126,9 @@ def test_a_printed_file_is_compared_at_its_resolution(of_files):
     assert (printed.rho.distances <= whole.rho.distances).all()
     assert verdict(whole.rho) == verdict(printed.rho) == "not forgotten"
     assert whole.truth is printed.truth is None
-
-
-def test_a_missing_control_guards_forgotten_alone():
-    """Without a control the check fails, and `not forgotten` is said all the same."""
-    (answer,) = run([FileTarget(as_outputs(exact()))], tests=[RhoTest(replicates=3, controls=0)]).targets
-    assert not named(answer, POSITIVE_CONTROL).passed
-    assert answer.verdict == "not forgotten"
-    assert [each.name for each in answer.finding.checks if each.state == "failed"] == []
+    # Without a control the check fails, and takes nothing from `not forgotten`.
+    assert not named(whole, POSITIVE_CONTROL).passed
+    assert POSITIVE_CONTROL not in [each.name for each in whole.finding.checks if each.state == "failed"]
 
 
 def named(target: TargetResult, name: str) -> Check:
@@ -212,14 +204,6 @@ def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records():
     assert len(pool.examples) == 480
     assert np.flatnonzero(row[pool.query]).tolist() == list(range(30, 90))
     assert row[pool.calibration].all()
-
-
-def test_a_fraction_is_drawn_from_each_part():
-    other = blobs(9, 30, 1.0, "other")
-    target = SimulatedTarget("t", (Part(QUERY, 0.25), Part(CALIBRATION, 0.5), Part(other, 0.1)))
-    pool = make_pool(QUERY, CALIBRATION, (target,))
-    row = target_row(np.random.default_rng(1), pool, target.parts)[0]
-    assert [int(part.sum()) for part in (row[pool.query], row[pool.calibration], row[480:])] == [60, 120, 3]
 
 
 def test_whole_groups_are_drawn_of_a_query_set_that_was_dealt_by_groups():

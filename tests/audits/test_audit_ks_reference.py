@@ -14,7 +14,6 @@ from support.clouds import NAMES, probabilities, trained_outputs
 
 from jaxaudit.audits.ks.audit import audit_ks, default_tests
 from jaxaudit.audits.ks.models import Design
-from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
@@ -178,27 +177,6 @@ def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
         parts = (pool.query, pool.calibration, pool.holdout, pool.reference)
         assert {tuple(int(row[part].sum()) for part in parts) for row in rows} == {(used, 133, 0, 100)}
         assert len({row[pool.reference].tobytes() for row in rows}) == len(rows)
-
-
-def test_no_other_test_draws_from_it() -> None:
-    alone, beside = (make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=each) for each in (None, REFERENCE))
-    tests: tuple[KSTest, ...] = (SHADOW, HELD, RhoTest())
-    for test in tests:
-        here, there = (test.draw(KEY, pool) for pool in (alone, beside))
-        assert here.keys() == there.keys()
-        for role, rows in here.items():
-            both, more = np.concatenate(rows), np.concatenate(there[role])
-            assert np.array_equal(both, more[:, : both.shape[1]])
-            assert not more[:, beside.reference].any()
-
-
-def test_models_that_two_tests_share_are_counted_once() -> None:
-    def counted(reference: int) -> list[tuple[tuple[int, int], ...]]:
-        return [sizes for _, sizes in sizes_of([SHADOW, TEST, HELD], 200, 300, reference)]
-
-    shadow = ((19, 200), (2, 300), (19, 400))
-    assert counted(0) == [shadow, (), ((19, 400),)]
-    assert counted(150) == [shadow, ((19, 300), (2, 400), (19, 500)), ((19, 400),)]
 
 
 def test_a_target_that_is_trained_on_part_of_it_keeps_the_rest_as_its_reference() -> None:

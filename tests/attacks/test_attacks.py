@@ -38,7 +38,7 @@ def kl(q: np.ndarray, p: np.ndarray) -> float:
     return sum(a * math.log(a / b) for a, b in zip(q, p, strict=True))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([0, 10, 100]))
 def test_the_distance_score_is_the_difference_of_divergences(seed, shadows, targets, classes, bins):
     cases = outputs(seed, shadows, targets, classes)
@@ -50,7 +50,7 @@ def test_the_distance_score_is_the_difference_of_divergences(seed, shadows, targ
     assert found.shape == (targets,)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([1, 10, 100]))
 def test_the_frequency_score_is_the_log_of_a_product_of_ratios(seed, shadows, targets, classes, bins):
     q, p_in, p_out = outputs(seed, shadows, targets, classes)
@@ -75,65 +75,27 @@ def test_the_frequency_score_is_the_log_of_a_product_of_ratios(seed, shadows, ta
         ([1.0, 0.0], [0.5, 0.5], [0.5, 0.5], 0.0),
         ([1.0, 0.0], [1.0, 0.0], [0.5, 0.5], math.log(2)),  # a class with q = 0 says nothing
         ([0.5, 0.5], [0.5, 0.5], [1.0, 0.0], math.inf),
-        ([0.5, 0.5], [1.0, 0.0], [0.5, 0.5], -math.inf),
         ([0.5, 0.5], [1.0, 0.0], [0.0, 1.0], 0.0),  # neither could have given q
         ([0.5, 0.5], [0.5, 0.0], [0.25, 0.0], 0.5 * math.log(2)),  # a class both miss says nothing
     ],
 )
 def test_exact_divergences_give_every_zero_a_meaning(q, p_in, p_out, score):
-    found = distance_scores(log([q]), log([[p_in]]), log([[p_out]]), bins=0)
-    np.testing.assert_allclose(found, [score], rtol=1e-15)
-    assert np.isfinite(distance_scores(log([q]), log([[p_in]]), log([[p_out]]))).all()
+    given = log([q]), log([[p_in]]), log([[p_out]])
+    np.testing.assert_allclose(distance_scores(*given, bins=0), [score], rtol=1e-15)
+    np.testing.assert_allclose(distance_scores(given[0], given[2], given[1], bins=0), [-score], rtol=1e-15)
+    assert np.isfinite(distance_scores(*given)).all()
 
 
-@pytest.mark.parametrize(
-    ("p_in", "p_out", "score"),
-    [
+def test_counts_without_smoothing_give_every_zero_a_meaning():
+    for p_in, p_out, score in (
         ([0.9, 0.1], [0.5, 0.5], math.inf),
         ([0.5, 0.5], [0.9, 0.1], -math.inf),
         ([0.9, 0.5], [0.5, 0.1], 0.0),
         ([0.5, 0.5], [0.3, 0.7], 0.0),
         ([0.9, 0.1], [0.9, 0.1], 0.0),
-    ],
-)
-def test_counts_without_smoothing_give_every_zero_a_meaning(p_in, p_out, score):
-    found = frequency_scores(log([[0.9, 0.1]]), log([[p_in]]), log([[p_out]]), smoothing=0.0)
-    assert found.tolist() == [score]
-
-
-def test_swapping_the_shadows_turns_the_sign():
-    q, p_in, p_out = map(log, outputs(3, 5, 40, 3))
-    for attack in (distance_scores, frequency_scores):
-        assert np.array_equal(attack(q, p_in, p_out), -attack(q, p_out, p_in))
-        assert (attack(q, p_in, p_out) > 0).any()
-
-
-# End to end, on two learners: what they say of a record depends on whether it was in their training set.
-
-
-def memorising(random: np.random.Generator, member: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """Nearly sure of a member's label; of another record it knows little."""
-    scores = random.normal(size=(*member.shape, classes))
-    scores = np.where(member[..., None], 8 * np.eye(classes)[labels] + 0.5 * scores, scores)
-    return scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True)
-
-
-def constant(random: np.random.Generator, member: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-    """The same of every record, whatever it was trained on."""
-    return np.full((*member.shape, classes), -math.log(classes))
-
-
-@pytest.mark.parametrize(("learner", "least", "most"), [(memorising, 0.95, 1.0), (constant, 0.5, 0.5)])
-@pytest.mark.parametrize("attack", [distance_scores, frequency_scores])
-def test_a_learner_that_memorises_is_found_out_and_a_constant_one_is_not(learner, least, most, attack):
-    random, classes, shadows = np.random.default_rng(4), 3, 5
-    labels = random.integers(0, classes, 200)
-    member = np.arange(200) % 2 == 0
-    answer = attack(
-        learner(random, member, labels, classes),
-        *(learner(random, np.full((shadows, 200), trained), labels, classes) for trained in (True, False)),
-    )
-    assert least <= np.mean((answer > 0) == member) <= most
+    ):
+        found = frequency_scores(log([[0.9, 0.1]]), log([[p_in]]), log([[p_out]]), smoothing=0.0)
+        assert found.tolist() == [score]
 
 
 # What is refused.
@@ -142,33 +104,30 @@ ONE = log([[0.5, 0.5]])
 
 
 @pytest.mark.parametrize("attack", [distance_scores, frequency_scores])
-def test_shadows_that_do_not_match_are_refused(attack, monkeypatch):
+def test_shadows_that_do_not_match_and_outputs_that_are_no_log_probabilities_are_refused(attack, monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
     two = ONE.repeat(2, axis=0)
     for of_in, of_out in ((ONE[None], two[None]), (two[None], two[None]), (ONE[:0, None], ONE[:0, None]), (ONE, ONE)):
         with pytest.raises(InputError, match=r"attack on outputs of shape \(1, 2\)"):
             attack(ONE, of_in, of_out)
-
-
-@pytest.mark.parametrize("attack", [distance_scores, frequency_scores])
-@pytest.mark.parametrize(
-    ("which", "name"),
-    [(0, "the attacked model"), (1, "shadow models trained with the target"), (2, "shadow models trained without it")],
-)
-def test_outputs_that_are_no_log_probabilities_are_refused(attack, which, name):
-    for bad, message in ((np.nan, "are NaN"), (0.9, "are above 0")):
-        cases = [ONE, ONE[None], ONE[None]]
-        cases[which] = cases[which] + bad
-        with pytest.raises(InputError, match=f"outputs of {name} {message}"):
-            attack(*cases)
+    names = "the attacked model", "shadow models trained with the target", "shadow models trained without it"
+    for which, name in enumerate(names):
+        for bad, message in ((np.nan, "are NaN"), (0.9, "are above 0")):
+            cases = [ONE, ONE[None], ONE[None]]
+            cases[which] = cases[which] + bad
+            with pytest.raises(InputError, match=f"outputs of {name} {message}"):
+                attack(*cases)
 
 
 def test_bins_and_smoothing_that_count_nothing_are_refused():
-    for bins in (0, -1):
-        with pytest.raises(InputError, match=rf"^probabilities .* {bins} bins"):
-            frequency_scores(ONE, ONE[None], ONE[None], bins=bins)
-    with pytest.raises(InputError, match=r"^probabilities .* -1 bins"):
-        distance_scores(ONE, ONE[None], ONE[None], bins=-1)
-    for smoothing in (-1.0, np.nan, np.inf):
-        with pytest.raises(InputError, match=r"^smoothing must be a number of at least 0; got"):
-            frequency_scores(ONE, ONE[None], ONE[None], smoothing=smoothing)
+    for attack, options, message in (
+        (frequency_scores, {"bins": 0}, r"^probabilities .* 0 bins"),
+        (frequency_scores, {"bins": -1}, r"^probabilities .* -1 bins"),
+        (distance_scores, {"bins": -1}, r"^probabilities .* -1 bins"),
+        *(
+            (frequency_scores, {"smoothing": smoothing}, r"^smoothing must be a number of at least 0; got")
+            for smoothing in (-1.0, np.nan, np.inf)
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            attack(ONE, ONE[None], ONE[None], **options)

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from support.record_attacks import MODELS, RECORDS, base, bavaria, dealt_rows, in_turn, partner_of, planned_for, world
 
-from jaxaudit.attacks.records import (
-    BASE,
-    BaVarIAt,
-    Shadowed,
-    Stacked,
-)
+from jaxaudit.attacks.records import BASE, BaVarIAt, Shadowed, Stacked
 from jaxaudit.attacks.records.attack import deal_of, left_out
 from jaxaudit.attacks.records.stacked import FEW, FOLDS
 from jaxaudit.kernels.ranking import auc
@@ -46,8 +41,7 @@ def first(count: int) -> Shadowed:
     return Shadowed(whole.models[:count], whole.membership[:count])
 
 
-@pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize("references", [3, FEW])
+@pytest.mark.parametrize(("references", "paired"), [(3, True), (FEW, False)])
 def test_among_few_models_evidence_is_by_as_many_as_the_weights_saw(references: int, paired: bool):
     """The mean over which shadow model is not asked; each model's weights are those of a bank without it."""
     count = references + 1 + paired
@@ -137,6 +131,7 @@ def slow_evidence(
     return np.concatenate([membership_evidence(x, known_of), further], axis=1)
 
 
+@pytest.mark.outer
 def test_weights_that_fit_few_records_too_well_tell_nothing():
     """Areas under the ROC curve of 60 banks of 8 models average to one half within 4 standard errors.
 

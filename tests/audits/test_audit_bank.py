@@ -79,14 +79,8 @@ def slow_evidence(bank: Bank) -> dict[str, list[dict[str, Any]]]:
             odds.append(float(np.log(shares[label] / (shares.sum() - shares[label]))))
             hits.append(values.argmax() == label)
         right = np.array(hits)
-        found[role].append(
-            {
-                "row": members[model],
-                "odds": np.array(odds),
-                "own": right[members[model]].mean(),
-                "query": right[:n].mean(),
-            }
-        )
+        own, query = right[members[model]].mean(), right[:n].mean()
+        found[role].append({"row": members[model], "odds": np.array(odds), "own": own, "query": query})
     return found
 
 
@@ -146,6 +140,7 @@ def counted(audit: KSAudit, verdict: str) -> int:
     return sum(each.verdict == verdict for each in audit.targets)
 
 
+@pytest.mark.outer
 def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: Bank):
     """At most 5% of 50 targets, but for once in 1,000 keys; used ones are found."""
     unused = audit_bank(KEY, remembering, targets_of(remembering, np.zeros(RECORDS, bool), 50))
@@ -158,21 +153,17 @@ def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: 
     assert counted(used, "not forgotten") == 5
 
 
-@pytest.fixture(scope="module")
-def rates(remembering: Bank) -> tuple[tuple[Rates, ...], list[tuple[int, int]]]:
-    """Error rates of the holdout test, and what was told meanwhile."""
-    told: list[tuple[int, int]] = []
-    tests = (HoldoutTest(query_and_holdout=MODELS),)
-    return leave_one_out(KEY, evidence_of(remembering), tests, progress=lambda *done: told.append(done)), told
-
-
 def by_share(found: tuple[Rates, ...]) -> dict[tuple[str, float], Rates]:
     return {(each.test, each.used): each for each in found}
 
 
-def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(rates: Any):
+@pytest.mark.outer
+def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(remembering: Bank):
     """With half of the records. Where it used none: at most 5%, but for once in 1,000 keys."""
-    found = by_share(rates[0])
+    tests = (HoldoutTest(query_and_holdout=MODELS),)
+    rates = leave_one_out(KEY, evidence_of(remembering), tests)
+    assert leave_one_out(KEY, evidence_of(remembering), tests) == rates
+    found = by_share(rates)
     assert [(used, each.targets, each.records) for (_, used), each in found.items()] == [
         (used, MODELS, QUERY // 2) for used in (0.0, 0.5, 1.0)
     ]
@@ -181,18 +172,7 @@ def test_a_model_of_the_holdout_test_is_found_where_it_used_the_query_set(rates:
     assert found["holdout", 0.5].not_forgotten > MODELS / 2
 
 
-def test_rates_depend_on_the_key_alone_and_are_told_as_they_come(remembering: Bank, rates: Any):
-    assert leave_one_out(KEY, evidence_of(remembering), (HoldoutTest(query_and_holdout=MODELS),)) == rates[0]
-    assert rates[1] == [(done, 3 * MODELS) for done in range(1, 3 * MODELS + 1)]
-
-
-def test_a_model_that_remembers_nothing_is_never_said_to_have_forgotten(tmp_path: Path):
-    """Nor is it said to have used the query set, but at 5%; nobody can tell."""
-    evidence = evidence_of(bank_of(tmp_path / "bank", 0.0))
-    for each in leave_one_out(KEY, evidence, (HoldoutTest(query_and_holdout=MODELS),)):
-        assert (each.not_forgotten <= most(MODELS), each.forgotten) == (True, 0)
-
-
+@pytest.mark.outer
 def test_models_of_the_shadow_and_reference_test_are_found(tmp_path: Path, without_holdout: Bank):
     """Those that used all of the query set; those without: at most 5%, but for once in 1,000 keys."""
     kinds = kinds_of(without_holdout)
@@ -256,14 +236,12 @@ def test_power_by_the_command_is_that_of_python(remembering: Bank):
     assert (refused.code, "--epochs" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize(("records", "fraction"), [(1, 0.1), (None, 0.0)])
-def test_power_needs_records_and_a_fraction(remembering: Bank, records: int | None, fraction: float):
-    with pytest.raises(InputError):
-        power_by_bank(remembering, holdout_size=records, fraction=fraction)
-
-
-def test_power_needs_models_of_the_holdout_test(tmp_path: Path, without_holdout: Bank):
-    bank = bank_of(tmp_path / "bank", MEMORY, 3)
-    for each, there in ((bank, 3), (without_holdout, 0)):
+def test_power_needs_records_a_fraction_and_models_of_the_holdout_test(
+    tmp_path: Path, remembering: Bank, without_holdout: Bank
+):
+    for records, fraction in ((1, 0.1), (None, 0.0)):
+        with pytest.raises(InputError):
+            power_by_bank(remembering, holdout_size=records, fraction=fraction)
+    for each, there in ((bank_of(tmp_path / "bank", MEMORY, 3), 3), (without_holdout, 0)):
         with pytest.raises(InputError, match=f"bank has {there}"):
             power_by_bank(each)

@@ -17,8 +17,6 @@ from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian
 from jaxaudit.models import MLP, PureModule, pure_module
 from jaxaudit.models.bridge import Origin
 
-COUNT = CHUNK + 5
-
 
 class Probabilities(nnx.Module):
     def __init__(self, in_features: int, num_classes: int, *, rngs: nnx.Rngs) -> None:
@@ -28,7 +26,7 @@ class Probabilities(nnx.Module):
         return nnx.softmax(self.out(inputs))
 
 
-def audited(net: PureModule, count: int = COUNT) -> EfficacyAudit:
+def audited(net: PureModule, count: int = 6) -> EfficacyAudit:
     examples = Examples(images(count, 4), np.arange(count) % 3, ("a", "b", "c"), "records")
     return audit_efficacy(net, NamedWeights("judged", *net.init(KEY)), examples)
 
@@ -43,13 +41,10 @@ def of_another(change: Callable[[np.ndarray], np.ndarray]) -> PureModule:
     return net._replace(origin=Origin("torch", outputs))
 
 
-def test_probabilities_are_no_logits():
+def test_a_network_of_jax_is_compared_with_nothing_and_probabilities_are_no_logits():
     with pytest.raises(InputError, match="probabilities"):
         audited(pure_module(Probabilities, (4,), 3))
-
-
-def test_a_network_of_jax_is_compared_with_nothing():
-    found = audited(pure_module(MLP, (4,), 3), 6)
+    found = audited(pure_module(MLP, (4,), 3))
     assert (found.framework, found.judged.conversion_error) == ("flax.nnx", None)
 
 
@@ -63,7 +58,7 @@ def test_the_farthest_record_of_all_chunks_counts():
         seen.append(outputs)
         return outputs
 
-    found = audited(of_another(change))
+    found = audited(of_another(change), CHUNK + 5)
     whole = np.concatenate(seen).astype(np.float64)
     assert [len(each) for each in seen] == [CHUNK, 5]
     wanted = 1e-5 / np.sqrt((whole**2).sum(axis=1).mean())
@@ -79,7 +74,7 @@ def test_another_function_is_refused(shift: float):
         net = net._replace(apply=lambda *args: (whole(*args)[0] * np.float32(np.nan), args[1]))
         net = net._replace(origin=Origin("torch", lambda params, state, inputs: np.ones((len(inputs), 3))))
     with pytest.raises(InputError, match="in JAX the outputs"):
-        audited(net, 6)
+        audited(net)
 
 
 @pytest.mark.parametrize(

@@ -73,26 +73,35 @@ def test_without_models_of_rho_a_target_says_the_same(tmp_path, as_logits: bool)
     assert {rows.shape for rows in compared[:3]} == {(0, N)}
 
 
-@pytest.mark.parametrize("stored", ["float16", "1 decimal", "2 digits", "integers"])
+STORES = {
+    "float16": (1, lambda logits: logits.astype(np.float16)),
+    "1 decimal": (1, lambda logits: np.round(logits, 1)),
+    "2 digits": (8, lambda logits: np.array([[float(f"{value:.2g}") for value in row] for row in logits])),
+    "integers": (40, lambda logits: np.rint(logits).astype(np.int16)),
+}
+
+
+@pytest.mark.parametrize("stored", STORES)
 def test_coarse_logits_do_not_part_a_model_from_itself(tmp_path, stored):
     """Two classes, logits in a narrow range far from 0, where a coarse grid leaves few values."""
-    generator = np.random.default_rng(3)
-    margins = generator.normal(3, 0.4, N) * (40 if stored == "integers" else 8 if stored == "2 digits" else 1)
+    width, store = STORES[stored]
+    margins = width * np.random.default_rng(3).normal(3, 0.4, N)
     values = np.stack([np.full(N, 30.0), 30.0 + margins], axis=1)
-    stores = {
-        "float16": lambda logits: logits.astype(np.float16),
-        "1 decimal": lambda logits: np.round(logits, 1),
-        "2 digits": lambda logits: np.array([[float(f"{value:.2g}") for value in row] for row in logits]),
-        "integers": lambda logits: np.rint(logits).astype(np.int16),
-    }
-    file = load_outputs(write_outputs(tmp_path, stores[stored](values)), 2, N)
-    labels = np.ones(N, int)
-    odds = margins.astype(np.float32)[None]
+    file = load_outputs(write_outputs(tmp_path, store(values)), 2, N)
+    labels, odds = np.ones(N, int), margins.astype(np.float32)[None]
     model = Trained(odds, odds, NOTHING, NOTHING, Signals(NOTHING, NOTHING, NOTHING))
-    _, _, compared = of_file((file,), (labels,), dict.fromkeys(("query", "calibration", "control"), model))
+    _, _, compared = of_file((file,), (labels,), dict.fromkeys(MODELS, model))
     assert file.kind == "logits"
     assert ks_by_scipy(compared.query[0], compared.target[0]) < 0.01
     assert ks_by_scipy(odds[0], log_odds(file.logits.astype(np.float64), labels)) > 0.01
+
+
+def test_probabilities_are_rounded_as_ever(tmp_path):
+    powers = np.exp(logits_of(8, 5))
+    file = file_of(tmp_path, np.round(powers / powers.sum(axis=1, keepdims=True), 3))
+    _, _, compared = of_file((file,), (LABELS,), MODELS)
+    np.testing.assert_array_equal(compared.query, np.round(MODELS["query"].confidences.astype(float), 3).astype("f4"))
+    np.testing.assert_array_equal(compared.target, compared.confidences)
 
 
 def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):
@@ -110,11 +119,3 @@ def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):
     assert np.abs(brought(shadows)).max() < 15
     assert np.abs(target).max() < 15
     assert tied(target) > 0.5
-
-
-def test_probabilities_are_rounded_as_ever(tmp_path):
-    powers = np.exp(logits_of(8, 5))
-    file = file_of(tmp_path, np.round(powers / powers.sum(axis=1, keepdims=True), 3))
-    _, _, compared = of_file((file,), (LABELS,), MODELS)
-    np.testing.assert_array_equal(compared.query, np.round(MODELS["query"].confidences.astype(float), 3).astype("f4"))
-    np.testing.assert_array_equal(compared.target, compared.confidences)

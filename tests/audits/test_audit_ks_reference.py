@@ -1,124 +1,222 @@
-"""The reference test, and shadow models of several designs, in the `ks` audit."""
+"""The reference test in the `ks` audit: by the calibration set or a set of its own; and designs of shadow models."""
 
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 import pytest
-from support.clouds import CALIBRATION, LEARNER, QUERY, examples
+from scipy import stats
+from support.cli_runs import records
+from support.clouds import NAMES, probabilities, trained_outputs
 
 from jaxaudit.audits.ks.audit import audit_ks, default_tests
 from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import HoldoutTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
+from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
-from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.metrics.checks import REFERENCE_LIKE_TARGET
+from jaxaudit.metrics.checks import REFERENCE_LIKE_TARGET, REFERENCE_MODELS, SHADOW_MODELS
 from jaxaudit.models import MLP
 
+SURE = 1e-4
+"""A correct test fails one claim of this file for one in ten thousand keys; the keys are fixed."""
+RECORDS = 200
 KEY = jax.random.key(5)
-FEW = RhoTest(replicates=1, controls=0)
+LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=25, batch_size=50)
+WIDER = Design("wider", replace(LEARNER, epochs=20))
 COUNTS = {"without_query": 19, "half_query": 2, "with_query": 19}
-REFERENCE, SHADOW = ReferenceTest(**COUNTS), ShadowTest(**COUNTS)
-FRESH = examples(11, 0.5, "fresh")
-"""The target's own data: of the calibration set's kind, none of its records."""
-WIDER = Design(
-    "wider", network(partial(MLP, hidden=(64,)), (12,), 3, optimizer=optax.adam(0.02), epochs=20, batch_size=50)
-)
+TEST, SHADOW, HELD = ReferenceTest(**COUNTS), ShadowTest(**COUNTS), HoldoutTest(query_and_holdout=19)
+FEW = RhoTest(replicates=1, controls=0)
+TOGETHER = {"never": 19, "half": 2, "fully": 19}
+APART = {"reference_never": 19, "reference_half": 2, "reference_fully": 19}
 
 
-def outputs(trained_on: list[Examples], asked: Examples, name: str) -> Outputs:
-    inputs = np.concatenate([each.inputs for each in trained_on])
-    labels = np.concatenate([each.labels for each in trained_on])
-    params = jax.jit(LEARNER.fit)(jax.random.key(9), inputs, labels, np.ones(len(labels), np.float32))
-    probabilities = np.exp(np.asarray(LEARNER.log_probs(params, jax.numpy.asarray(asked.inputs))))
-    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
+def examples(seed: int, shift: float, name: str, count: int = RECORDS) -> Examples:
+    return Examples(*records(seed, shift, count), NAMES, name)
 
 
-def target(name: str, trained_on: list[Examples]) -> FileTarget:
-    query, calibration = (outputs(trained_on, asked, name) for asked in (QUERY, CALIBRATION))
-    return FileTarget(query, on_reference=calibration)
+QUERY, CALIBRATION, HOLDOUT = examples(2, 0.0, "query"), examples(3, 0.5, "calibration"), examples(4, 0.0, "holdout")
+LIKE_CALIBRATION = examples(11, 0.5, "fresh")
+"""A target's own data: of the calibration set's kind, none of its records."""
+REFERENCE, LIKE_REFERENCE = examples(5, -0.5, "kept", 150), examples(6, -0.5, "fresh")
+"""Of another kind than the calibration set, and smaller; and a target's own data of this kind."""
+SOME = SimulatedTarget("some", (Part(CALIBRATION, 0.67), Part(QUERY, 0.25)))
+MOST = SimulatedTarget("most", (Part(REFERENCE, 0.68), Part(QUERY, 0.5)))
+"""48 records of the reference are left."""
+FILE = FileTarget(probabilities(np.full((RECORDS, 3), 1 / 3), "file.csv"))
+FILE = FILE._replace(on_reference=FILE.outputs.take(np.arange(150)))
 
 
-USED, UNUSED = target("used.csv", [FRESH, QUERY]), target("unused.csv", [FRESH])
-HALF = SimulatedTarget("half", (Part(CALIBRATION, 0.5), Part(QUERY, 0.5)))
+def target(seed: int, name: str, trained_on: list[Examples], *asked: Examples) -> FileTarget:
+    """Its outputs on the query set and on the reference."""
+    query, reference = trained_outputs(LEARNER, seed, trained_on, [*asked], name)
+    return FileTarget(query, on_reference=reference)
+
+
+def run(targets: list[Target], *tests: KSTest, **options: Any) -> KSAudit:
+    how: dict[str, Any] = {"tests": [*tests, FEW], "execution": Execution(21), **options}
+    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **how)
+
+
+@cache
+def used() -> FileTarget:
+    return target(9, "used.csv", [LIKE_CALIBRATION, QUERY], QUERY, CALIBRATION)
 
 
 @pytest.fixture(scope="module")
-def audit() -> KSAudit:
+def by_calibration() -> KSAudit:
+    return run([used()], TEST)
+
+
+@pytest.fixture(scope="module")
+def of_designs() -> KSAudit:
     """Both tests, of two designs, on two files and a simulated target."""
-    return audit_ks(
-        KEY,
-        QUERY,
-        CALIBRATION,
-        LEARNER,
-        [USED, UNUSED, HALF],
-        tests=[REFERENCE, SHADOW, FEW],
-        designs=[WIDER],
-        own_recipe=True,
-        execution=Execution(16),
-    )
+    unused = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
+    return run([used(), unused, SOME], TEST, SHADOW, designs=[WIDER], own_recipe=True)
 
 
-def test_it_finds_use_and_calls_none_that_is_not(audit: KSAudit) -> None:
-    used, unused, half = (each.usage[0] for each in audit.targets)
-    assert [each.method for each in (used, unused, half)] == ["reference"] * 3
+@pytest.mark.outer
+def test_false_alarms_are_as_rare_as_stated_and_full_use_is_found() -> None:
+    """Every trial has other records, shadow models and targets.
+
+    With models that were not trained on the reference, full use is found in less than half of the trials.
+    """
+    trials, alarms, found = 30, 0, 0
+    for trial in range(trials):
+        query, calibration, reference, fresh = (
+            examples(10_000 + 4 * trial + place, shift, str(place))
+            for place, shift in enumerate((0.0, 0.5, -0.5, -0.5))
+        )
+        targets = [
+            target(2 * trial + place, str(place), trained_on, query, reference)
+            for place, trained_on in enumerate(([fresh], [fresh, query]))
+        ]
+        answer = audit_ks(
+            jax.random.key(trial),
+            *(query, calibration, LEARNER, targets),
+            tests=[TEST, FEW],
+            reference=reference,
+            execution=Execution(21),
+        )
+        alarms += answer.targets[0].usage[0].p_never <= 0.05
+        found += answer.targets[1].usage[0].p_never <= 0.05
+    assert alarms <= stats.binom.ppf(1 - SURE, trials, 0.05)
+    assert found >= stats.binom.ppf(SURE, trials, 0.8)
+
+
+def test_it_finds_use_and_calls_none_that_is_not(by_calibration: KSAudit, of_designs: KSAudit) -> None:
+    used, unused, some = (each.usage[0] for each in of_designs.targets)
+    assert [each.method for each in (used, unused, some)] == ["reference"] * 3
     assert used.p_never <= 0.05 < unused.p_never
     assert used.fraction_low > 0
     assert used.fraction_high == 1
     assert unused.fraction_low == 0
-    assert half.fraction < used.fraction_high
+    assert 0 < some.fraction < used.fraction_high
     # 19 models are too few for a p-value of 0.05 that is adjusted for three targets.
-    assert "not forgotten" not in [each.verdict for each in audit.targets]
+    assert "not forgotten" not in [each.verdict for each in of_designs.targets]
+    assert by_calibration.targets[0].verdict == "not forgotten"
 
 
-def test_both_tests_share_their_models(audit: KSAudit) -> None:
-    assert {role: len(odds) for role, odds in audit.shadow_log_odds.items()} == {"never": 19, "half": 2, "fully": 19}
-    assert {odds.shape[1] for odds in audit.shadow_log_odds.values()} == {len(QUERY)}
-
-
-def test_designs_take_turns_and_the_first_keeps_its_numbers(audit: KSAudit) -> None:
-    alone = audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [USED], tests=[REFERENCE, FEW], execution=Execution(16))
-    assert alone.targets[0].verdict == "not forgotten"
+def test_designs_take_turns_and_the_first_keeps_its_numbers(by_calibration: KSAudit, of_designs: KSAudit) -> None:
+    assert {role: odds.shape for role, odds in of_designs.shadow_log_odds.items()} == {
+        role: (count, RECORDS) for role, count in TOGETHER.items()
+    }
     for role in ("never", "fully"):
-        same = (alone.shadow_log_odds[role] == audit.shadow_log_odds[role]).all(axis=1)
+        same = (by_calibration.shadow_log_odds[role] == of_designs.shadow_log_odds[role]).all(axis=1)
         assert (same == (np.arange(19) % 2 == 0)).all()
 
 
-def test_the_order_of_records_in_the_reference_is_checked() -> None:
-    assert USED.on_reference is not None
-    turned = Outputs(np.roll(USED.on_reference.probabilities, 1, axis=1), "probabilities", None, "float32", "turned")
-    audit = audit_ks(
-        KEY,
-        QUERY,
-        CALIBRATION,
-        LEARNER,
-        [USED._replace(on_reference=turned)],
-        tests=[REFERENCE, FEW],
-        execution=Execution(16),
-    )
-    failed = {check.name for check in audit.targets[0].finding.checks if check.state == "failed"}
-    assert REFERENCE_LIKE_TARGET in failed
-    assert audit.targets[0].verdict == "inconclusive"
+def test_the_calibration_set_is_the_reference_unless_another_is_given(by_calibration: KSAudit) -> None:
+    """Then the models are those of the shadow test."""
+    named = run([used()], TEST, reference=CALIBRATION)
+    assert repr(by_calibration.targets[0].usage) == repr(named.targets[0].usage)
+    assert repr(by_calibration.targets[0].checks) == repr(named.targets[0].checks)
+    assert list(by_calibration.shadow_log_odds) == [*TOGETHER]
+    pool = make_pool(QUERY, CALIBRATION, (), reference=CALIBRATION)
+    assert pool.reference == pool.calibration
+    assert len(pool.examples) == 400
+    referred, shadow = TEST.draw(KEY, pool), SHADOW.draw(KEY, pool)
+    assert referred.keys() == shadow.keys()
+    assert all(np.array_equal(referred[role], shadow[role]) for role in shadow)
+
+
+def test_each_test_has_the_check_of_its_own_models_and_outputs_in_another_order_are_found() -> None:
+    unused = target(9, "unused.csv", [LIKE_REFERENCE], QUERY, REFERENCE)
+    assert unused.on_reference is not None
+    turned = probabilities(np.roll(unused.on_reference.probabilities, 1, axis=1), "turned")
+    half = SimulatedTarget("half of each", (Part(CALIBRATION, 0.5), Part(REFERENCE, 0.5), Part(QUERY, 0.5)))
+    answer = run([unused, half, unused._replace(on_reference=turned)], TEST, SHADOW, reference=REFERENCE)
+    for each in answer.targets:
+        names = [check.name for check in each.checks]
+        assert [names.count(name) for name in (REFERENCE_MODELS, SHADOW_MODELS, REFERENCE_LIKE_TARGET)] == [1, 1, 1]
+    assert {role: len(odds) for role, odds in answer.shadow_log_odds.items()} == {**APART, **TOGETHER}
+    failed = [
+        REFERENCE_LIKE_TARGET in {check.name for check in each.finding.checks if check.state == "failed"}
+        for each in answer.targets
+    ]
+    assert failed == [False, False, True]
+    assert answer.targets[2].verdict == "inconclusive"
+
+
+def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
+    pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT, reference=REFERENCE)
+    assert (pool.holdout, pool.reference) == (slice(400, 600), slice(600, 750))
+    np.testing.assert_array_equal(pool.examples.inputs[pool.reference], REFERENCE.inputs)
+    assert pool.asked.tolist() == [*range(200), *range(400, 750)]
+    drawn = TEST.draw(KEY, pool)
+    assert {role: len(rows) for role, rows in drawn.items()} == APART
+    for role, used in zip(APART, (0, 100, 200), strict=True):
+        rows = np.concatenate(drawn[role])
+        parts = (pool.query, pool.calibration, pool.holdout, pool.reference)
+        assert {tuple(int(row[part].sum()) for part in parts) for row in rows} == {(used, 133, 0, 100)}
+        assert len({row[pool.reference].tobytes() for row in rows}) == len(rows)
+
+
+def test_a_target_that_is_trained_on_part_of_it_keeps_the_rest_as_its_reference() -> None:
+    part = Part(REFERENCE.take(np.arange(20, 80)), 1.0)
+    simulated = SimulatedTarget("some", (part, Part(CALIBRATION, 0.5)))
+    pool = make_pool(QUERY, CALIBRATION, (simulated,), reference=REFERENCE)
+    assert len(pool.examples) == len(QUERY) + len(CALIBRATION) + len(REFERENCE)
+    row = target_row(np.random.default_rng(1), pool, simulated.parts)[0]
+    assert np.flatnonzero(row[pool.reference]).tolist() == list(range(20, 80))
 
 
 def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:
-    assert isinstance(default_tests(None, [USED, HALF])[0], ReferenceTest)
-    assert type(default_tests(None, [HALF])[0]) is ShadowTest
-    assert type(default_tests(None, [USED, UNUSED._replace(on_reference=None)])[0]) is ShadowTest
-    assert default_tests(QUERY, [USED]) == (HoldoutTest(), ReferenceTest(), RhoTest())
+    assert default_tests(None, [FILE, SOME])[0] == ReferenceTest(targets=2)
+    assert type(default_tests(None, [SOME])[0]) is ShadowTest
+    assert type(default_tests(None, [FILE, FILE._replace(on_reference=None)])[0]) is ShadowTest
+    assert default_tests(None, [SOME], REFERENCE) == (ReferenceTest(), RhoTest())
+    assert default_tests(HOLDOUT, [FILE], REFERENCE) == (HoldoutTest(), ReferenceTest(), RhoTest())
 
 
-@pytest.mark.parametrize("taken", [None, slice(5)])
-def test_outputs_that_are_missing_or_do_not_fit_are_refused(taken: slice | None) -> None:
-    full = USED.on_reference
-    assert full is not None
-    on_reference = None if taken is None else full.take(np.arange(len(CALIBRATION))[taken])
-    with pytest.raises(InputError, match=r"--calibration-target|has outputs of shape \(5, 3\)"):
-        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [USED._replace(on_reference=on_reference)], tests=[REFERENCE, FEW])
+@pytest.mark.parametrize(
+    ("targets", "reference", "words"),
+    [
+        ([FILE._replace(on_reference=None)], REFERENCE, "file.csv: .*--calibration-target.*--reference-target"),
+        ([FILE._replace(on_reference=None)], None, "--calibration-target"),
+        ([FILE], None, r"has outputs of shape \(150, 3\)"),
+        ([FILE], examples(5, -0.5, "kept", 151), r"shape \(150, 3\), but the reference has 151 records"),
+        ([FILE], QUERY.take(np.arange(150)), "150 of the 150 records of the reference query .* the query set query"),
+        (
+            [FILE],
+            CALIBRATION.take(np.arange(150)),
+            "150 of the 150 records of the reference calibration .* the calibration set .*--calibration-target",
+        ),
+        ([SOME], HOLDOUT, "200 of the 200 records of the reference holdout .* the holdout holdout"),
+        ([SOME], examples(5, -0.5, "kept", 49), "the reference has 49 records"),
+        ([SOME, MOST], REFERENCE, "the reference has 48 records"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_training(targets, reference, words, monkeypatch) -> None:
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    holdout = HOLDOUT if reference is HOLDOUT else None
+    tests = [HELD, TEST] if holdout else [TEST]
+    with pytest.raises(InputError, match=words):
+        run(targets, *tests, holdout=holdout, reference=reference)

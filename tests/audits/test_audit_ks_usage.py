@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples
+from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, probabilities, trained_outputs
 
 from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import of_file
 from jaxaudit.audits.ks.models import Trained
+from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part, make_pool
@@ -18,21 +19,12 @@ from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.metrics.effect import Effect
 from jaxaudit.metrics.ema import Signals
 from jaxaudit.metrics.usage import conclude, limits_of
 
 KEY = jax.random.key(5)
-
-
-def outputs_of(learner: NetworkLearner, trained_on: list[Examples], asked: Examples, name: str) -> Outputs:
-    inputs = np.concatenate([each.inputs for each in trained_on])
-    labels = np.concatenate([each.labels for each in trained_on])
-    params = jax.jit(learner.fit)(jax.random.key(9), inputs, labels, np.ones(len(labels), np.float32))
-    probabilities = np.exp(np.asarray(learner.log_probs(params, jax.numpy.asarray(asked.inputs))))
-    return Outputs(probabilities.astype(np.float32), "probabilities", None, "float32", name)
 
 
 BOTH = SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))
@@ -44,23 +36,16 @@ HELD_TEST = HoldoutTest(query_and_holdout=19)
 @pytest.fixture(scope="module")
 def audit():
     """All tests of two simulated targets and a file."""
-    everything = [CALIBRATION, QUERY]
-    file = FileTarget(
-        outputs_of(LEARNER, everything, QUERY, "file.csv"), outputs_of(LEARNER, everything, HOLDOUT, "file_h.csv")
-    )
+    asked = [QUERY, HOLDOUT]
+    file = FileTarget(*trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv"))
     after = FileTarget(
-        outputs_of(LEARNER, [CALIBRATION], QUERY, "after.csv"),
-        outputs_of(LEARNER, [CALIBRATION], HOLDOUT, "after_h.csv"),
+        *trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv"),
         before=file.outputs,
         before_on_holdout=file.on_holdout,
     )
     shadow = ShadowTest(without_query=19, half_query=2, with_query=19)
     return audit_ks(
-        KEY,
-        QUERY,
-        CALIBRATION,
-        LEARNER,
-        [file, BOTH, NEVER, after],
+        *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER, after]),
         holdout=HOLDOUT,
         tests=[HELD_TEST, shadow, EMATest(), RhoTest(replicates=2)],
         own_recipe=True,
@@ -68,22 +53,23 @@ def audit():
     )
 
 
-def test_the_holdout_test_decides_and_all_tests_are_given(audit):
-    assert [target.method for target in audit.targets] == ["holdout"] * 4
+def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
     for target in audit.targets:
         assert [usage.method for usage in target.usage] == ["holdout", "shadow"]
-        assert target.verdict == target.usage[0].verdict
+        assert (target.method, target.verdict) == ("holdout", target.usage[0].verdict)
         assert len(target.ema) == 2
         assert target.rho_verdict in ("forgotten", "not forgotten", "inconclusive")
-
-
-def test_use_is_found_and_no_use_is_not(audit):
     file, both, never, _ = audit.targets
     assert file.verdict == both.verdict == "not forgotten"
     assert file.usage[0].fraction > 0.25
     assert both.usage[0].fraction > 0.25
     assert never.verdict != "not forgotten"
     assert never.usage[0].fraction_low == 0
+    # The file's model was trained on the query set, so it classifies all but a few of its records.
+    assert all(each.flags.shape == (300,) for each in file.ema)
+    assert file.ema[0].member_share > 0.95
+    shapes = {role: odds.shape for role, odds in audit.shadow_log_odds.items()}
+    assert shapes == {"never": (19, 600), "half": (2, 600), "fully": (19, 600), "mixed": (19, 600)}
 
 
 def test_a_deletion_is_a_change_of_the_used_fraction(audit):
@@ -96,19 +82,17 @@ def test_a_deletion_is_a_change_of_the_used_fraction(audit):
     assert after.change.high >= after.change.fraction
 
 
+def unfit(target: SimulatedTarget, holdout: Examples) -> TargetResult:
+    """Judged by models that were trained for an epoch."""
+    how: dict[str, Any] = {"tests": [HELD_TEST, FEW], "execution": Execution(16)}
+    few = replace(LEARNER, epochs=1)
+    return audit_ks(KEY, QUERY, CALIBRATION, few, [target], holdout=holdout, **how).targets[0]
+
+
 def test_a_holdout_from_elsewhere_is_noticed(audit):
     (passed,) = (check for check in audit.targets[0].checks if check.name == HOLDOUT_LIKE_QUERY)
     assert passed.passed
-    (elsewhere,) = audit_ks(
-        KEY,
-        QUERY,
-        CALIBRATION,
-        replace(LEARNER, epochs=3),
-        [NEVER],
-        holdout=examples(6, 0.3, "elsewhere"),
-        tests=[HELD_TEST, FEW],
-        execution=Execution(16),
-    ).targets
+    elsewhere = unfit(NEVER, examples(6, 0.3, "elsewhere"))
     assert elsewhere.verdict == "inconclusive"
     assert elsewhere.because.startswith(f"{HOLDOUT_LIKE_QUERY}: ")
     assert [each.name for each in elsewhere.finding.checks if each.state == "failed"] == [HOLDOUT_LIKE_QUERY]
@@ -118,38 +102,17 @@ def test_models_that_fit_badly_ask_for_a_recipe_before_more_records(audit):
     """A network that has learnt nothing notices nothing, however many records there are."""
     for target in audit.targets:
         assert {HOLDOUT_MODELS, SHADOW_MODELS} <= {check.name for check in target.checks if check.passed}
-    (unfit,) = audit_ks(
-        KEY,
-        QUERY,
-        CALIBRATION,
-        replace(LEARNER, epochs=1),
-        [BOTH],
-        holdout=HOLDOUT,
-        tests=[HELD_TEST, FEW],
-        execution=Execution(16),
-    ).targets
-    (fit,) = (check for check in unfit.checks if check.name == HOLDOUT_MODELS)
+    found = unfit(BOTH, HOLDOUT)
+    (fit,) = (check for check in found.checks if check.name == HOLDOUT_MODELS)
     assert not fit.passed
     assert not fit.decisive
-    assert (unfit.verdict, unfit.usage[0].detectable) == ("inconclusive", None)
-    for said in (fit.message, unfit.because):
+    assert (found.verdict, found.usage[0].detectable) == ("inconclusive", None)
+    for said in (fit.message, found.because):
         assert all(option in said for option in ("--epochs", "--learning-rate", "--model"))
         assert "more records" not in said
     # With models that fit, records are what is missing.
     few = conclude("holdout", 0.6, 0.5, limits_of(Effect(0.0, 1.0, np.ones(4), 0.0, 1.6)))
     assert "more records are needed" in few.reasons
-
-
-def test_every_shadow_model_is_kept(audit):
-    shapes = {role: odds.shape for role, odds in audit.shadow_log_odds.items()}
-    assert shapes == {"never": (19, 600), "half": (2, 600), "fully": (19, 600), "mixed": (19, 600)}
-
-
-def test_emas_flags_are_of_the_query_set(audit):
-    file = audit.targets[0]
-    assert all(each.flags.shape == (300,) for each in file.ema)
-    # The file's model was trained on the query set, so it classifies all but a few of its records.
-    assert file.ema[0].member_share > 0.95
 
 
 def test_shadow_models_are_compared_at_the_files_resolution():
@@ -169,8 +132,7 @@ def test_shadow_models_are_compared_at_the_files_resolution():
     np.testing.assert_allclose(coarse[1], [np.log(0.95 / 0.05), np.log(0.99 / 0.01), np.log(0.38 / 0.62)], rtol=1e-5)
 
 
-FILE = Outputs(np.full((300, 3), 1 / 3, np.float32), "probabilities", None, "float32", "o.csv")
-SHORT = Outputs(np.full((200, 3), 1 / 3, np.float32), "probabilities", None, "float32", "short.csv")
+FILE, SHORT = (probabilities(np.full((count, 3), 1 / 3), f"{name}.csv") for count, name in ((300, "o"), (200, "short")))
 PAIR = FileTarget(FILE, FILE, before=FILE, before_on_holdout=FILE)
 HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
 
@@ -203,22 +165,15 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
     ],
 )
 def test_what_does_not_go_together_is_refused_before_training(targets, options, words, monkeypatch):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", not_reached)
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
     with pytest.raises(InputError, match=words):
         audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **options)
 
 
-def not_reached(*given: Any, **options: Any) -> None:
-    raise AssertionError("models were trained")
-
-
-def test_a_target_trained_on_the_holdout_is_refused():
-    target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
-    with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):
-        make_pool(QUERY, CALIBRATION, (target,), HOLDOUT)
-
-
-def test_the_holdout_stands_in_the_pool_once():
+def test_the_holdout_stands_in_the_pool_once_and_no_target_is_trained_on_it():
     pool = make_pool(QUERY, CALIBRATION, (), HOLDOUT)
     assert (pool.calibration.stop, pool.holdout.start, pool.holdout.stop) == (600, 600, 900)
     np.testing.assert_array_equal(pool.examples.inputs[pool.holdout], HOLDOUT.inputs)
+    target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
+    with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):
+        make_pool(QUERY, CALIBRATION, (target,), HOLDOUT)

@@ -11,16 +11,11 @@ from support.tiny_learners import learner, records, small_mlp
 
 from jaxaudit.audits.left_out import leave_out, uses_key
 from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
+from jaxaudit.audits.pdtp.result import PDTPAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import (
-    Learner,
-    LeavesOneOut,
-    naive_bayes,
-    nearest_neighbours,
-    random_trees,
-)
+from jaxaudit.learners import Learner, LeavesOneOut, naive_bayes, nearest_neighbours, random_trees
 from jaxaudit.membership import everyone
 from jaxaudit.metrics.pdtp import every_input
 from jaxaudit.randomness import stream
@@ -63,24 +58,32 @@ def test_it_is_the_definition():
     assert (answer.classes == LABELS).all()
     assert (answer.directions == 1).all()
     assert answer.max_pdtp == answer.values.max()
+    binned = audit_pdtp(KEY, EXAMPLES, Shares(3), bins=10)
+    np.testing.assert_array_equal(binned.exact, answer.values)
+    assert (binned.values != answer.values).any()
     assert not answer.seeded
     assert (answer.floor.mean == 0).all()
     assert answer.above_floor == 23
 
 
 def test_a_network_is_compared_with_the_one_that_lacks_the_record_alone():
+    """Measurements are averaged, and differ by the key."""
     chosen = np.array([4, 0, 17])
-    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, bins=0, seeds=2, execution=Execution(3))
-    one = jax.random.split(stream(KEY, "measure"), 1)[0]
-    fit = jax.jit(NETWORK.fit)
+    how: dict[str, Any] = {"bins": 0, "seeds": 2, "measurements": 2, "execution": Execution(3)}
+    answer = audit_pdtp(KEY, EXAMPLES, NETWORK, records=chosen, **how)
+    one = jax.random.split(stream(KEY, "measure"), 2)[0]
     inputs, labels = jnp.asarray(INPUTS), jnp.asarray(LABELS)
-    full = NETWORK.log_probs(fit(one, inputs, labels, jnp.ones(23)), inputs)
+    said = jax.jit(lambda weights: NETWORK.log_probs(NETWORK.fit(one, inputs, labels, weights), inputs))
+    full = said(np.ones(23, np.float32))
     for place, record in enumerate(chosen):
-        weights = jnp.ones(23).at[record].set(0)
-        less = NETWORK.log_probs(fit(one, inputs, labels, weights), inputs)
-        np.testing.assert_allclose(answer.values[place], jnp.abs(full[record] - less[record]).max(), atol=1e-4)
+        less = said(np.float32(np.arange(23) != record))
+        np.testing.assert_allclose(answer.measurements[0, place], np.abs(full - less)[record].max(), atol=1e-4)
     assert answer.seeded
     assert answer.records.tolist() == [4, 0, 17]
+    assert answer.measurements.shape == (2, 3)
+    assert (answer.measurements[0] != answer.measurements[1]).all()
+    np.testing.assert_allclose(answer.values, answer.measurements.mean(axis=0))
+    np.testing.assert_allclose(answer.exact, answer.values)
 
 
 def test_where_nothing_is_removed_nothing_differs():
@@ -99,10 +102,8 @@ def test_where_nothing_is_removed_nothing_differs():
     assert (outputs[0] != same[0]).any()
 
 
-@pytest.mark.parametrize("width", [1, 5, 23])
-def test_the_width_matters_no_more_than_rounding(width):
-    expected = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(3))
-    answer = leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(width))
+def test_the_width_matters_no_more_than_rounding():
+    expected, answer = (leave_out(KEY, EXAMPLES, NETWORK, np.arange(23), execution=Execution(w)) for w in (3, 5))
     for part, other in zip(expected, answer, strict=True):
         np.testing.assert_allclose(part, other, atol=1e-4)
 
@@ -111,6 +112,8 @@ def test_a_learner_that_knows_its_leave_one_out_models_is_asked():
     bayes = naive_bayes((0,) * 4, 3)
     assert isinstance(bayes, LeavesOneOut)
     assert not uses_key(bayes, EXAMPLES)
+    assert not uses_key(Shares(3), EXAMPLES)
+    assert uses_key(NETWORK, EXAMPLES)
     closed = audit_pdtp(KEY, EXAMPLES, bayes, bins=0)
 
     @dataclass(frozen=True)
@@ -126,27 +129,6 @@ def test_a_learner_that_knows_its_leave_one_out_models_is_asked():
     assert isinstance(Refitted(bayes), Learner)
     refitted = audit_pdtp(KEY, EXAMPLES, cast(Learner, Refitted(bayes)), bins=0)
     np.testing.assert_allclose(closed.values, refitted.values, rtol=1e-2, atol=1e-2)
-
-
-def test_whether_a_learner_uses_its_key():
-    assert uses_key(NETWORK, EXAMPLES)
-    assert not uses_key(Shares(3), EXAMPLES)
-
-
-def test_measurements_are_averaged_and_differ_by_the_key():
-    answer = audit_pdtp(
-        KEY, EXAMPLES, NETWORK, records=np.arange(3), measurements=3, bins=0, seeds=2, execution=Execution(3)
-    )
-    assert answer.measurements.shape == (3, 3)
-    np.testing.assert_allclose(answer.values, answer.measurements.mean(axis=0))
-    assert (answer.measurements[0] != answer.measurements[1]).all()
-    np.testing.assert_allclose(answer.exact, answer.values)
-
-
-def test_bins_change_values_and_not_exact_ones():
-    binned, exact = (audit_pdtp(KEY, EXAMPLES, Shares(3), bins=bins) for bins in (10, 0))
-    np.testing.assert_array_equal(binned.exact, exact.values)
-    assert (binned.values != exact.values).any()
 
 
 def test_publish_is_the_rule_and_open_where_not_all_were_measured():
@@ -184,41 +166,33 @@ def test_the_riskiest_is_removed_and_the_rest_measured_again():
             removed = int(answer.removed[step])
             np.testing.assert_allclose(values[remaining.index(removed)], max(values), rtol=1e-4)
             remaining.remove(removed)
+    for steps in (0, 22):
+        with pytest.raises(InputError, match=f"{steps} records cannot be removed one at a time from 23"):
+            reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
 
 
-def test_a_stopped_audit_goes_on(tmp_path):
-    class Stop(Exception):
-        pass
+def test_a_stopped_audit_goes_on_and_progress_rises_to_its_total(tmp_path):
+    seen: list[float] = []
 
-    def stop(done, total):
+    def run(progress: Any = None, checkpoints: Any = None) -> PDTPAudit:
+        execution = Execution(3, progress, checkpoints)
+        return audit_pdtp(KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, execution=execution)
+
+    def stop(done: int, total: int) -> None:
         if done > 0.6 * total:
-            raise Stop
+            raise KeyboardInterrupt
 
-    call: dict[str, Any] = {"seeds": 3}
-    expected = audit_pdtp(KEY, EXAMPLES, NETWORK, execution=Execution(3), **call)
-    with pytest.raises(Stop):
-        audit_pdtp(KEY, EXAMPLES, NETWORK, **call, execution=Execution(3, stop, tmp_path))
-    kept = len(list(tmp_path.glob("*/*.npz")))
-    assert kept > 0
-    again = audit_pdtp(KEY, EXAMPLES, NETWORK, **call, execution=Execution(3, checkpoints=tmp_path))
-    for name in ("records", "values", "exact", "classes", "directions"):
-        np.testing.assert_array_equal(getattr(expected, name), getattr(again, name))
-
-
-def test_progress_rises_to_its_total():
-    seen = []
-    audit_pdtp(
-        KEY,
-        EXAMPLES,
-        NETWORK,
-        measurements=2,
-        seeds=2,
-        execution=Execution(3, lambda done, total: seen.append(done / total)),
-    )
+    expected = run(lambda done, total: seen.append(done / total))
     assert seen == sorted(seen)
     assert seen[-1] == 1
     # Each model counts the same, whether it leaves a record out or is another seed: 2 x (24 + 3) + 2 in chunks of 3.
     assert np.diff(seen).max() < 0.15
+    with pytest.raises(KeyboardInterrupt):
+        run(stop, tmp_path)
+    assert list(tmp_path.glob("*/*.npz"))
+    again = run(checkpoints=tmp_path)
+    for name in ("records", "values", "exact", "classes", "directions"):
+        np.testing.assert_array_equal(getattr(expected, name), getattr(again, name))
 
 
 ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
@@ -255,14 +229,12 @@ def test_no_input_moves_an_output_by_more_than_the_bound(made):
     answer = audit_pdtp(KEY, CODED, made, bins=0, seeds=2)
     assert answer.dtp_bound is not None
     one = jax.random.split(stream(KEY, "measure"), 1)[0]
-    everything = jnp.asarray(every_input((2, 2, 2)))
-    fit = jax.jit(made.fit)
-    ask = jax.jit(made.log_probs)
-    inputs, labels = jnp.asarray(CODED.inputs), jnp.asarray(LABELS)
-    full = np.asarray(ask(fit(one, inputs, labels, jnp.ones(23)), everything))
+    everything, inputs = jnp.asarray(every_input((2, 2, 2))), jnp.asarray(CODED.inputs)
+    said = jax.jit(lambda weights: made.log_probs(made.fit(one, inputs, jnp.asarray(LABELS), weights), everything))
+    full = np.asarray(said(np.ones(23, np.float32)))
     shares = []
     for record in range(23):
-        less = np.asarray(ask(fit(one, inputs, labels, jnp.ones(23).at[record].set(0)), everything))
+        less = np.asarray(said(np.float32(np.arange(23) != record)))
         shares.append(np.abs(full - less).max() / answer.dtp_bound[record])
         assert answer.values[record] <= answer.dtp_bound[record] + 1e-9
     assert max(shares) <= 1 + 1e-4  # the outputs compared are float32
@@ -278,9 +250,3 @@ def test_what_no_record_can_exceed_is_asked_of_the_learner():
     for learned in (audit_pdtp(KEY, EXAMPLES, Shares(3)), audit_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
         assert learned.largest_possible is None
         assert learned.dtp_bound is None
-
-
-@pytest.mark.parametrize("steps", [0, 22])
-def test_removing_none_or_nearly_all_is_refused(steps):
-    with pytest.raises(InputError, match=f"{steps} records cannot be removed one at a time from 23"):
-        reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.banks import HOLDOUT, QUERY, planned, train
+from support.banks import DEALT, QUERY, planned, train
 
 from jaxaudit.audits.ks.bank import leave_one_out as module
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
@@ -16,7 +16,7 @@ from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.data.bank.bank import load_bank
 
-MODELS, MEMORY = 40, 6.0
+MODELS, MEMORY = 21, 6.0
 KEY = jax.random.key(8)
 COPIES = 3
 
@@ -29,6 +29,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     return bank_evidence(bank, range(MODELS))
 
 
+@pytest.mark.outer
 def test_rates_are_measured_where_whole_groups_were_dealt(evidence: Evidence):
     """Used models are found; of unused ones at most 5% are called so, but for once in 1,000 keys."""
     found = {each.used: each for each in leave_one_out(KEY, evidence, [HoldoutTest(query_and_holdout=MODELS)])}
@@ -55,7 +56,7 @@ def test_a_group_is_on_one_side_with_all_of_its_records(evidence: Evidence, used
             assert units is not None
             # Rows of whole groups of the other order.
             rows = np.array([np.isin(units, np.unique(whole[row])) for row in rows])
-            asked = mixed.pool.asked[: QUERY + HOLDOUT]
+            asked = mixed.pool.asked[:DEALT]
             wide = np.concatenate(mixed.roles["mixed"])
             wide[:, asked] = rows
             each = replace(mixed, roles={"mixed": [row[None] for row in wide]})
@@ -80,7 +81,7 @@ def test_a_bank_of_single_records_has_the_rates_of_records(tmp_path: Path, evide
     bank = load_bank(planned(tmp_path / "bank", 21, 0, holdout=True))
     train(bank, range(21), MEMORY)
     plain = bank_evidence(bank, range(21))
-    alone = replace(plain, pool=plain.pool._replace(groups=np.arange(QUERY + HOLDOUT)))
+    alone = replace(plain, pool=plain.pool._replace(groups=np.arange(DEALT)))
     for used in (0.0, 1.0):
         one, other = (module._dealt_anew(KEY, each, 2, used) for each in (plain, alone))
         np.testing.assert_array_equal(one.said.log_odds, other.said.log_odds)

@@ -1,42 +1,33 @@
 """Banks that are not all of one piece: files of several resolutions, sets of several sizes, a stranger's leftovers."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from support.banks import softmax
+from support.banks import CLASSES, bank_of, softmax
 
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
 from jaxaudit.audits.ks.bank.leave_one_out import leave_one_out
-from jaxaudit.audits.ks.bank.state import HALF, MIXED, OTHER, WITH, WITHOUT, kinds_of
 from jaxaudit.audits.ks.tests import HoldoutTest
 from jaxaudit.cli.shadows.unfinished import MODELS, unfinished_models
-from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
-
-CLASSES = 3
 
 
 def made(folder: Path, membership: np.ndarray, query: int, kind: str, *, coarse: range = range(0)) -> Bank:
     """Models that remember their records, those in `coarse` printed with two decimals; all columns are dealt."""
-    (folder / "outputs").mkdir(parents=True)
     random = np.random.default_rng(4)
-    models, records = membership.shape
-    labels, level = random.integers(0, CLASSES, records), random.normal(1, 1, records)
-    counts = {"query": query, "holdout": records - query, "calibration": 0}
-    said = {"format": 1, "outputs": kind, "classes": CLASSES, "records": records, "models": models, "counts": counts}
-    (folder / "bank.json").write_text(json.dumps(said))
-    np.save(folder / "labels.npy", labels)
-    np.save(folder / "membership.npy", membership)
+    records = membership.shape[1]
+    level, values = random.normal(1, 1, records), []
     for model, row in enumerate(membership):
         outputs = random.normal(size=(records, CLASSES))
-        outputs[np.arange(records), labels] += level + 4 * row
+        outputs[np.arange(records), np.arange(records) % CLASSES] += level + 4 * row
         outputs = softmax(outputs) if kind == "probabilities" else outputs
-        np.save(folder / "outputs" / f"{model:05}.npy", np.round(outputs, 2) if model in coarse else outputs)
-    return load_bank(folder)
+        values.append(np.round(outputs, 2) if model in coarse else outputs)
+    counts = {"query": query, "holdout": records - query, "calibration": 0}
+    return bank_of(folder, values, membership, kind, counts=counts)
 
 
 def dealt(models: int, query: int, records: int) -> np.ndarray:
@@ -54,14 +45,15 @@ def test_outputs_are_compared_at_the_coarsest_resolution_of_any_file(tmp_path: P
     assert [each.name for each in stored] == [*printed, *([f"model {coarse[0]}"] if coarse else [])]
 
 
-@pytest.mark.parametrize("records", [240, 160, 120])
+@pytest.mark.parametrize("records", [pytest.param(60, marks=pytest.mark.outer), 30])
 def test_rates_are_measured_where_the_holdout_has_another_size(tmp_path: Path, records: int):
-    """The query set has 80 records, and the holdout 160, 80 or 40; models remember them well."""
-    evidence = bank_evidence(made(tmp_path / "bank", dealt(21, 80, records), 80, "logits"), range(21))
-    rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()])
-    assert [(rate.used, rate.targets) for rate in rates] == [(0.0, 21), (0.5, 21), (1.0, 21)]
-    share = 80 / records
-    assert {rate.records for rate in rates} == {int(share * (records - 80))}
+    """The query set has 20 records, and the holdout 40 or 10; models remember them well."""
+    evidence = bank_evidence(made(tmp_path / "bank", dealt(20, 20, records), 20, "logits"), range(20))
+    told: list[tuple[int, int]] = []
+    rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()], progress=lambda *done: told.append(done))
+    assert told == [(done, 60) for done in range(1, 61)]
+    assert [(rate.used, rate.targets) for rate in rates] == [(0.0, 20), (0.5, 20), (1.0, 20)]
+    assert {rate.records for rate in rates} == {int(20 / records * (records - 20))}
 
 
 def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
@@ -72,14 +64,6 @@ def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
         bank_evidence(bank, range(6))
     path.unlink()
     assert bank.missing().tolist() == [4]
-
-
-def test_kinds_of_models_where_there_is_a_holdout(tmp_path: Path):
-    """None, half, nearly all and all of the query set and no holdout record; both; all of the holdout alone."""
-    query, whole = np.arange(80) < 40, np.zeros((6, 80), bool)
-    rows = [whole[0], query & (np.arange(80) % 2 == 0), query & (np.arange(80) > 1), query, dealt(1, 40, 80)[0], ~query]
-    bank = made(tmp_path / "bank", np.array(rows), 40, "logits")
-    assert kinds_of(bank) == [WITHOUT, HALF, HALF, WITH, MIXED, OTHER]
 
 
 HERE, OTHERS = {"jax": "0.10.2", "numpy": "2.4.0"}, {"jax": "0.10.3", "numpy": "2.4.0"}
@@ -106,12 +90,8 @@ def left_by(bank: Path, missing: list[int], versions: dict[str, str]) -> tuple[l
     return found
 
 
-def test_a_stopped_call_is_taken_up(tmp_path: Path):
+def test_a_stopped_call_is_taken_up_but_not_by_other_versions_nor_by_the_first_after_these(tmp_path: Path):
     assert left_by(tmp_path, [0, 2, 3], HERE) == ([0, 2, 3], False)
     assert left_by(tmp_path, [3, 4], HERE) == ([0, 2, 3], True)
-
-
-def test_but_not_by_other_versions_nor_by_the_first_after_these(tmp_path: Path):
-    missing = [0, 2, 3]
-    found = [left_by(tmp_path, missing, versions)[1] for versions in (HERE, OTHERS, OTHERS, HERE, HERE)]
-    assert found == [False, False, True, False, True]
+    found = [left_by(tmp_path, [0, 2, 3], versions)[1] for versions in (OTHERS, OTHERS, HERE, HERE)]
+    assert found == [False, True, False, True]

@@ -33,11 +33,8 @@ def test_the_numbers_of_models_are_those_of_the_tests():
     assert HoldoutTest().query_and_holdout == HOLDOUT_MODELS
     assert test.without_query + test.half_query + test.with_query == SHADOW_MODELS
     used = plan_bank(KEY, SHADOW_MODELS, QUERY, calibration=CALIBRATION).membership[:, :QUERY].sum(axis=1)
-    assert [(used == count).sum() for count in (0, QUERY // 2, QUERY)] == [
-        test.without_query,
-        test.half_query,
-        test.with_query,
-    ]
+    found = [(used == count).sum() for count in (0, QUERY // 2, QUERY)]
+    assert found == [test.without_query, test.half_query, test.with_query]
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
@@ -72,17 +69,14 @@ def test_more_models_begin_with_the_same(holdout: int):
     assert len(set(many.seeds.tolist())) == 20
 
 
-def test_a_model_has_as_many_records_as_the_query_set_and_two_thirds_of_the_calibration_set():
-    plan = plan_bank(KEY, 30, QUERY, holdout=HOLDOUT, calibration=CALIBRATION)
+def test_a_model_has_as_many_records_as_the_query_set_and_two_thirds_of_the_calibration_set_if_there_is_one():
+    plan = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT, calibration=CALIBRATION)
     assert set(plan.membership[:, : QUERY + HOLDOUT].sum(axis=1)) == {QUERY}
     assert set(plan.membership[:, QUERY + HOLDOUT :].sum(axis=1)) == {20}
     assert plan.seeds.dtype == np.uint32
-
-
-def test_a_calibration_set_is_not_needed_beside_a_holdout():
-    plan = plan_bank(KEY, 5, QUERY, holdout=HOLDOUT)
-    assert plan.membership.shape == (5, QUERY + HOLDOUT)
-    assert set(plan.membership.sum(axis=1)) == {QUERY}
+    alone = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT).membership
+    assert alone.shape == (20, QUERY + HOLDOUT)
+    assert set(alone.sum(axis=1)) == {QUERY}
 
 
 def test_groups_are_dealt_whole():

@@ -19,7 +19,6 @@ from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Speed
 from jaxaudit.errors import InputError
-from jaxaudit.membership import only
 
 ALL, NOTHING = Free(True, True, True, True), Free(False, False, False, False)
 TESTS: tuple[KSTest, ...] = (ShadowTest(), EMATest(), RhoTest())
@@ -96,8 +95,16 @@ def test_a_plan_fits_or_there_is_none(work, budget, free):
         assert plan.work == work
 
 
-def test_what_fits_is_not_reduced():
-    assert choose(MNIST, [lambda: FAST], 1e9, ALL) == (0, MNIST, seconds_of(MNIST, FAST), FAST)
+def test_what_fits_is_not_reduced_and_only_designs_that_are_looked_at_are_measured():
+    measured: list[Speed] = []
+
+    def measure(speed: Speed) -> Speed:
+        measured.append(speed)
+        return speed
+
+    found = choose(MNIST, [lambda: measure(FAST), lambda: measure(SLOW)], 1e9, ALL)
+    assert found == (0, MNIST, seconds_of(MNIST, FAST), FAST)
+    assert measured == [FAST]
 
 
 def test_what_costs_least_goes_first():
@@ -113,36 +120,22 @@ def test_what_costs_least_goes_first():
     assert plan is not None
     assert plan.design == 1
     assert plan.work.query % 100 == 0
-
-
-def test_without_rho_shadow_models_go_first():
-    work = MNIST._replace(tests=TESTS[:1])
-    plan = choose(work, [lambda: FAST], 0.99 * seconds_of(work, FAST), ALL)
+    without_rho = MNIST._replace(tests=TESTS[:1])
+    plan = choose(without_rho, [lambda: FAST], 0.99 * seconds_of(without_rho, FAST), ALL)
     assert plan is not None
     assert [test.name for test in plan.work.tests] == ["shadow"]
     assert shadows_of(plan.work) == (19, 19, 19, 0)
 
 
-def test_only_designs_that_are_looked_at_are_measured():
-    measured = []
-
-    def measure(speed: Speed) -> Speed:
-        measured.append(speed)
-        return speed
-
-    choose(MNIST, [lambda: measure(FAST), lambda: measure(SLOW)], 1e9, ALL)
-    assert measured == [FAST]
-
-
 def test_fewer_records_are_walked_more_often():
     """Too few steps would leave networks that fit nothing, and remember nothing."""
-    plan = choose(MNIST, [lambda: Speed(4, 5e-3, 1e-6, 1)], 400.0, ALL)
+    plan, fixed = (
+        choose(MNIST, [lambda: Speed(4, 5e-3, 1e-6, 1)], 400.0, ALL._replace(epochs=epochs)) for epochs in (True, False)
+    )
     assert plan is not None
-    work = plan.work
-    smallest = min(work.query, round(2 / 3 * work.calibration))
-    assert work.epochs * -(-smallest // work.batch_size) >= LEAST_STEPS
-    fixed = choose(MNIST, [lambda: Speed(4, 5e-3, 1e-6, 1)], 400.0, ALL._replace(epochs=False))
     assert fixed is not None
+    smallest = min(plan.work.query, round(2 / 3 * plan.work.calibration))
+    assert plan.work.epochs * -(-smallest // plan.work.batch_size) >= LEAST_STEPS
     assert fixed.work.epochs == 15
 
 
@@ -167,20 +160,13 @@ def test_memory_grows_with_records_models_and_streams():
     assert small > 70_000 * 784 * 4
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10 m", 600), ("1.5h", 5400), ("2D", 172_800)])
-def test_a_budget_is_a_length_of_time(text, seconds):
-    assert parse_budget(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "1e9m", "nan", "inf", "10s", "9" * 400 + "m", "10m\n10m"])
-def test_other_budgets_are_refused(text):
-    with pytest.raises(InputError):
-        parse_budget(text)
-
-
-def test_a_cpu_has_a_budget_unless_told_otherwise():
-    assert parse_budget(None) == 600
-    assert parse_budget("none") is None
+def test_a_budget_is_a_length_of_time():
+    """A CPU has one unless told otherwise."""
+    given = {"90s": 90, "10 m": 600, "1.5h": 5400, "2D": 172_800, None: 600, "none": None}
+    assert {text: parse_budget(text) for text in given} == given
+    for text in ("", "10", "m", "-5m", "1e9m", "nan", "inf", "10s", "9" * 400 + "m", "10m\n10m"):
+        with pytest.raises(InputError):
+            parse_budget(text)
 
 
 def sets(holdout: bool = True, reference: bool = False, members: bool = False) -> Given:
@@ -220,12 +206,14 @@ def test_outputs_are_taken_with_their_records(reference):
     assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
 
-def test_a_longer_draw_holds_the_records_of_a_shorter_one():
-    few, more = (take_records(sets(), records, jax.random.key(1)).query.inputs[:, 0] for records in (20, 50))
-    assert set(few.tolist()) < set(more.tolist())
-    other = take_records(sets(), 20, jax.random.key(2)).query.inputs[:, 0]
-    assert only(few.astype(int), 90).sum() == 20
-    assert set(other.tolist()) != set(few.tolist())
+def test_a_longer_draw_holds_the_records_of_a_shorter_one_and_another_key_draws_others():
+    few, more, other = (
+        set(take_records(sets(), records, jax.random.key(key)).query.inputs[:, 0].tolist())
+        for records, key in ((20, 1), (50, 1), (20, 2))
+    )
+    assert few < more
+    assert len(few) == len(other) == 20
+    assert other != few
 
 
 def test_all_records_are_taken_where_there_are_no_more():

@@ -18,7 +18,6 @@ from jaxaudit.metrics.usage import Limits, Usage, conclude, holm
 
 APART, NEAR, BOTH = rho_between(1.1, 1.3), rho_between(0.2, 0.4), rho_between(0.9, 1.1)
 NONE = rho_between(np.nan, np.nan, 0.5)
-VERDICTS = {"holdout": USED, "shadow": USED._replace(method="shadow")}
 
 
 def failed(name: str, decisive: bool = True) -> Check:
@@ -53,80 +52,73 @@ def test_forgotten_is_said_with_its_upper_limit():
     assert judged(usage=(UNUSED._replace(detectable=None),)).verdict == "forgotten"
 
 
-@pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE])
-def test_a_test_of_use_gives_its_reasons(usage: Usage):
-    finding = judged(usage=(usage,)).finding
-    assert finding.verdict == usage.verdict
-    if usage.verdict == "inconclusive":
-        assert finding.reasons == usage.reasons
-        assert finding.confidence.word == "none"
-        assert finding.would_change
-    else:
+def test_a_test_of_use_gives_its_reasons():
+    for usage in (USED, UNUSED):
+        finding = judged(usage=(usage,)).finding
+        assert finding.verdict == usage.verdict
         assert len(finding.reasons) == 1 + (len(usage.reasons) if usage.verdict == "not forgotten" else 0)
+    unsure = judged(usage=(UNSURE,)).finding
+    assert (unsure.verdict, unsure.reasons, unsure.confidence.word) == ("inconclusive", UNSURE.reasons, "none")
+    assert unsure.would_change
 
 
-def test_a_used_fraction_that_is_unknown_is_not_in_the_sentence():
-    known = judged(usage=(USED,)).finding.sentence
-    unknown = judged(usage=(USED._replace(fraction=1.0, p_fully=0.031),)).finding.sentence
-    assert "92%" in known
-    assert "%" not in unknown
-
-
-def test_more_than_full_use_is_said_before_anything_is_read_from_it():
+def test_a_used_fraction_is_in_the_sentence_if_it_is_known_and_more_than_full_use_is_said_first():
     """The interval is the point 1 where even full use was rejected."""
-    beyond = judged(usage=(USED._replace(fraction=1.0, fraction_low=1.0, fraction_high=1.0),)).finding
-    usual = judged(usage=(USED,)).finding
+    usual, unknown, beyond = (
+        judged(usage=(USED._replace(**change),)).finding
+        for change in (
+            {},
+            {"fraction": 1.0, "p_fully": 0.031},
+            {"fraction": 1.0, "fraction_low": 1.0, "fraction_high": 1.0},
+        )
+    )
+    assert "92%" in usual.sentence
+    assert "%" not in unknown.sentence
     assert beyond.verdict == "not forgotten"
     assert set(beyond.caveats) - set(usual.caveats) == {of_tests.USED.beyond}
     assert beyond.caveats[0] == of_tests.USED.beyond
 
 
 @pytest.mark.parametrize(
-    ("rho", "verdict", "words"),
+    ("rho", "verdict", "unlike", "words"),
     [
-        (APART, "forgotten", "1.1 to 1.3"),
-        (NEAR, "not forgotten", "0.2 to 0.4"),
-        (BOTH, "inconclusive", "0.9 to 1.1"),
-        (NONE, "inconclusive", "no interval"),
+        (APART, "forgotten", "inconclusive", "1.1 to 1.3"),
+        (NEAR, "not forgotten", "not forgotten", "0.2 to 0.4"),
+        (BOTH, "inconclusive", "inconclusive", "0.9 to 1.1"),
+        (NONE, "inconclusive", "inconclusive", "no interval"),
     ],
 )
-def test_rho_decides_by_its_interval(rho: Rho, verdict: str, words: str):
+def test_rho_decides_by_its_interval(rho: Rho, verdict: str, unlike: str, words: str):
+    """And never says `forgotten` where nobody knows how much is remembered."""
+    assert RhoTest().decide(rho, (), (), (), lacks=(Lack("Give members"),)).finding.verdict == unlike
     finding = judged(rho=rho).finding
     assert finding.verdict == verdict
     assert words in finding.sentence
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
 
 
-@pytest.mark.parametrize(("rho", "verdict"), [(APART, "inconclusive"), (NEAR, "not forgotten"), (BOTH, "inconclusive")])
-def test_rho_never_says_forgotten_where_nobody_knows_how_much_is_remembered(rho: Rho, verdict: str):
-    assert RhoTest().decide(rho, (), (), (), lacks=(Lack("Give members"),)).finding.verdict == verdict
-
-
-@pytest.mark.parametrize("p_value", [0.0, 0.01, 0.049, 0.0501, 0.5, 1.0])
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_ema_never_says_forgotten(p_value: float, share: float):
-    finding = judged(emas=(ema(p_value, share),)).finding
-    assert finding.verdict == ("not forgotten" if p_value > 0.05 else "inconclusive")
-
-
-def test_ema_is_decided_by_the_median_over_replicates():
-    assert judged(emas=(ema(1.0), ema(0.9), ema(0.0))).verdict == "not forgotten"
-    assert judged(emas=(ema(1.0), ema(0.01), ema(0.0))).verdict == "inconclusive"
+@pytest.mark.parametrize("p_value", [0.0, 0.049, 0.0501, 1.0])
+def test_ema_never_says_forgotten_and_is_decided_by_the_median_over_replicates(p_value: float):
+    verdict = "not forgotten" if p_value > 0.05 else "inconclusive"
+    for share in (0.0, 1.0):
+        for emas in ([p_value], [1.0, p_value, 0.0]):
+            assert judged(emas=tuple(ema(each, share) for each in emas)).finding.verdict == verdict
 
 
 # Before and after a deletion.
 
 
 @pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])
-@pytest.mark.parametrize("p_before", [0.001, 0.3])
-def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage, p_before: float):
-    alone, paired = judged(usage=(usage,)), judged(usage=(usage,), change=Change(0.93, 0.71, 1.0, 0.01, p_before))
-    assert paired.verdict == alone.verdict
-    assert paired.finding.reasons[:-1] == alone.finding.reasons
-    assert "0.93 (0.71 to 1.00), p = 0.01" in paired.finding.reasons[-1]
-    assert paired.finding.confidence == alone.finding.confidence
-    assert any("Before the deletion" in each for each in paired.finding.caveats) == (p_before > 0.05)
-    assert (paired.change is None, alone.change is None) == (False, True)
+def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage):
+    alone = judged(usage=(usage,))
+    assert alone.change is None
+    for p_before in (0.001, 0.3):
+        paired = judged(usage=(usage,), change=Change(0.93, 0.71, 1.0, 0.01, p_before))
+        assert paired.change is not None
+        assert (paired.verdict, paired.finding.confidence) == (alone.verdict, alone.finding.confidence)
+        assert paired.finding.reasons[:-1] == alone.finding.reasons
+        assert "0.93 (0.71 to 1.00), p = 0.01" in paired.finding.reasons[-1]
+        assert any("Before the deletion" in each for each in paired.finding.caveats) == (p_before > 0.05)
 
 
 # Several targets.
@@ -190,6 +182,8 @@ def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes
         (shown,) = finding.checks
         assert (finding.verdict == "inconclusive") == (judgement.test in takes_away)
         assert shown.state == ("failed" if judgement.test in takes_away else "warning")
+        if takes_away == {"rho"} and judgement.test in ("holdout", "shadow"):
+            assert finding.confidence.word == {"holdout": "strong", "shadow": "fair"}[judgement.test]
         if judgement.test in takes_away:
             assert shown.affects == ""
             assert finding.reasons == (f"{name}: does not hold",)
@@ -215,10 +209,12 @@ def test_the_first_of_several_failed_checks_is_the_reason():
     assert judged(checks=shared).because == f"{preflight.TARGET_OUTPUTS}: does not hold"
 
 
-def test_rhos_checks_stand_before_those_of_other_tests():
+def test_checks_are_ordered_by_test_and_then_by_state():
     target = judged(usage=(USED,), checks=(failed(preflight.HOLDOUT_LIKE_QUERY), failed(preflight.DISTANCES_APART)))
     assert [each.name for each in target.checks] == [preflight.DISTANCES_APART, preflight.HOLDOUT_LIKE_QUERY]
     assert (target.verdict, target.rho_verdict) == ("inconclusive", "inconclusive")
+    checks = (check("fine"), failed("odd", decisive=False), failed(preflight.TARGET_OUTPUTS))
+    assert [each.state for each in judged(checks=checks).finding.checks] == ["failed", "warning", "passed"]
 
 
 @pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])
@@ -246,20 +242,6 @@ def test_a_missed_control_guards_forgotten_alone():
     assert state(judged(rho=NEAR, usage=(USED,), checks=missed), preflight.POSITIVE_CONTROL).affects == "rho"
 
 
-@pytest.mark.parametrize("method", ["holdout", "shadow"])
-def test_checks_of_rho_take_nothing_from_a_test_of_use(method: str):
-    checks = (failed(preflight.DISTANCES_APART), failed(preflight.QUERY_SIZE), failed(preflight.POSITIVE_CONTROL))
-    target = judged(usage=(VERDICTS[method],), checks=checks)
-    assert target.verdict == "not forgotten"
-    assert target.finding.confidence.word == {"holdout": "strong", "shadow": "fair"}[method]
-    assert [each.affects for each in target.finding.checks] == ["rho"] * 3
-
-
-def test_failed_checks_stand_first():
-    checks = (check("fine"), failed("odd", decisive=False), failed(preflight.TARGET_OUTPUTS))
-    assert [each.state for each in judged(checks=checks).finding.checks] == ["failed", "warning", "passed"]
-
-
 # Tests that disagree.
 
 
@@ -278,13 +260,10 @@ def test_an_opposite_verdict_of_another_test_of_use_is_told(first: Usage, second
     assert set(alone.finding.caveats) | set(other.finding.caveats) <= set(target.finding.caveats)
 
 
-@pytest.mark.parametrize("second", [SHADOW_SAYS["used"], UNSURE])
-def test_tests_that_agree_or_do_not_tell_change_no_confidence(second: Usage):
-    assert judged(usage=(USED, second)).finding.confidence.word == "strong"
-
-
-def test_what_a_check_took_away_contradicts_nothing():
-    checks = (failed(preflight.CALIBRATION_LIKE_QUERY),)
-    target = judged(usage=(USED, SHADOW_SAYS["unused"]), checks=checks)
-    assert target.judgements[1].finding.verdict == "inconclusive"
-    assert (target.verdict, target.finding.confidence.word) == ("not forgotten", "strong")
+def test_tests_that_agree_or_do_not_tell_change_no_confidence():
+    """Nor does one whose verdict a check took away."""
+    lost = (failed(preflight.CALIBRATION_LIKE_QUERY),)
+    for second, checks in ((SHADOW_SAYS["used"], ()), (UNSURE, ()), (SHADOW_SAYS["unused"], lost)):
+        target = judged(usage=(USED, second), checks=checks)
+        assert (target.verdict, target.finding.confidence.word) == ("not forgotten", "strong")
+        assert not checks or target.judgements[1].finding.verdict == "inconclusive"

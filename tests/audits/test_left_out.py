@@ -39,10 +39,12 @@ def at_once(learner: Any) -> Any:
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: type(each).__name__)
-def test_pieces_are_the_whole_and_workers_give_the_same(learner: Any, tmp_path: Path):
+def test_pieces_are_the_whole(learner: Any, tmp_path: Path):
     assert isinstance(learner, ReadsAllForEach)
     assert models_in_pieces(learner, 50)
     assert not models_in_pieces(at_once(learner), 50)
+    # What takes no time stays in one piece.
+    assert not models_in_pieces(naive_bayes((0,) * 6, 2), 10**7)
     told = []
     whole = leave_out(KEY, EXAMPLES, at_once(learner), CHOSEN)
     here = leave_out(
@@ -50,16 +52,25 @@ def test_pieces_are_the_whole_and_workers_give_the_same(learner: Any, tmp_path: 
     )
     assert told == [(0, 50), (13, 50), (26, 50), (39, 50), (50, 50)]
     assert kept_models(tmp_path) == 50
-    with LocalWorkers(2) as workers:
-        spread = leave_out(KEY, EXAMPLES, learner, CHOSEN, execution=Execution(executor=workers))
-        assert workers.answered == 4
-    for one, other, third in zip(whole, here, spread, strict=True):
+    for one, other in zip(whole, here, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
-        assert other.tobytes() == third.tobytes()
+
+
+@pytest.mark.outer
+def test_workers_give_the_same_pieces():
+    with LocalWorkers(2) as workers:
+        spread = leave_out(KEY, EXAMPLES, LEARNERS[0], CHOSEN, execution=Execution(executor=workers))
+        assert workers.answered == 4
+    for one, other in zip(leave_out(KEY, EXAMPLES, LEARNERS[0], CHOSEN), spread, strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_finished_pieces_are_not_answered_again(tmp_path: Path):
-    stopped = Execution(None, stop_after(26), tmp_path)
+    def stop(done: int, total: int) -> None:
+        if done * 50 >= 26 * total:
+            raise KeyboardInterrupt
+
+    stopped = Execution(None, stop, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         audit_pdtp(KEY, EXAMPLES, LEARNERS[0], records=CHOSEN, execution=stopped)
     assert kept_models(tmp_path) == 26
@@ -69,15 +80,3 @@ def test_finished_pieces_are_not_answered_again(tmp_path: Path):
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "written again"
     whole = audit_pdtp(KEY, EXAMPLES, at_once(LEARNERS[0]), records=CHOSEN)
     assert found.values.tobytes() == whole.values.tobytes()
-
-
-def stop_after(records: int) -> Any:
-    def progress(done: int, total: int) -> None:
-        if done * 50 >= records * total:
-            raise KeyboardInterrupt
-
-    return progress
-
-
-def test_what_takes_no_time_stays_in_one_piece():
-    assert not models_in_pieces(naive_bayes((0,) * 6, 2), 10**7)

@@ -24,8 +24,6 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.metrics.checks import distances_apart
 from jaxaudit.metrics.ks import noise_floor, rho
-from jaxaudit.metrics.reference import reference_test
-from jaxaudit.metrics.shadow import shadow_test
 
 KEY = jax.random.key(21)
 ALPHA = 0.05
@@ -58,6 +56,7 @@ def noise(known: BankOutputs, place: int) -> tuple[BankOutputs, RecordTarget]:
     return known._replace(shadowed=shadowed), RecordTarget("target", target[0])
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize(
     ("attacks", "runs"),
     [
@@ -90,33 +89,7 @@ def test_attacks_by_a_bank_succeed_on_noise_at_most_at_5_percent(
 # `ks --shadows`
 
 
-def test_shadow_and_reference_test_conclude_nothing_from_noise_but_at_5_percent():
-    """Use cannot be told from no use: `not forgotten` is said at most at 5%, and so is `forgotten`."""
-    runs, query, whole = 100, 30, 90
-    said = {(test, verdict): 0 for test in ("shadow", "reference") for verdict in ("not forgotten", "forgotten")}
-    for place in range(runs):
-        random = np.random.default_rng([4, place])
-        membership = np.zeros((45, whole), bool)
-        membership[19:25, : query // 2] = membership[25:, :query] = True
-        membership[:, query:] = random.random((45, whole - query)).argsort(axis=1) < (whole - query) * 2 // 3
-        hard = random.normal(0, 2, whole)
-        target, shadows = (hard + random.normal(size=shape) for shape in ((whole,), membership.shape))
-        verdicts = set[tuple[str, str]]()
-        for level in LEVELS if place < 3 else LEVELS[:1]:
-            shadow = shadow_test(target[:query], shadows[:, :query], membership[:, :query], level=level)
-            reference = reference_test(target, shadows, membership, query, level=level)
-            verdicts.add((shadow.verdict, reference.usage.verdict))
-        (concluded,) = verdicts
-        for each in zip(("shadow", "reference"), concluded, strict=True):
-            if each in said:
-                said[each] += 1
-    assert max(said.values()) <= most(runs)
-
-
-def outputs(values: np.ndarray, name: str) -> Outputs:
-    return Outputs(values, "logits", None, "float64", name)
-
-
+@pytest.mark.outer
 @pytest.mark.parametrize("holdout", [True, False])
 def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_path: Path):
     """Of 8 targets judged together some is called used with probability 5% at most, whichever test is named first."""
@@ -126,7 +99,9 @@ def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_p
     targets = []
     for place in range(8):
         values = logits(30_000 + place, np.zeros(RECORDS), 0.0, bank.labels)
-        query, others = outputs(values[:QUERY], f"target {place}"), outputs(values[QUERY:], "others")
+        query, others = (
+            Outputs(each, "logits", None, "float64", f"target {place}") for each in np.split(values, [QUERY])
+        )
         targets.append(
             FileTarget(query, others.take(np.arange(30)), True) if holdout else FileTarget(query, None, True, others)
         )
@@ -144,6 +119,7 @@ def test_no_test_or_level_makes_anything_of_noise_in_a_bank(holdout: bool, tmp_p
 # rho
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("replicates", [3, 5])
 def test_rho_concludes_nothing_where_query_and_calibration_models_are_alike(replicates: int):
     """Its denominator is noise: the check of it fails, and what the interval alone would say is taken back."""
@@ -163,6 +139,7 @@ def test_rho_concludes_nothing_where_query_and_calibration_models_are_alike(repl
     assert found <= most(runs)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("replicates", [3, 5])
 def test_rho_of_one_more_calibration_model_is_on_neither_side_of_1_but_at_5_percent(replicates: int):
     """A target that never met the query set, which query models do remember; either verdict would be wrong."""

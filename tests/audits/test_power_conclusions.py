@@ -1,5 +1,7 @@
 """What could be concluded with known members and without, as `power` says it."""
 
+from dataclasses import replace
+
 import pytest
 from support.saved_runs.power import KNOWN, power_audit
 
@@ -44,12 +46,7 @@ def test_the_finding_says_it():
     assert "Without known members, or shadow models of the target's own recipe, no target is." in finding.sentence
     few = power_audit(1.0, 20, 20).finding
     assert "takes known members (50 or more), or shadow models of the target's own recipe" in few.sentence
+    reduced = replace(power_audit(), reduced=("models 40 to 19", "query records 5,000 to 400")).finding.caveats
+    assert "models 40 to 19; query records 5,000 to 400" in reduced[0]
+    assert not any("less than there is" in each for each in finding.caveats)
     assert any("Nobody knows how much a target remembers" in each for each in finding.caveats)
-
-
-def test_what_was_reduced_is_a_limitation():
-    from dataclasses import replace
-
-    audit = replace(power_audit(), reduced=("models 40 to 19", "query records 5,000 to 400"))
-    assert "models 40 to 19; query records 5,000 to 400" in audit.finding.caveats[0]
-    assert not any("less than there is" in each for each in power_audit().finding.caveats)

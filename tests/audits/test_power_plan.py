@@ -45,18 +45,11 @@ def test_a_plan_fits_and_reduces_in_order(free: Free, share: int):
         assert min(seconds_of(more._replace(models=m), PACE) for m in models) > budget
 
 
-def test_the_smallest():
+def test_the_smallest_and_what_is_less():
     assert least(FULL, ALL) == Work(200, 200, 19, 5)
     assert least(FULL, Free(False, False, False)) == FULL
-    small = Work(150, 3000, 20, 3)
-    assert least(small, ALL) == Work(150, 200, 19, 3)
+    assert least(Work(150, 3000, 20, 3), ALL) == Work(150, 200, 19, 3)
     assert choose(FULL, PACE, 0.1, ALL) is None
-
-
-def test_what_is_less_is_named():
     assert reduced(FULL, FULL) == ()
-    assert reduced(FULL, Work(5000, 200, 19, 5)) == (
-        "models 40 to 19",
-        "calibration records 3,000 to 200",
-        "epochs 15 to 5",
-    )
+    less = "models 40 to 19", "calibration records 3,000 to 200", "epochs 15 to 5"
+    assert reduced(FULL, Work(5000, 200, 19, 5)) == less

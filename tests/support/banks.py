@@ -13,6 +13,7 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.groups import as_groups
 
 RECORDS, CLASSES, MODELS, QUERY, HOLDOUT = 90, 3, 6, 30, 30
+DEALT = QUERY + HOLDOUT
 
 
 def labels() -> np.ndarray:
@@ -66,6 +67,19 @@ def write_bank(folder: Path, finished: int = 3, **changed: Any) -> Path:
     for model in range(finished):
         save(folder, model, logits(model, rows()[model]))
     return folder
+
+
+def bank_of(folder: Path, values: Any, membership: np.ndarray, kind: str, classes: int = CLASSES, **said: Any) -> Bank:
+    """A bank of these outputs; classes take turns."""
+    (folder / "outputs").mkdir(parents=True)
+    models, records = membership.shape
+    about = {"outputs": kind, "classes": classes, "records": records, "models": models, "counts": None, **said}
+    (folder / "bank.json").write_text(json.dumps(describe(**about)))
+    np.save(folder / "labels.npy", np.arange(records) % classes)
+    np.save(folder / "membership.npy", membership)
+    for model, each in enumerate(values):
+        save(folder, model, each)
+    return load_bank(folder)
 
 
 def save(folder: Path, model: int, outputs: np.ndarray) -> None:

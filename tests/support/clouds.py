@@ -1,11 +1,16 @@
-"""Clouds of records that overlap, and a network that learns them by heart."""
+"""Clouds of records that overlap, a network that learns them by heart, and files of what such models say."""
 
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
+import jax
+import numpy as np
 import optax
+from scipy import special
 
 from jaxaudit.data import Examples
-from jaxaudit.learners import network
+from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
 from support.cli_runs import records
 
@@ -18,3 +23,32 @@ def examples(seed: int, shift: float, name: str) -> Examples:
 
 
 QUERY, HOLDOUT, CALIBRATION = examples(2, 0.0, "query"), examples(5, 0.0, "holdout"), examples(3, 0.5, "calibration")
+
+
+def probabilities(values: np.ndarray, name: str) -> Outputs:
+    """A file of these probabilities."""
+    return Outputs(values.astype(np.float32), "probabilities", None, "float32", name)
+
+
+def with_log_odds(odds: np.ndarray, of: Examples, name: str) -> Outputs:
+    """A file with these log-odds of each record's class."""
+    own = special.expit(odds)
+    values = np.repeat((1 - own)[:, None] / 2, 3, axis=1)
+    values[np.arange(len(own)), of.labels] = own
+    return probabilities(values, name)
+
+
+@cache
+def _compiled_fit(learner: NetworkLearner) -> Any:
+    return jax.jit(learner.fit)
+
+
+def trained_outputs(
+    learner: NetworkLearner, seed: int, trained_on: list[Examples], asked: list[Examples], name: str
+) -> list[Outputs]:
+    """What one model says of several sets, a file each."""
+    inputs = np.concatenate([each.inputs for each in trained_on])
+    labels = np.concatenate([each.labels for each in trained_on])
+    params = _compiled_fit(learner)(jax.random.key(seed), inputs, labels, np.ones(len(labels), np.float32))
+    said = (learner.log_probs(params, jax.numpy.asarray(each.inputs)) for each in asked)
+    return [probabilities(np.exp(np.asarray(each)), name) for each in said]

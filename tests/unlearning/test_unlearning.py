@@ -21,14 +21,8 @@ SETS[1, :1], SETS[2, 5:9], SETS[3] = True, True, True
 BOTH = np.ones((2, 23), bool)
 
 
-def tolerance(*arrays: np.ndarray) -> float:
-    """Some roundings of the largest number: a sum over a dozen steps of float32."""
-    return 40 * float(np.finfo(np.float32).eps) * max(float(np.abs(array).max()) for array in arrays)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "averaging"])
-def test_a_recorded_training_is_the_plain_one_and_sums_are_those_of_stored_updates(optimizer):
-    chosen = learner(small_mlp, (4,), optimizer)
+def test_a_recorded_training_is_the_plain_one_and_sums_are_those_of_stored_updates():
+    chosen = learner(small_mlp, (4,), "averaging")
     recorded = train_and_record(KEYS, SETS, INPUTS, LABELS, chosen, execution=Execution(2))
     plain = fit_many(KEYS, BOTH, INPUTS, LABELS, chosen, execution=Execution(2))
     np.testing.assert_allclose(flat_rows(recorded.original, 2), flat_rows(plain, 2), atol=1e-5)
@@ -62,16 +56,19 @@ def stored(chosen: Any, key: Any) -> tuple[Any, Any, np.ndarray]:
     return state.params, jax.tree.map(lambda *leaves: jnp.stack(leaves), *updates), np.array(touched)
 
 
-def test_all_updates_taken_back_are_the_initial_weights_and_none_changes_nothing():
-    chosen = learner(Dropped, (4,), "sgd")
-    recorded = train_and_record(KEYS, SETS, INPUTS, LABELS, chosen, execution=Execution(2))
-    start = jax.vmap(lambda key: chosen.init(init_key(key)).params)(KEYS)
+@pytest.mark.parametrize(("module", "shape"), [(Dropped, (4,)), (Convolved, (5, 5, 1))])
+def test_all_updates_taken_back_are_the_initial_weights_and_none_changes_nothing(module, shape):
+    chosen, (inputs, labels) = learner(module, shape, "sgd"), records(23, *shape)
+    recorded = train_and_record(KEYS, SETS, inputs, labels, chosen, execution=Execution(2))
+    start = flat_rows(jax.jit(jax.vmap(lambda key: chosen.init(init_key(key)).params))(KEYS), 2)
     original = flat_rows(recorded.original.params, 2)
     nothing, everything = (
         flat_rows(jax.tree.map(lambda leaf, i=index: leaf[:, i], recorded.amnesiac.params), 2) for index in (0, 3)
     )
     np.testing.assert_array_equal(nothing, original)
-    np.testing.assert_allclose(everything, flat_rows(start, 2), atol=tolerance(original, flat_rows(start, 2)))
+    # Some roundings of the largest number: a sum over a dozen steps of float32.
+    roundings = 40 * float(np.finfo(np.float32).eps) * max(np.abs(original).max(), np.abs(start).max())
+    np.testing.assert_allclose(everything, start, atol=roundings)
     assert np.abs(everything - original).max() > 0.01
 
 
@@ -88,19 +85,6 @@ def test_the_order_in_which_sets_are_forgotten_does_not_matter():
     np.testing.assert_allclose(together["w"], 1 - updates["w"][first | second].sum(axis=0), atol=1e-6)
 
 
-def test_networks_that_convolve_are_recorded_too():
-    inputs, labels = records(12, 5, 5, 1)
-    chosen = learner(Convolved, (5, 5, 1), "sgd")
-    sets = np.zeros((1, 12), bool)
-    sets[0] = True
-    recorded = train_and_record(KEYS, sets, inputs, labels, chosen)
-    plain = fit_many(KEYS, np.ones((2, 12), bool), inputs, labels, chosen)
-    np.testing.assert_allclose(flat_rows(recorded.original, 2), flat_rows(plain, 2), atol=1e-5)
-    start = flat_rows(jax.vmap(lambda key: chosen.init(init_key(key)).params)(KEYS), 2)
-    taken_back = flat_rows(jax.tree.map(lambda leaf: leaf[:, 0], recorded.amnesiac.params), 2)
-    np.testing.assert_allclose(taken_back, start, atol=tolerance(start))
-
-
 def test_a_recording_is_a_learner_like_any_other():
     chosen = Recording(learner(small_mlp, (4,), "sgd"), 1)
     marked = (LABELS << 1) | SETS[2]
@@ -111,9 +95,8 @@ def test_a_recording_is_a_learner_like_any_other():
     np.testing.assert_array_equal(chosen.log_probs(one, inputs), chosen.learner.log_probs(one.original, inputs))
 
 
-@pytest.mark.parametrize("module", [small_mlp, Normed])
-def test_retraining_with_nothing_removed_is_the_original(module):
-    chosen = learner(module, (4,), "sgd")
+def test_retraining_with_nothing_removed_is_the_original():
+    chosen = learner(Normed, (4,), "sgd")
     forget = np.zeros((4, 23), bool)
     forget[2, :2] = forget[3, 4:12] = True
     keys = KEYS[np.array([0, 1, 0, 0])]
@@ -139,9 +122,7 @@ def test_what_cannot_be_forgotten():
     mlp = learner(small_mlp, (4,), "sgd")
     with pytest.raises(InputError, match="row 1 forgets all 23 records"):
         retrain(KEYS, SETS[[1, 3]], INPUTS, LABELS, mlp)
-    with pytest.raises(InputError, match=r"running statistics \(batch normalisation\)"):
+    with pytest.raises(InputError, match="running statistics"):
         train_and_record(KEYS, SETS, INPUTS, LABELS, learner(Normed, (4,), "sgd"))
-    with pytest.raises(
-        InputError, match="30 sets to forget cannot be recorded at once with labels up to 2: at most 29"
-    ):
+    with pytest.raises(InputError, match=r"30 sets to forget .* with labels up to 2: at most 29"):
         train_and_record(KEYS, np.zeros((30, 23), bool), INPUTS, LABELS, mlp)

@@ -120,7 +120,7 @@ def test_rows_of_a_table(row: list[int], positions: list[int], mode: str, height
     compare(take, random.normal(size=(height, *row)), indices)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.data())
 def test_slices_at_places_that_the_example_decides(data: st.DataObject):
     """Any axes cut, collapsed or not, or paired with those of the places; windows; beyond the edges."""
@@ -148,7 +148,7 @@ def test_slices_at_places_that_the_example_decides(data: st.DataObject):
     )
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(-2, 5)), min_size=1, max_size=3))
 def test_one_slice_at_a_place_that_the_example_decides(axes: list[tuple[int, int, int]]):
     shape, starts = [max(size, least) for size, least, _ in axes], np.array([start for *_, start in axes], np.int32)

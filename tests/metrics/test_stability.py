@@ -309,7 +309,8 @@ SIX_TREES: Any = {"trees": [[0]] * 5 + [[1]]}
     ],
 )
 def test_what_is_not_stable_as_published(learner, records, counts, classes, posterior, options, delta, dtp):
-    found = removal(learner, *records, 0, counts, classes, posterior, **options)
+    x, y = records
+    found = removal(learner, x, y, 0, counts, classes, posterior, **options)
     assert not found.stable(delta)
     assert dtp is None or found.dtp == pytest.approx(dtp)
     if posterior:

@@ -227,6 +227,15 @@ def test_tests_of_use_and_ema_give_the_numbers():
     assert "query records that look like training records 25%" in page(run(judged(emas=(ema(0.2, 0.25),))))
 
 
+def test_what_the_verdict_rests_on_is_drawn():
+    drawn = {
+        each.name: each.draw().axes[0] for each in part_of(run(judged(rho=APART, usage=(USED, UNSURE)))).pictures()
+    }
+    names = {label.get_text() for label in drawn["used"].get_yticklabels()}
+    assert {"outputs.csv (holdout)", "outputs.csv (shadow)"} <= names
+    assert {"remembered", "forgotten"} <= {text.get_text() for text in drawn["rho"].texts}
+
+
 def test_forgotten_is_said_with_its_upper_limit():
     made = run(judged(usage=(UNUSED,)))
     assert "At most 4.3% of it was used (95% upper limit)" in page(made)

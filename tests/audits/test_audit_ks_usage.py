@@ -37,11 +37,10 @@ HELD_TEST = HoldoutTest(query_and_holdout=19)
 def audit():
     """All tests of two simulated targets and a file."""
     asked = [QUERY, HOLDOUT]
-    file = FileTarget(*trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv"))
-    after = FileTarget(
-        *trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv"),
-        before=file.outputs,
-        before_on_holdout=file.on_holdout,
+    both, alone = (trained_outputs(LEARNER, 9, sets, asked, "o.csv") for sets in ([CALIBRATION, QUERY], [CALIBRATION]))
+    file, after = (
+        FileTarget(both[0], both[1]),
+        FileTarget(alone[0], alone[1], before=both[0], before_on_holdout=both[1]),
     )
     shadow = ShadowTest(without_query=19, half_query=2, with_query=19)
     return audit_ks(

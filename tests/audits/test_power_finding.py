@@ -1,19 +1,14 @@
 """What the `power` audit concludes: both verdicts, what it takes, and every check both ways."""
 
 import pytest
+from support.findings import state
 from support.saved_runs.power import KNOWN, power_audit
 
-from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.power.result import Power
 from jaxaudit.metrics.power import MOST_RECORDS, Separation
 
 NOTHING = Separation(0.0, 0.04, 0.04, 0.0, 31)
 VARIED = Separation(0.3, 0.05, 0.04, 0.3**2, 31)
-
-
-def state(finding: Finding, name: str) -> str:
-    (found,) = [check.state for check in finding.checks if check.name == name]
-    return found
 
 
 @pytest.mark.parametrize(
@@ -43,12 +38,6 @@ def test_the_verdict_is_that_of_the_minimum_detectable_fraction():
     assert "8.45% or more" not in below.sentence
 
 
-def test_the_sizes_given_are_named():
-    finding = power_audit(0.1, 1234, 567).finding
-    assert "1,234 query and 567 holdout" in finding.sentence
-    assert "whole query set" in power_audit(measured=NOTHING).finding.sentence
-
-
 @pytest.mark.parametrize(
     ("audit", "words"),
     [
@@ -61,6 +50,8 @@ def test_the_sizes_given_are_named():
 def test_what_it_takes(audit: Power, words: str):
     (advice,) = audit.finding.would_change
     assert words in advice
+    assert "1,234 query and 567 holdout" in power_audit(0.1, 1234, 567).finding.sentence
+    assert "whole query set" in power_audit(measured=NOTHING).finding.sentence
 
 
 def test_few_shadow_models_take_more_of_them():
@@ -80,11 +71,10 @@ def test_what_it_takes_is_enough():
     assert power_audit(0.01, records - 1, records - 1).finding.verdict == "insufficient"
 
 
-def test_enough_shadow_models():
-    assert state(power_audit(measured=KNOWN._replace(models=19)).finding, "enough shadow models") == "passed"
-    assert state(power_audit(measured=KNOWN._replace(models=18)).finding, "enough shadow models") == "warning"
-
-
-def test_membership_signal():
-    assert state(power_audit().finding, "membership signal") == "passed"
-    assert state(power_audit(measured=NOTHING).finding, "membership signal") == "warning"
+def test_checks():
+    for name, sound, warned in (
+        ("enough shadow models", KNOWN._replace(models=19), KNOWN._replace(models=18)),
+        ("membership signal", KNOWN, NOTHING),
+    ):
+        states = [state(power_audit(measured=measured).finding, name) for measured in (sound, warned)]
+        assert states == ["passed", "warning"]

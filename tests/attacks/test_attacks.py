@@ -120,14 +120,12 @@ def test_shadows_that_do_not_match_and_outputs_that_are_no_log_probabilities_are
 
 
 def test_bins_and_smoothing_that_count_nothing_are_refused():
-    for attack, options, message in (
-        (frequency_scores, {"bins": 0}, r"^probabilities .* 0 bins"),
-        (frequency_scores, {"bins": -1}, r"^probabilities .* -1 bins"),
-        (distance_scores, {"bins": -1}, r"^probabilities .* -1 bins"),
-        *(
-            (frequency_scores, {"smoothing": smoothing}, r"^smoothing must be a number of at least 0; got")
-            for smoothing in (-1.0, np.nan, np.inf)
-        ),
-    ):
-        with pytest.raises(InputError, match=message):
-            attack(ONE, ONE[None], ONE[None], **options)
+    given = ONE, ONE[None], ONE[None]
+    for bins in (0, -1):
+        with pytest.raises(InputError, match=rf"^probabilities .* {bins} bins"):
+            frequency_scores(*given, bins=bins)
+    with pytest.raises(InputError, match=r"^probabilities .* -1 bins"):
+        distance_scores(*given, bins=-1)
+    for smoothing in (-1.0, np.nan, np.inf):
+        with pytest.raises(InputError, match=r"^smoothing must be a number of at least 0; got"):
+            frequency_scores(*given, smoothing=smoothing)

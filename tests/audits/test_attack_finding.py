@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.findings import state
 from support.saved_runs.attack import attack_audit, with_accuracies
 
 from jaxaudit.audits.attack.finding import best_attack
@@ -16,10 +17,6 @@ GUESSES, SUCCEEDS = (0.5, 0.47, 0.53), (0.7, 0.65, 0.75)
 
 def found(*accuracies: tuple[float, float, float], **known: Any) -> Finding:
     return replace(with_accuracies(SOUND, *accuracies), **known).finding
-
-
-def state(finding: Finding, name: str) -> str:
-    return next(each.state for each in finding.checks if each.name == name)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +44,15 @@ def test_one_rule_over_all_attacks(accuracies: Any, verdict: str, best: str):
     assert finding.would_change or verdict != "inconclusive"
 
 
-@pytest.mark.parametrize(
-    ("p_value", "verdict", "word"),
-    [
+def test_the_p_value_decides():
+    for p_value, verdict, word in (
         (0.01, "attack succeeds", "strong"),
         (0.011, "attack succeeds", "fair"),
         (0.05, "attack succeeds", "fair"),
         (0.051, "inconclusive", "none"),
-    ],
-)
-def test_the_p_value_decides(p_value: float, verdict: str, word: str):
-    finding = found(SUCCEEDS, GUESSES, p_value=p_value)
-    assert (finding.verdict, finding.confidence.word) == (verdict, word)
+    ):
+        finding = found(SUCCEEDS, GUESSES, p_value=p_value)
+        assert (finding.verdict, finding.confidence.word) == (verdict, word)
 
 
 def test_the_level_of_the_intervals_shown_decides_nothing():
@@ -66,18 +60,12 @@ def test_the_level_of_the_intervals_shown_decides_nothing():
         audit = with_accuracies(SOUND, *accuracies)
         # The same audit at a level at which every interval shown is a point, and at one at which it is everything.
         for low, high in ((0.0, 0.0), (-1.0, 1.0)):
-            shown = tuple(
-                replace(
-                    each,
-                    metrics=each.metrics._replace(
-                        accuracy=each.metrics.accuracy._replace(
-                            low=each.metrics.accuracy.value + low, high=each.metrics.accuracy.value + high
-                        )
-                    ),
-                )
-                for each in audit.attacks
-            )
-            changed = replace(audit, attacks=shown, level=0.5).finding
+            shown = []
+            for each in audit.attacks:
+                accuracy = each.metrics.accuracy
+                accuracy = accuracy._replace(low=accuracy.value + low, high=accuracy.value + high)
+                shown.append(replace(each, metrics=each.metrics._replace(accuracy=accuracy)))
+            changed = replace(audit, attacks=tuple(shown), level=0.5).finding
             assert (changed.verdict, changed.confidence) == (audit.finding.verdict, audit.finding.confidence)
 
 
@@ -99,13 +87,10 @@ def test_a_classifier_that_learned_nothing_fails_its_check(accuracy: float, gues
     assert state(finding, "classifier accuracy") == ("passed" if passed else "warning")
 
 
-def test_rates_that_cannot_be_measured_are_a_warning():
-    """A rate at 0.1% takes 1,000 attacks on non-members; there are 120."""
+def test_caveats_say_what_so_few_attacks_cannot_tell():
+    # A rate at 0.1% takes 1,000 attacks on non-members; there are 120.
     assert state(SOUND.finding, "low false positive rates") == "warning"
     assert any("1,000" in caveat and "120" in caveat for caveat in SOUND.finding.caveats)
-
-
-def test_caveats_say_what_so_few_attacks_cannot_tell():
     said = attack_audit(8).finding.caveats
     assert any("8 targets" in caveat and "0.71" in caveat for caveat in said)
     assert any("correlation" in caveat and "were 2" in caveat for caveat in attack_audit(2).finding.caveats)

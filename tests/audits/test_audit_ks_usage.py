@@ -37,12 +37,10 @@ HELD_TEST = HoldoutTest(query_and_holdout=19)
 def audit():
     """All tests of two simulated targets and a file."""
     asked = [QUERY, HOLDOUT]
-    file = FileTarget(*trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv"))
-    after = FileTarget(
-        *trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv"),
-        before=file.outputs,
-        before_on_holdout=file.on_holdout,
-    )
+    before, held_before = trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv")
+    now, held_now = trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv")
+    file = FileTarget(before, held_before)
+    after = FileTarget(now, held_now, before=before, before_on_holdout=held_before)
     shadow = ShadowTest(without_query=19, half_query=2, with_query=19)
     return audit_ks(
         *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER, after]),

@@ -1,19 +1,19 @@
-"""What the `power` audit concludes: both verdicts, what it takes, and every check both ways."""
+"""What the `power` audit concludes: both verdicts, what it takes, every check both ways; with members and without."""
+
+from dataclasses import replace
 
 import pytest
+from support.findings import state
 from support.saved_runs.power import KNOWN, power_audit
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.power.conclusions import REMEMBERS, conclusions
 from jaxaudit.audits.power.result import Power
-from jaxaudit.metrics.power import MOST_RECORDS, Separation
+from jaxaudit.metrics.power import MOST_RECORDS, Separation, detection_probability
+from jaxaudit.metrics.power_members import Memory, forgotten_probability, memory_in_errors, remembering
 
 NOTHING = Separation(0.0, 0.04, 0.04, 0.0, 31)
 VARIED = Separation(0.3, 0.05, 0.04, 0.3**2, 31)
-
-
-def state(finding: Finding, name: str) -> str:
-    (found,) = [check.state for check in finding.checks if check.name == name]
-    return found
+MEMORY = Memory(KNOWN._replace(outside=0.3), KNOWN._replace(outside=0.2), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,6 @@ def test_the_verdict_is_that_of_the_minimum_detectable_fraction():
     assert "8.45% or more" not in below.sentence
 
 
-def test_the_sizes_given_are_named():
-    finding = power_audit(0.1, 1234, 567).finding
-    assert "1,234 query and 567 holdout" in finding.sentence
-    assert "whole query set" in power_audit(measured=NOTHING).finding.sentence
-
-
 @pytest.mark.parametrize(
     ("audit", "words"),
     [
@@ -61,6 +55,8 @@ def test_the_sizes_given_are_named():
 def test_what_it_takes(audit: Power, words: str):
     (advice,) = audit.finding.would_change
     assert words in advice
+    assert "1,234 query and 567 holdout" in power_audit(0.1, 1234, 567).finding.sentence
+    assert "whole query set" in power_audit(measured=NOTHING).finding.sentence
 
 
 def test_few_shadow_models_take_more_of_them():
@@ -80,11 +76,53 @@ def test_what_it_takes_is_enough():
     assert power_audit(0.01, records - 1, records - 1).finding.verdict == "insufficient"
 
 
-def test_enough_shadow_models():
-    assert state(power_audit(measured=KNOWN._replace(models=19)).finding, "enough shadow models") == "passed"
-    assert state(power_audit(measured=KNOWN._replace(models=18)).finding, "enough shadow models") == "warning"
+def test_checks():
+    for name, sound, warned in (
+        ("enough shadow models", KNOWN._replace(models=19), KNOWN._replace(models=18)),
+        ("membership signal", KNOWN, NOTHING),
+    ):
+        states = [state(power_audit(measured=measured).finding, name) for measured in (sound, warned)]
+        assert states == ["passed", "warning"]
 
 
-def test_membership_signal():
-    assert state(power_audit().finding, "membership signal") == "passed"
-    assert state(power_audit(measured=NOTHING).finding, "membership signal") == "warning"
+# What could be concluded with known members and without.
+
+
+def test_each_row_is_what_its_functions_say():
+    found = conclusions(KNOWN, MEMORY, [(300, 200, 400), (600, 400, 800)])
+    assert len(found) == 2 * 3 * len(REMEMBERS)
+    for each in found:
+        sizes = each.query, each.holdout
+        score = {"members": MEMORY.alone}.get(each.by, KNOWN)
+        tested = remembering(score, each.remembers)
+        assert (each.all_used, each.part_used) == tuple(detection_probability(tested, *sizes, f) for f in (1.0, 0.25))
+        if each.by == "holdout":
+            assert (each.members, each.memory, each.forgotten) == (0, None, None)
+            continue
+        limited = remembering(MEMORY.alone if each.by == "members" else MEMORY.helped, each.remembers)
+        assert each.forgotten == forgotten_probability(limited, *sizes, each.members, units=0.5)
+        assert each.memory == memory_in_errors(limited, each.holdout, each.members)
+
+
+def test_without_known_members_nothing_is_forgotten_however_many_records_there_are():
+    found = conclusions(KNOWN, MEMORY, [(10**6, 10**6, 10**6)])
+    assert {each.forgotten is None for each in found if each.by == "holdout"} == {True}
+    assert all((each.forgotten or 0) > 0.9 for each in found if each.by != "holdout")
+
+
+@pytest.mark.parametrize(("members", "possible"), [(49, False), (50, True)])
+def test_fewer_members_than_the_test_takes(members: int, possible: bool):
+    found = conclusions(KNOWN, MEMORY, [(300, 300, members)])
+    assert {each.forgotten is not None for each in found if each.by != "holdout"} == {possible}
+
+
+def test_the_finding_says_it():
+    finding = power_audit().finding
+    assert "called `forgotten` with 95% probability, given 500 known members and shadow models" in finding.sentence
+    assert "Without known members, or shadow models of the target's own recipe, no target is." in finding.sentence
+    few = power_audit(1.0, 20, 20).finding
+    assert "takes known members (50 or more), or shadow models of the target's own recipe" in few.sentence
+    reduced = replace(power_audit(), reduced=("models 40 to 19", "query records 5,000 to 400")).finding.caveats
+    assert "models 40 to 19; query records 5,000 to 400" in reduced[0]
+    assert not any("less than there is" in each for each in finding.caveats)
+    assert any("Nobody knows how much a target remembers" in each for each in finding.caveats)

@@ -1,61 +1,44 @@
 """Attacks on records by a bank: one resolution, honest rates, one attack that decides, one hash of a bank."""
 
-import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.banks import planned, save, softmax, train
+from support.banks import bank_of, planned, save, softmax, train
+from support.findings import check_of
+from support.record_attacks import target_of
 
 from jaxaudit import audit_records, load_bank
-from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, RMIA, AttackP, AttackR, LiRA, Stacked
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
 from jaxaudit.audits.record_attack.audit import RecordTarget
 from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.result import RecordAudit
-from jaxaudit.audits.record_attack.target import target_log_odds
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.formats import arrays
 
-CLASSES, MODELS, RECORDS = 3, 24, 500
+CLASSES, MODELS, RECORDS = 3, 24, 300
 
 
 def sure(models: int, members: np.ndarray, seed: int = 0, memory: float = 3.0) -> np.ndarray:
     """Logits of models that are so sure of most records that a float32 probability of their class is 1."""
     random = np.random.default_rng(seed)
-    level, width = (
-        np.random.default_rng(1).normal(17, 6, RECORDS),
-        np.exp(np.random.default_rng(2).normal(0, 0.4, RECORDS)),
-    )
+    level = np.random.default_rng(1).normal(17, 6, RECORDS)
+    width = np.exp(np.random.default_rng(2).normal(0, 0.4, RECORDS))
     found = random.normal(size=(models, RECORDS, CLASSES))
     own = np.arange(RECORDS) % CLASSES
     found[:, np.arange(RECORDS), own] += level + width * random.normal(size=(models, RECORDS)) + memory * members
     return found.astype(np.float32)
 
 
-def half(models: int, seed: int = 3) -> np.ndarray:
-    random = np.random.default_rng(seed)
-    return np.stack([random.permutation(models) < models // 2 for _ in range(RECORDS)], axis=1)
-
-
-def bank_of(folder: Path, values: np.ndarray, rows: np.ndarray, outputs: str) -> Bank:
-    (folder / "outputs").mkdir(parents=True)
-    said = {"format": 1, "outputs": outputs, "classes": CLASSES, "records": rows.shape[1], "models": len(rows)}
-    (folder / "bank.json").write_text(json.dumps(said))
-    np.save(folder / "labels.npy", np.arange(rows.shape[1]) % CLASSES)
-    np.save(folder / "membership.npy", rows)
-    for model, each in enumerate(values):
-        save(folder, model, each)
-    return load_bank(folder)
-
-
 @pytest.fixture(scope="module")
 def banks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bank]:
     """The same models, as float32 logits and as their float32 softmax."""
-    folder, rows = tmp_path_factory.mktemp("banks"), half(MODELS)
+    folder, random = tmp_path_factory.mktemp("banks"), np.random.default_rng(3)
+    rows = np.stack([random.permutation(MODELS) < MODELS // 2 for _ in range(RECORDS)], axis=1)
     values = sure(MODELS, rows)
     assert (softmax(values).max(axis=2) == 1).mean() > 0.3
     return {
@@ -67,16 +50,6 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bank]:
 # One resolution
 
 
-def check_of(finding: Finding, name: str) -> Any:
-    return next(each for each in finding.checks if each.name == name)
-
-
-def target_of(path: Path, values: np.ndarray, bank: Bank) -> RecordTarget:
-    np.save(path, values)
-    odds, stored = target_log_odds(path, bank)
-    return RecordTarget(path.name, odds, None, stored)
-
-
 def both_forms(used: int, bank: Bank, folder: Path) -> list[RecordTarget]:
     """One model's outputs, as logits and as their softmax."""
     (values,) = sure(1, (np.arange(RECORDS) < used)[None], seed=9)
@@ -84,27 +57,29 @@ def both_forms(used: int, bank: Bank, folder: Path) -> list[RecordTarget]:
     return [target_of(folder / f"{name}.npy", each, bank) for name, each in forms.items()]
 
 
-@pytest.mark.parametrize("used", [0, 250])
+@pytest.mark.parametrize("used", [0, 150])
 def test_a_target_is_judged_alike_as_logits_and_as_their_softmax(used: int, banks: dict[str, Bank], tmp_path: Path):
     """By a bank of probabilities, beside each other and alone."""
     bank = banks["probabilities"]
     targets = both_forms(used, bank, tmp_path)
-    for attack in (Stacked(), LiRA(), BASE()):
+    for attack in (Stacked(), LiRA()):
         both = audit_records(bank, targets, attacks=[attack])
         one, other = both.targets
         assert (one.finding, one.named) == (other.finding, other.named)
         assert check_of(one.finding, "trained as the shadow models").state == "passed"
         np.testing.assert_allclose(*both.attacks[0].scores, rtol=1e-3, atol=1e-3)
-        alone = [audit_records(bank, [each], attacks=[attack]).targets[0].finding.verdict for each in targets]
-        assert alone == [one.finding.verdict] * 2
         if attack.name == "stacked":
             assert one.finding.verdict == ("attack succeeds" if used else "inconclusive")
+        else:
+            alone = [audit_records(bank, [each], attacks=[attack]).targets[0].finding.verdict for each in targets]
+            assert alone == [one.finding.verdict] * 2
 
 
-@pytest.mark.parametrize("used", [0, 250])
+@pytest.mark.parametrize("used", [0, 150])
 def test_a_softmax_is_like_the_logits_of_a_bank(used: int, banks: dict[str, Bank], tmp_path: Path):
     """It says less than logits, but is not taken for another recipe, nor for a member."""
-    for target in audit_records(banks["logits"], both_forms(used, banks["logits"], tmp_path)).targets:
+    targets = both_forms(used, banks["logits"], tmp_path)
+    for target in audit_records(banks["logits"], targets, attacks=[Stacked()]).targets:
         assert check_of(target.finding, "trained as the shadow models").state == "passed"
         assert target.finding.verdict == ("attack succeeds" if used else "inconclusive")
 
@@ -112,7 +87,7 @@ def test_a_softmax_is_like_the_logits_of_a_bank(used: int, banks: dict[str, Bank
 def test_a_coarse_target_moves_nothing_of_another(banks: dict[str, Bank], tmp_path: Path):
     """Nor the rates over shadow models."""
     bank = banks["logits"]
-    (values,) = sure(1, (np.arange(RECORDS) < 250)[None], seed=9)
+    (values,) = sure(1, (np.arange(RECORDS) < 150)[None], seed=9)
     fine = target_of(tmp_path / "fine.npy", values, bank)
     coarse = target_of(tmp_path / "coarse.npy", softmax(values).round(2).astype(np.float32), bank)
     alone, beside = (audit_records(bank, each, attacks=[LiRA()]) for each in ([fine], [fine, coarse]))
@@ -182,54 +157,38 @@ def decided(found: RecordAudit) -> tuple[Any, ...]:
     return found.finding.verdict, found.finding.sentence, found.finding.confidence, found.finding.would_change
 
 
-def verdict(found: RecordAudit) -> str:
-    return found.finding.verdict
+def states(found: Finding) -> list[tuple[str, str]]:
+    return [(check.name, check.state) for check in found.checks]
 
 
 def test_only_the_first_attack_decides_and_the_sentence_says_so(weak: Bank, banks: dict[str, Bank]):
     """Attacks that tie or are weak beside it move nothing; chosen to decide, they cannot show that attacks fail."""
     whole = audit_records(weak)
-    assert verdict(whole) == "attacks fail"
-    for others in (
-        [],
-        [RMIA(gamma=1e6)],
-        [AttackP(), AttackR()],
-        [each for each in RECORD_ATTACKS[::-1] if each.name != "stacked"],
-    ):
-        found = audit_records(weak, attacks=[Stacked(), *others])
-        assert decided(found) == decided(whole)
+    assert whole.finding.verdict == "attacks fail"
+    assert decided(audit_records(weak, attacks=[Stacked(), AttackR(), RMIA(gamma=1e6)])) == decided(whole)
     assert "stacked decides" in whole.finding.sentence
     for attack in (AttackP(), BASE(), RMIA(gamma=1e6), LiRA()):
-        chosen = audit_records(weak, attacks=[attack, Stacked()])
-        assert verdict(chosen) == "inconclusive"
+        chosen = audit_records(weak, attacks=[attack, AttackR()])
+        assert chosen.finding.verdict == "inconclusive"
         assert f"{attack.name} decides" in chosen.finding.sentence
     for attack in (BASE(), Stacked()):
         found = audit_records(banks["logits"], attacks=[attack, AttackR()])
-        assert verdict(found) == "attack succeeds"
+        assert found.finding.verdict == "attack succeeds"
         assert f"{attack.name} decides" in found.finding.sentence
 
 
-@pytest.mark.parametrize("level", [0.05, 0.5, 0.999999])
-def test_the_level_that_is_shown_moves_no_verdict(
-    level: float, weak: Bank, banks: dict[str, Bank], lumpy: Bank, tmp_path: Path
-):
-    """A memory that only the true positive rate tells, or only just, is one too."""
-    few = bank_of(tmp_path / "few", faint(), FAINT_ROWS, "log_odds")
-    for bank in (weak, banks["logits"], lumpy, few):
-        one, other = (audit_records(bank, attacks=[BASE(), AttackP()], level=each) for each in (0.95, level))
-        assert (verdict(one), one.finding.confidence) == (verdict(other), other.finding.confidence)
-        states = [[(check.name, check.state) for check in each.finding.checks] for each in (one, other)]
-        assert states[0] == states[1]
-
-
-FAINT_ROWS = np.random.default_rng(11).random((24, 2000)) < 0.5
-
-
-def faint() -> np.ndarray:
-    """A hundredth of the records is remembered well: a true positive rate just beyond twice the stated rate of 1%."""
-    odds = np.random.default_rng(10).normal(size=FAINT_ROWS.shape)
-    odds[:, :30] += 6.0 * FAINT_ROWS[:, :30]
-    return odds
+def test_the_level_that_is_shown_moves_no_verdict(weak: Bank, banks: dict[str, Bank], lumpy: Bank, tmp_path: Path):
+    """Nor where a hundredth of the records is remembered: a true positive rate just beyond twice that of 1%."""
+    rows = np.random.default_rng(11).random((24, 2000)) < 0.5
+    odds = np.random.default_rng(10).normal(size=rows.shape)
+    odds[:, :30] += 6.0 * rows[:, :30]
+    for bank in (weak, banks["logits"], lumpy, bank_of(tmp_path / "few", odds, rows, "log_odds")):
+        one, *others = (
+            audit_records(bank, attacks=[BASE(), AttackP()], level=level).finding for level in (0.95, 0.05, 0.999999)
+        )
+        for other in others:
+            assert (one.verdict, one.confidence) == (other.verdict, other.confidence)
+            assert states(one) == states(other)
 
 
 # One bank

@@ -1,23 +1,20 @@
 """How finely a target and the shadow models are compared: as finely as the coarser file knows, and no more coarsely."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import special
-from support.banks import save
+from support.banks import bank_of
+from support.record_attacks import target_of
 
-from jaxaudit import audit_records, load_bank
+from jaxaudit import audit_records
 from jaxaudit.attacks.records import BASE, LiRA
 from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.audits.record_attack.audit import RecordTarget
 from jaxaudit.audits.record_attack.detail import detail_of
 from jaxaudit.audits.record_attack.evidence import bank_outputs, memory_of
 from jaxaudit.audits.record_attack.judged import compared
-from jaxaudit.audits.record_attack.target import target_log_odds
-from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError
 
@@ -43,27 +40,10 @@ def probabilities(odds: np.ndarray) -> np.ndarray:
     return special.softmax(logits(odds), axis=-1)
 
 
-def bank_of(folder: Path, values: np.ndarray, kind: str) -> Bank:
-    (folder / "outputs").mkdir(parents=True)
-    said = {"format": 1, "outputs": kind, "classes": 2, "records": RECORDS, "models": MODELS}
-    (folder / "bank.json").write_text(json.dumps(said))
-    np.save(folder / "labels.npy", LABELS)
-    np.save(folder / "membership.npy", ROWS)
-    for model, each in enumerate(values):
-        save(folder, model, each)
-    return load_bank(folder)
-
-
-def target_of(path: Path, values: np.ndarray, bank: Bank) -> RecordTarget:
-    np.save(path, values)
-    odds, stored = target_log_odds(path, bank)
-    return RecordTarget(path.stem, odds, None, stored)
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     """Log-odds beyond 14.5 nats are no less known for being probabilities; and logits of the target say the same."""
-    bank = bank_of(tmp_path / "bank", probabilities(sure(ROWS, 1)).astype(dtype), "probabilities")
+    bank = bank_of(tmp_path / "bank", probabilities(sure(ROWS, 1)).astype(dtype), ROWS, "probabilities", 2)
     odds = sure(USED, 2)
     same = target_of(tmp_path / "same.npy", probabilities(odds).astype(dtype), bank)
     targets = [same, target_of(tmp_path / "logits.npy", logits(odds), bank), same._replace(name="bare", stored=None)]
@@ -76,25 +56,15 @@ def test_files_of_one_kind_are_compared_as_they_are(dtype: str, tmp_path: Path):
     assert next(each for each in one.named if each.stated == 0.1).count > 150
 
 
-def printed(decimals: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda values: values.round(decimals)
-
-
-def digits(count: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda values: np.vectorize(lambda each: float(f"{each:.{count - 1}e}"))(values)
-
-
-def one_less(values: np.ndarray) -> np.ndarray:
-    """What a sigmoid in float32 leaves to the other class."""
-    second = values[:, 1].astype(np.float32)
-    return np.stack([np.float32(1) - second, second], axis=1)
+def digits(values: np.ndarray) -> np.ndarray:
+    return np.vectorize(lambda each: float(f"{each:.2e}"))(values)
 
 
 FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "two decimals": printed(2),
-    "four decimals": printed(4),
-    "eight decimals": printed(8),
-    "three digits": digits(3),
+    "two decimals": lambda values: values.round(2),
+    "four decimals": lambda values: values.round(4),
+    "eight decimals": lambda values: values.round(8),
+    "three digits": digits,
     "float16": lambda values: values.astype(np.float16),
     "float32": lambda values: values.astype(np.float32),
     "float64": lambda values: values,
@@ -116,7 +86,9 @@ def test_a_finer_file_is_brought_to_what_the_coarser_would_say(form: str, tmp_pa
 def test_a_class_that_is_what_the_other_leaves_to_1_is_as_coarse_as_that():
     """About 6e-8 in float32, in one column or in two."""
     odds = np.random.default_rng(5).normal(0, 9, RECORDS)
-    values = one_less(probabilities(odds))
+    # What a sigmoid in float32 leaves to the other class.
+    second = probabilities(odds)[:, 1].astype(np.float32)
+    values = np.stack([np.float32(1) - second, second], axis=1)
     for each in (values, values[:, 1:].astype(np.float64)):
         assert detail_of(Outputs(each, "probabilities", None, "float32", "some")).step == 2**-24
     said = log_odds_of("probabilities", values[:, None], np.ones(RECORDS, int))[0]
@@ -137,7 +109,7 @@ def test_logits_are_as_coarse_as_the_coarser_file_in_float64(tmp_path: Path):
 
 def test_copies_of_the_shadow_models_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each further resolution takes one; files that are no coarser take none."""
-    bank = bank_of(tmp_path / "bank", logits(sure(ROWS, 1)), "logits")
+    bank = bank_of(tmp_path / "bank", logits(sure(ROWS, 1)), ROWS, "logits", 2)
     odds = sure(USED, 2) / 4
     forms = {
         "logits": logits(odds),

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.findings import state
 from support.saved_runs.unlearn import SEEDS, Factors, unlearn_audit
 
-from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.unlearn.finding import together
 from jaxaudit.audits.unlearn.result import UnlearnAudit
 
@@ -16,11 +16,6 @@ EVERY: Factors = dict.fromkeys(("efficacy", "bound", "forgotten_accuracy", "atta
 
 def judged(original: Factors, method: Factors, seeds: int = SEEDS, **how: Any) -> UnlearnAudit:
     return unlearn_audit(original, {"mine": method}, seeds, **how)
-
-
-def state(finding: Finding, name: str) -> str:
-    (found,) = [check.state for check in finding.checks if check.name == name]
-    return found
 
 
 @pytest.mark.parametrize(
@@ -58,28 +53,20 @@ def test_which_scores_differ_and_where():
     assert "est accuracy is higher" in higher
 
 
-def test_enough_seeds():
-    assert state(judged(SEEN, {}).finding, "enough seeds") == "passed"
-    few = judged(SEEN, {}, 3)
-    assert state(few.finding, "enough seeds") == "failed"
+def test_checks():
+    sound, few, blind = judged(SEEN, {}).finding, judged(SEEN, {}, 3).finding, judged(SEEN, {}, attacked=False).finding
+    infinite = judged(SEEN, {"efficacy": np.inf}).finding
+    for name, finding, worse in (
+        ("enough seeds", few, "failed"),
+        ("finite efficacies", infinite, "warning"),
+        ("membership attack", blind, "warning"),
+    ):
+        assert (state(sound, name), state(finding, name)) == ("passed", worse)
     # 2 / 2^n is at most 0.05 / 6 from 8 seeds on.
-    assert judged(SEEN, {}, 8).enough_seeds
-    assert not judged(SEEN, {}, 7).enough_seeds
-    assert any("8 seeds" in each for each in few.finding.would_change)
-
-
-def test_finite_efficacies():
-    assert state(judged(SEEN, {}).finding, "finite efficacies") == "passed"
-    finding = judged(SEEN, {"efficacy": np.inf}).finding
-    assert state(finding, "finite efficacies") == "warning"
-    assert next(check for check in finding.checks if check.state == "warning").message.startswith("some models of mine")
-
-
-def test_membership_attack():
-    assert state(judged(SEEN, {}).finding, "membership attack") == "passed"
-    finding = judged(SEEN, {}, attacked=False).finding
-    assert state(finding, "membership attack") == "warning"
-    assert any("--nonmembers" in each for each in finding.would_change)
+    assert [judged(SEEN, {}, seeds).enough_seeds for seeds in (7, 8)] == [False, True]
+    assert any("8 seeds" in each for each in few.would_change)
+    assert any("--nonmembers" in each for each in blind.would_change)
+    assert next(each for each in infinite.checks if each.state == "warning").message.startswith("some models of mine")
 
 
 def test_scores_that_are_blind_are_named():

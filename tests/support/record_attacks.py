@@ -1,6 +1,7 @@
 """Records of known memory, deals of them to models, and slow twins of attacks on records, written from the formulas."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from jaxaudit.attacks.records import (
 )
 from jaxaudit.attacks.records.attack import Dealt
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
+from jaxaudit.audits.record_attack.audit import RecordTarget
+from jaxaudit.audits.record_attack.target import target_log_odds
+from jaxaudit.data.bank.bank import Bank
 
 MODELS, RECORDS = 13, 37
 
@@ -245,3 +249,10 @@ def dealt_rows(how: str, models: int, records: int, seed: int = 8) -> np.ndarray
     rows = np.stack([random.permutation(records) < records // 2 for _ in range(models)])
     rows[::3], rows[1::3] = True, False
     return rows
+
+
+def target_of(path: Path, values: np.ndarray, bank: Bank) -> RecordTarget:
+    """A target whose outputs are in this file."""
+    np.save(path, values)
+    odds, stored = target_log_odds(path, bank)
+    return RecordTarget(path.stem, odds, None, stored)

@@ -34,7 +34,7 @@ def by_loop(variant: Any, alpha: float) -> Any:
     """The standard deviations, as the formulas are written."""
 
     def squares(label: int | None, added: float = 0.0) -> list[Any]:
-        gradients = [gradient_of(cross_entropy, PARAMS, record, label) for record in REMAINING]
+        gradients = [gradient_of(cross_entropy, PARAMS, int(record), label) for record in REMAINING]
         return [jax.tree.map(lambda g: (added - np.float64(g)) ** 2, each) for each in gradients]
 
     def total(parts: Any) -> Any:
@@ -60,7 +60,10 @@ def by_loop(variant: Any, alpha: float) -> Any:
 def test_a_variant_is_its_formula(variant):
     for alpha in (3e-6, 0.2):
         assert_close(deviations(variant)(PARAMS, alpha), by_loop(variant, alpha))
-    dead = {**PARAMS, "output": {"kernel": np.zeros((6, 3), np.float32), "bias": np.float32([40.0, -40.0, -40.0])}}
+    dead = {
+        **PARAMS,
+        "output": {"kernel": np.zeros((6, 3), np.float32), "bias": np.array([40.0, -40.0, -40.0], np.float32)},
+    }
     most = {paper: (1e-4 / 1e-8) ** 0.25, golatkar: (1e-4 * 1e3) ** 0.5, becker_code: 1e-2}[variant]
     without_information = deviations(variant)(dead, 1e-4)["hidden"]
     assert max(float(leaf.max()) for leaf in jax.tree.leaves(without_information)) <= most * 1.0001

@@ -70,13 +70,13 @@ def test_the_gradient_is_that_of_the_weighted_mean_loss(members):
 
 @pytest.mark.parametrize("module", [softmax_regression, Normed, Dropped])
 def test_a_step_is_update_of_gradient(module):
-    one, batch = learner(module), [jnp.asarray(INPUTS[:8]), jnp.asarray(LABELS[:8])]
+    one, x, y = learner(module), jnp.asarray(INPUTS[:8]), jnp.asarray(LABELS[:8])
 
     @jax.jit
     def both(key, weights):
         state = one.init(key)
-        parts = one.update(state, *one.gradient(state, *batch, weights))
-        return one.step(state, *batch, weights), parts, state
+        parts = one.update(state, *one.gradient(state, x, y, weights))
+        return one.step(state, x, y, weights), parts, state
 
     step, parts, before = both(KEY, weights_of(0, 1, 2, 3, 4))
     assert jax.tree.structure(step) == jax.tree.structure(parts) == jax.tree.structure(before)

@@ -27,7 +27,7 @@ LEAST_TYPED = 95.0
 
 @nox.session
 def everything(session: nox.Session) -> None:
-    """What `.ci/run` runs: all tests with this Python, linters, types, pages in a browser, the site."""
+    """All tests with this Python, linters, types, pages in a browser, the site; `.ci/run` also tests the built site."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     for name in (f"tests-{here}(jax='newest')", "lint", "types", "accessibility", "docs"):
         session.notify(name)

@@ -6,8 +6,8 @@ A test is in the outer circle, and marked `outer`, if
 - it starts something that outlives a call of a function: a process, a browser, workers, a second device; or
 - it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong.
 
-The first half is enforced both ways: a test of the inner circle that starts a process fails. So does a module that
-computes while it is imported, since every worker imports every module.
+A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Modules of tests compute
+nothing while they are imported: every worker imports every one.
 """
 
 import ctypes
@@ -40,6 +40,7 @@ STARTS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.
 SLOW = 30
 """Times as long as any other, about, as a test of the outer circle takes."""
 MOST_BYTES = 1 << 30
+"""Of a process between two files of tests: what its compiled programs hold is given back beyond."""
 MOST_MAPPINGS = 25_000
 """A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
 

@@ -186,6 +186,18 @@ def test_the_published_constant_of_naive_bayes_cannot_be_less():
     assert not found.stable(6 / 5 - 1e-9)
 
 
+def test_the_posterior_of_naive_bayes_with_smoothing_is_not_stable_either():
+    x = [[2, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 1], [1, 2, 1, 0], [0, 1, 2, 1], [0, 0, 0, 0], [1, 1, 1, 1]]
+    x += [[2, 2, 2, 0], [1, 1, 1, 1], [2, 1, 0, 0]]
+    x, y = np.array(x), np.array([0, 1, 1, 0, 0, 1, 0, 1, 0, 1])
+    delta = naive_bayes_delta(5, 10, 4, smoothing_values=3)
+    found = removal(naive_bayes, x, y, 0, (3, 3, 3, 2), 2, posterior=True, smoothing=1.0)
+    assert not found.stable(delta)
+    assert not found.bounded(delta)
+    assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), delta)
+    assert removal(naive_bayes, x, y, 0, (3, 3, 3, 2), 2, smoothing=1.0).stable(delta)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])
 def test_twice_pdtp_bounds_the_posterior_of_naive_bayes(smoothing):
     checked = 0
@@ -198,6 +210,16 @@ def test_twice_pdtp_bounds_the_posterior_of_naive_bayes(smoothing):
             assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), delta) + ROUNDING
             checked += 1
     assert checked > 60
+
+
+def test_the_posterior_is_not_bounded_where_the_records_class_is_the_only_possible_one():
+    """Class 1 is impossible at t in one column, so its posterior is 1 with t and without: PDTP is 0."""
+    x, y = table((2, [1, 1], 0), (8, [1, 0], 0), (4, [0, 1], 1), (1, [0, 0], 0))
+    assert not other_class_possible(naive_bayes, x, y, 0, (2, 2), 2)
+    found = removal(naive_bayes, x, y, 0, (2, 2), 2, posterior=True)
+    delta = naive_bayes_delta(4, 15, 2)
+    assert found.pdtp == 0
+    assert found.dtp > posterior_dtp_bound(np.array([found.pdtp]), delta) + 0.1
 
 
 def bound_and_dtp(learner, x, y, t, counts, classes, delta, **options):
@@ -223,6 +245,17 @@ def test_log_odds_at_the_record_bound_the_posterior_of_naive_bayes(smoothing):
                 assert (y == y[t]).sum() == 1  # the class goes with its only member
     assert checked > 60
     assert tightest > 0.8
+
+
+def test_delta_is_needed():
+    """All of class 0 agree: without one of them, an input that differs in every column is more likely of class 0."""
+    x, y = table((10, [0] * 6, 0), (50, [1] * 6, 1))
+    delta = smoothed_naive_bayes_delta(10, (2,) * 6, 1.0)
+    bounds, values = zip(
+        *(bound_and_dtp(naive_bayes, x, y, 0, (2,) * 6, 2, each, smoothing=1.0) for each in (1.0, delta)), strict=True
+    )
+    assert values[0] > bounds[0] + 0.1
+    assert 0.7 * bounds[1] < values[1] <= bounds[1]
 
 
 # Proposition 6.7: linear statistical queries, with naive Bayes as the example (a feature a column, and the prior).
@@ -316,6 +349,29 @@ def test_what_is_not_stable_as_published(learner, records, counts, classes, post
     if posterior:
         assert found.dtp > found.pdtp
         assert found.dtp <= posterior_dtp_bound(np.array([found.pdtp]), delta)
+
+
+def test_one_tree_has_a_dtp_of_its_pdtp():
+    sets = random_sets(6, 40, 2)
+    for found, _ in removals(sets, random_trees, posterior=True, trees=[[0]]):
+        assert found.dtp == found.pdtp
+
+
+def nearest(x, y, inputs, classes):
+    distances = np.abs(inputs[:, None] - x[None])
+    return np.eye(classes)[y[distances.argmin(axis=1)]]
+
+
+def test_nearest_neighbours_hide_at_the_record_what_they_tell_elsewhere():
+    """Section 6.3's example, on a line: t at 0, a neighbour of its class at -1, one of the other class at 3."""
+    x, y, inputs = np.array([0.0, -1.0, 3.0]), np.array([0, 0, 1]), np.array([0.0, 1.4])
+    with_record, without_record = nearest(x, y, inputs, 2), nearest(x[1:], y[1:], inputs, 2)
+    found = Removal(with_record, without_record, 0, 0)
+    assert found.pdtp == 0
+    assert found.dtp == np.inf
+    assert not found.stable(1e300)
+    binned = dtp(log(with_record), log(without_record))
+    np.testing.assert_allclose(binned.value, math.log(199))
 
 
 # Theorem 6.9.

@@ -4,7 +4,10 @@
 A test is in the outer circle, and marked `outer`, if
 
 - it starts something that outlives a call of a function: a process, a browser, workers, a second device; or
-- it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong.
+- it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong;
+  or
+- it trains through the command line. Of each command, the inner circle has one run that trains; what training and
+  tests of use compute, it tests below the command line.
 
 A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Modules of tests compute
 nothing while they are imported: every worker imports every one.
@@ -21,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+import jaxlib
 import pytest
 from hypothesis import HealthCheck, settings
 from support.cli_runs import write_sets
@@ -39,7 +43,7 @@ STARTS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.
 """Audit events of what starts a process."""
 SLOW = 30
 """Times as long as any other, about, as a test of the outer circle takes."""
-MOST_BYTES = 1 << 30
+MOST_BYTES = 3 << 29
 """Of a process between two files of tests: what its compiled programs hold is given back beyond."""
 MOST_MAPPINGS = 25_000
 """A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
@@ -56,7 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Files are handed out in the order below; pytest-xdist would begin with those of the most tests.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
-    if not hasattr(config, "workerinput") and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    if hasattr(config, "workerinput"):
+        # There is a worker for each core: with threads for all of them in each, they wait for one another.
+        os.environ.setdefault("NPROC", "1")
+    elif config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         config.option.everything = True
     _compile_once(config)
     sys.addaudithook(_refuse_processes)
@@ -66,8 +73,8 @@ def _compile_once(config: pytest.Config) -> None:
     """What compiles the same program compiles it once, in all processes and runs: it takes most of the time of tests.
 
     `pytest --cache-clear` drops the programs. `cli/test_cli_programs.py` runs without them. Programs are compiled
-    without the optimisations that take XLA long, in processes that tests start, too; those of the README and of
-    `examples/` compile as a user's do.
+    without the optimisations that take XLA long, and without its newer emitters of fused loops, which take as long
+    again; in processes that tests start, too. Those of the README and of `examples/` compile as a user's do.
     """
     assert config.cache is not None
     folder = config.cache.mkdir("programs")
@@ -81,11 +88,20 @@ def _compile_once(config: pytest.Config) -> None:
     for name, value in wanted.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
+    # XLA ends the process where it does not know a flag.
+    if jaxlib.__version__.startswith("0.10."):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 
 def _refuse_processes(event: str, _: tuple[object, ...]) -> None:
     if event in STARTS and _running and not _running[0].get_closest_marker("outer"):
         raise AssertionError(f"{_running[0].nodeid} starts a process ({event}): mark it `outer` (tests/conftest.py).")
+
+
+def pytest_collection_finish() -> None:
+    """What stays until the end, the modules and the tests, is not searched for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -78,6 +78,7 @@ def test_the_run_directory_holds_the_same_result_and_plain_arrays(people: Path):
     assert jaxaudit("attack", *BAYES, "--out", "run").err.startswith("Error: --out run ")
 
 
+@pytest.mark.outer
 def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
     one, other = (jaxaudit("attack", *BAYES, "--json").result for _ in range(2))
     command = one["provenance"]["command"]
@@ -111,6 +112,7 @@ def test_table_on_stdout_and_talk_on_stderr():
 # Stopping.
 
 
+@pytest.mark.outer
 def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
     words = ("attack", *NETWORK, "--json")
     whole = jaxaudit(*words).result
@@ -167,6 +169,7 @@ def test_splits_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch
     refused(("attack", *PEOPLE, "--model", "nb", "--iterations", "1000"), ("--iterations 1000",))
 
 
+@pytest.mark.outer
 def test_targets_of_a_table_with_gaps_are_known_by_their_place_in_the_file(people: Path):
     header, *rows = (people / "people.csv").read_text().splitlines()
     (people / "gaps.csv").write_text(

@@ -407,6 +407,7 @@ def test_other_forms_are_written_as_inputs_and_labels(provider: Path) -> None:
     assert record["source"]["sha256"] is None
 
 
+@pytest.mark.outer
 def test_what_is_dealt_can_be_audited(provider: Path) -> None:
     """An outsider's target is no evidence of use, and one that was trained on the query set is found."""
     dealt("--groups", "patient")

@@ -227,6 +227,7 @@ def test_images_of_whole_numbers_become_floats_and_floats_are_taken_as_they_are(
     assert abs(information[2] / information[0] - 1) > 0.01
 
 
+@pytest.mark.outer
 def test_the_demonstration_shows_three_models():
     result = jaxaudit("efficacy", "--json").result
     original, retrained, untrained = result["models"]

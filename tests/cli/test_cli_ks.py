@@ -82,10 +82,12 @@ def test_as_a_process(sets: Path, first: tuple[Path, Done]):
     assert rhos(done) == rhos(first[1])
 
 
+@pytest.mark.outer
 def test_another_seed_gives_other_numbers(sets: Path, first: tuple[Path, Done]):
     assert rhos(jaxaudit("ks", *QUICK, "--json", "--seed", str(2**32 - 1))) != rhos(first[1])
 
 
+@pytest.mark.outer
 def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
     """The table is all of stdout, talk is on stderr, and without `--out` nothing is written."""
     before = content(sets)
@@ -107,6 +109,7 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
     assert (sets / "run/table.txt").read_text() == done.out
 
 
+@pytest.mark.outer
 def test_one_replicate_is_a_number_without_an_interval(sets: Path):
     done = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN, "--json", "--out", "run")
     (target,) = done.result["targets"]
@@ -147,6 +150,7 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     assert "--sample" in none.err
 
 
+@pytest.mark.outer
 def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Records are drawn, models per batch are measured, and options that are falsy are options all the same."""
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
@@ -180,6 +184,7 @@ def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, 
     assert seen["execution"].models_per_batch == provenance["options"]["models_per_batch"]
 
 
+@pytest.mark.outer
 def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
     sets: Path, monkeypatch: pytest.MonkeyPatch
 ):

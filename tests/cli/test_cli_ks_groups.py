@@ -33,6 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
+@pytest.mark.outer
 def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
     words = (*HELD, "--target-data", "query.npz", "--holdout-shadow-models", "19", "--json", "--out", "run")
     done = jaxaudit("ks", *words, *GROUPS)

@@ -114,6 +114,7 @@ def test_holdout_and_members_in_each_others_place_give_no_verdict(folder: Path, 
     assert swapped["finding"]["reasons"]
 
 
+@pytest.mark.outer
 def test_with_a_calibration_set_the_holdout_test_stands_beside(folder: Path) -> None:
     (target,) = judged(*SETS, *FEW, *files("unused"))
     members, holdout = target["usage"]
@@ -125,6 +126,7 @@ def test_with_a_calibration_set_the_holdout_test_stands_beside(folder: Path) -> 
     assert target["checks"]
 
 
+@pytest.mark.outer
 def test_simulated_targets_use_all_members(folder: Path) -> None:
     done = jaxaudit("ks", *SETS, *FEW, "--json")
     truths = [target["truth"] for target in done.result["targets"]]
@@ -212,6 +214,7 @@ def test_what_does_not_go_together_is_refused(folder: Path) -> None:
         assert refused(*words), what
 
 
+@pytest.mark.outer
 def test_members_beside_a_bank(folder: Path) -> None:
     """What is measured on records that are given again changes no number; without them, it is said to be missing."""
     sets = (*SETS[:4], "--calibration", "calibration.npz")

@@ -43,6 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
+@pytest.mark.outer
 def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace):
     """Of one target: by the calibration set, and by a reference of its own."""
     done = jaxaudit("ks", *SETS, *FEW, *GIVEN, "--out", "given", "--json")
@@ -70,6 +71,7 @@ def test_a_reference_decides_and_moves_no_other_number(outputs: SimpleNamespace)
     assert own["rho"] == given["rho"]
 
 
+@pytest.mark.outer
 def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespace, asked: dict[str, Any]):
     shared, labels = (np.load("query.npz")[name][:7] for name in "xy")
     with np.load("calibration.npz") as known:
@@ -88,6 +90,7 @@ def test_rows_follow_records_that_are_dropped_or_sampled(outputs: SimpleNamespac
     assert np.array_equal(asked["targets"][0].on_reference.probabilities, outputs.calibration[taken])
 
 
+@pytest.mark.outer
 def test_rows_follow_a_reference_of_its_own(outputs: SimpleNamespace, asked: dict[str, Any]):
     """It loses the records of other sets, which lose none for it; query set and holdout lose what they share."""
     sets = {name: np.load(f"{name}.npz")["x"] for name in ("query", "calibration", "kept")}
@@ -135,6 +138,7 @@ def test_images_and_classes_of_a_reference_become_those_of_the_query_set(sets: P
     assert reference.labels.tolist() == [1, 0] * 30
 
 
+@pytest.mark.outer
 def test_a_plan_counts_the_reference(outputs: SimpleNamespace):
     done = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", "--dry-run")
     assert done.code == 0, done.err
@@ -161,6 +165,7 @@ def test_the_contents_of_a_reference_make_a_run(outputs: SimpleNamespace, asked:
     assert len({usual, identity(reference="other.npz"), identity(file="other.npy")}) == 3
 
 
+@pytest.mark.outer
 def test_targets_of_known_truth_are_trained_like_the_shadow_models(outputs: SimpleNamespace, asked: dict[str, Any]):
     jaxaudit("ks", *SETS, *FEW, "--reference", "kept.npz", *PLAIN)
     assert [test.name for test in asked["tests"]] == ["reference", "rho"]

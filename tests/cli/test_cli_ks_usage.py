@@ -71,6 +71,7 @@ def without_rho(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return run_in(tmp_path_factory.mktemp("without"), *words)
 
 
+@pytest.mark.outer
 def test_all_methods_in_one_result(everything: tuple[Path, Done]):
     folder, done = everything
     jsonschema.validate(done.result, schema_of("ks"))
@@ -96,6 +97,7 @@ def test_all_methods_in_one_result(everything: tuple[Path, Done]):
     assert np.load(folder / "run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
 
 
+@pytest.mark.outer
 def test_more_tests_models_and_no_budget_change_no_number(
     everything: tuple[Path, Done], without_rho: tuple[Path, Done]
 ):
@@ -206,6 +208,7 @@ def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: 
     assert [each for each in said if each not in line] == [], line
 
 
+@pytest.mark.outer
 def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdout: Path, asked: dict[str, Any]):
     # The holdout has copies of query records 2 and 4, the query set has its record 9 at 0, too, and the calibration set
     # has the holdout's record 3 and query record 4.

@@ -38,6 +38,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return intercept(monkeypatch, "jaxaudit.cli.ks.run.audit_ks")
 
 
+@pytest.mark.outer
 def test_a_module_of_ones_own(own: Path, monkeypatch: pytest.MonkeyPatch):
     """In a package, or in a file with what lies beside it; it is trained as the built-in network that it makes."""
     monkeypatch.setenv("HOME", str(own / "home"))

@@ -108,6 +108,7 @@ def test_a_sample_is_known_by_its_places_in_the_table():
     assert result["publish"] in (False, None)
 
 
+@pytest.mark.outer
 def test_the_recorded_command_repeats_the_run():
     first = jaxaudit("pdtp", *NETWORK[:-2], "--measured-records", "4", "--json").result
     second = jaxaudit(*first["provenance"]["command"][1:], "--json").result

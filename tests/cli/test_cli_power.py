@@ -55,6 +55,7 @@ def test_json_follows_the_schema(sets: Path):
     assert [each["forgotten"] for each in concluded[6:]] == [None] * 3
 
 
+@pytest.mark.outer
 def test_table(sets: Path):
     lines = jaxaudit(*FEW).out.splitlines()
     assert any(line.split()[:2] == ["*300", "300"] for line in lines)
@@ -62,6 +63,7 @@ def test_table(sets: Path):
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.outer
 def test_a_verdict_a_run_directory_and_a_page(sets: Path):
     words = ("--fraction", "0.01", "--out", "run", "--report", "run/page.html", "--fail-on", "insufficient")
     done = jaxaudit(*FEW, *words, "--json")
@@ -86,6 +88,7 @@ def test_members_have_a_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
         assert asked["members_size"] == 60
 
 
+@pytest.mark.outer
 def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
     np.save("groups.npy", np.arange(RECORDS) // 6)
     done = jaxaudit(*FEW, "--sample", "100", "--groups", "groups.npy", "--json").result
@@ -98,6 +101,7 @@ def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
     assert again["conclusions"] == done["conclusions"]
 
 
+@pytest.mark.outer
 def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
     """A part of the time that everything would take, however quick or busy the machine is."""
     network = ("--hidden", "512,512", "--epochs", "4000", "--models-per-batch", "1")
@@ -119,6 +123,7 @@ def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: 
     refused((*words, "--holdout-shadow-models", "40", "--sample", "300", *part), ("--budget none", "--sample"))
 
 
+@pytest.mark.outer
 def test_a_network_is_measured_once_a_machine(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """The number of models per batch is searched for once; a new shape of records is timed, new records are not."""
     timed: dict[str, int] = {}
@@ -158,6 +163,7 @@ def test_a_network_is_measured_once_a_machine(sets: Path, monkeypatch: pytest.Mo
     assert timed == {}
 
 
+@pytest.mark.outer
 def test_within_a_budget_the_numbers_are_those_without_one(sets: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
     words = ("power", *SETS, *RECIPE, "--epochs", "1", "--json")
@@ -182,6 +188,7 @@ def test_what_cannot_be_is_refused(sets: Path):
             audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, **options)
 
 
+@pytest.mark.outer
 def test_groups_and_designs(sets: Path):
     np.save("groups.npy", np.arange(RECORDS) // 6)
     words = (*FEW, "--groups", "groups.npy", "--json")
@@ -190,6 +197,7 @@ def test_groups_and_designs(sets: Path):
     assert jaxaudit(*guess["provenance"]["command"][1:], "--json").result["sizes"] == guess["sizes"]
 
 
+@pytest.mark.outer
 def test_more_models_leave_those_that_were_there_as_they_were(monkeypatch: pytest.MonkeyPatch):
     """So a larger budget changes no model that a smaller one trained: bit for bit, with designs that take turns."""
     seen: list[np.ndarray] = []
@@ -209,6 +217,7 @@ def test_more_models_leave_those_that_were_there_as_they_were(monkeypatch: pytes
     assert more[:8].tobytes() == fewer.tobytes()
 
 
+@pytest.mark.outer
 def test_two_and_two_share_a_draw_of_the_calibration_set():
     """The stretch is measured: a run of an odd number of models has one without a pair, and the same numbers again."""
     found = [audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, models=7) for _ in range(2)]

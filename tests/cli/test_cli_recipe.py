@@ -171,6 +171,7 @@ def test_what_does_not_go_together_is_said_before_any_data_are_read(own: Path):
     assert "query.npz" not in refused(("ks", *QUICK, "--optimizer", "adam", "--momentum", "0.9", "--warmup", "2"))
 
 
+@pytest.mark.outer
 def test_a_whole_recipe_in_a_run(own: Path):
     words = (
         *("--optimizer", "mine.py:lion", "--clip-norm", "1", "--schedule", "cosine", "--warmup", "1"),

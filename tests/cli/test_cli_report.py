@@ -49,6 +49,7 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_run_says_the_same_wherever_it_is_shown_again(printed: dict[str, str], command: str, tmp_path: Path):
     """Its table is printed again, its page is that of the command itself, and sentences stand word for word."""
@@ -76,6 +77,7 @@ def test_a_run_says_the_same_wherever_it_is_shown_again(printed: dict[str, str],
         assert sentence in in_one_line(re.sub(r"\\(.)", r"\1", markdown.out))
 
 
+@pytest.mark.outer
 def test_all_of_them_on_one_page_and_as_pictures(printed: dict[str, str], tmp_path: Path):
     out, charts = tmp_path / "page.html", tmp_path / "charts"
     done = jaxaudit("report", *COMMANDS, "--out", str(out), "--figures", str(charts), "--format", "png")

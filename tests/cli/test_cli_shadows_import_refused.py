@@ -79,7 +79,7 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "logits of one axis": (replaced(LOGITS, lambda each: each.ravel()), r"\(1280,\)"),
     "logits that are NaN": (replaced(LOGITS, lambda each: each * np.nan), "NaN"),
     "probabilities": (replaced(LOGITS, lambda each: np.full_like(each, 0.25)), "probabilities"),
-    "huge logits": (sparse(LOGITS, (POOL, 2, 1 << 20), "<f4"), "model 3.*1048576"),
+    "logits of more classes": (sparse(LOGITS, (POOL, 2, 4096), "<f4"), "model 3.*4096"),
     "all logits huge": (
         lambda folder: [
             sparse(f"experiment-{m}_6/logits/0000000100.npy", (POOL, 1000, 10**6), "<f4")(folder) for m in range(6)

@@ -70,6 +70,7 @@ def said(bank: str) -> dict[str, Any]:
     return json.loads(Path(bank, "bank.json").read_text())
 
 
+@pytest.mark.outer
 def test_recipes_are_repeatable_and_the_guess_keeps_its_numbers(folder: Path):
     """`--designs`, as before, is another name for the same; and so is a list."""
     short = [*HELD, *TRAINED[: TRAINED.index("--designs")], "--seed", "5", "--models", "6"]
@@ -106,6 +107,7 @@ def test_options_of_recipes_that_cannot_be_are_refused(folder: Path):
         assert jaxaudit(command, "--patience", "2").code == 2
 
 
+@pytest.mark.outer
 def test_a_bank_of_models_that_stop_early_gives_the_numbers_of_ks(folder: Path):
     stopping = ("--epochs", "40", "--patience", "3", "--validation", "0.25")
     assert train(*HELD, *stopping).code == 0
@@ -140,6 +142,7 @@ def test_ones_own_learner_trains_the_models(folder: Path):
     assert (other.code, "recipe" in other.err, len(load_bank("own"))) == (2, True, 7)
 
 
+@pytest.mark.outer
 def test_a_learner_with_steps_is_measured_and_trained(folder: Path):
     planned = learned("mine:stepped", "--dry-run")
     # Half of 100 records and two thirds of 50, 16 a step, 5 epochs.

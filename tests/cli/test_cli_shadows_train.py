@@ -91,6 +91,7 @@ def test_a_bank_gives_the_numbers_of_ks_with_the_same_seed(folder: Path):
         same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
 
 
+@pytest.mark.outer
 def test_without_a_holdout_too(folder: Path):
     """By the reference test, with the target's outputs on the calibration set, and by the shadow test beside it."""
     assert train(*PAIR, models=76).code == 0
@@ -101,6 +102,7 @@ def test_without_a_holdout_too(folder: Path):
         same(good("--shadows", bank, *REFERRED, *BY_BANK, *tests), trained)
 
 
+@pytest.mark.outer
 def test_a_run_that_drew_a_sample_is_a_bank_of_whole_sets(folder: Path):
     """What was not drawn has columns, too: the next target's files are those of the sets."""
     trained = good(*HELD, *TARGET, *TRAINED, *IN_KS, "--sample", "40", "--holdout-shadow-models", "20", "--out", "run")
@@ -172,6 +174,7 @@ def number_said(text: str) -> str:
 SMALL = ("--batch-size", "1", "--epochs", "1")
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("words", [(*HELD, "--coins"), PAIR])
 def test_a_plan_states_the_training_sets_that_are_dealt(folder: Path, words: tuple[str, ...]):
     """Steps too: here as many as records. Once some models are trained, of the others."""

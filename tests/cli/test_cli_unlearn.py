@@ -6,14 +6,16 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, own_modules, records, refused, stopping, write_sets
+from support.cli_runs import intercept, jaxaudit, own_modules, records, refused, stopping, write_sets
 
 from jaxaudit.data.weights.weights import read_weights
 from jaxaudit.report.kinds import schema_of
+from jaxaudit.unlearning import becker_code, paper
 
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")
 SMALL = (*DATA, "--hidden", "8", "--epochs", "4", "--batch-size", "10", "--seeds", "3", "--models-per-batch", "3")
@@ -126,42 +128,51 @@ def test_weights_it_saves_are_judged_by_efficacy_as_it_judged_them():
 
 
 TRAINED_ON = ("fine-tuning", "gradient-ascent", "negative-gradient", "scrub")
+EVERY = ("fisher", *TRAINED_ON, "ssd")
 
 
-def test_every_method_by_its_name_and_each_of_its_options_has_an_effect():
-    """And on no other method; asking for more methods changes no number of the others."""
-    words = ("unlearn", *QUICK, "--seeds", "2", "--models-per-batch", "2", "--alpha", "1e-4", "--json", "--methods")
-    every = ("fisher", *TRAINED_ON, "ssd")
-
-    def ran(*more: str) -> dict:
-        return jaxaudit(*words, ",".join(every), *more).result
-
-    def moved(one: dict, other: dict) -> set[str]:
-        return {name for name in every if method(one, name)["scores"] != method(other, name)["scores"]}
-
-    usual = ran()
-    assert [each["name"] for each in usual["methods"]] == ["untrained", "original", "retraining", *every]
-    alone = jaxaudit(*words, "fisher").result
-    for each in alone["methods"]:
-        assert each["scores"] == method(usual, each["name"])["scores"]
+@pytest.mark.outer
+def test_every_method_by_its_name():
+    quick = ("--seeds", "2", "--models-per-batch", "2", "--unlearn-rate", "0.2", "--unlearn-epochs", "2")
+    result = jaxaudit("unlearn", *QUICK, *quick, "--methods", ",".join(EVERY), "--json").result
+    assert [each["name"] for each in result["methods"]] == ["untrained", "original", "retraining", *EVERY]
     # 10 of 60 records are forgotten: no Fisher information of theirs is 10 times that of all.
-    assert any(said.startswith("ssd: nothing changes") for said in usual["caveats"])
-    assert method(usual, "ssd")["scores"] == method(usual, "original")["scores"]
-    shorter = ran("--unlearn-epochs", "2", "--fisher-variant", "paper")
-    assert moved(usual, shorter) == {*TRAINED_ON, "fisher"}
-    faster = ran(
-        "--unlearn-rate", "0.2", "--unlearn-epochs", "2", "--ssd-alpha", "1", "--fisher-variant", "becker-code"
-    )
-    assert moved(shorter, faster) == {*TRAINED_ON, "ssd", "fisher"}
-    assert "fisher" in moved(usual, faster)
-    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate 0.2, 0.2, 0.2, 0.2." in " ".join(faster["caveats"])
-    weighted = ran("--beta", "0.5", "--ssd-alpha", "5.9")
-    assert moved(usual, weighted) - {"ssd"} == {"negative-gradient"}
-    assert not any(said.startswith("ssd: ") for said in weighted["caveats"])
-    dampened = ran("--ssd-alpha", "1", "--ssd-lambda", "0.5")
-    assert "ssd" in moved(faster, dampened)
+    assert any(said.startswith("ssd: nothing changes") for said in result["caveats"])
+    assert method(result, "ssd")["scores"] == method(result, "original")["scores"]
+    assert f"{', '.join(TRAINED_ON)}: 2 epochs, learning rate 0.2, 0.2, 0.2, 0.2." in " ".join(result["caveats"])
 
 
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        (("--unlearn-epochs", "2"), dict.fromkeys(TRAINED_ON, {"epochs": 2})),
+        (("--unlearn-rate", "0.2"), dict.fromkeys(TRAINED_ON, {"learning_rate": 0.2})),
+        (("--beta", "0.5"), {"negative-gradient": {"beta": 0.5}}),
+        (("--alpha", "1e-4"), {"fisher": {"alpha": 1e-4}}),
+        (("--fisher-variant", "paper"), {"fisher": {"noise": paper}}),
+        (("--fisher-variant", "becker-code"), {"fisher": {"noise": becker_code}}),
+        (("--ssd-alpha", "5.9"), {"ssd": {"selection": 5.9}}),
+        (("--ssd-lambda", "0.5"), {"ssd": {"strength": 0.5}}),
+    ],
+)
+def test_an_option_of_a_method_reaches_that_method_and_no_other(
+    words: tuple[str, ...], changes: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    """That each value moves the method's numbers is for the tests of the methods."""
+    seen = intercept(monkeypatch, "jaxaudit.cli.unlearn.run.audit_unlearn")
+    asked = ("unlearn", *QUICK, "--methods", ",".join(EVERY))
+
+    def methods(*more: str) -> dict[str, Any]:
+        assert jaxaudit(*asked, *more).code == 2
+        return {name: (method.func, method.keywords) for name, method in seen["methods"].items()}
+
+    usual = methods()
+    wanted = {name: (function, {**given, **changes.get(name, {})}) for name, (function, given) in usual.items()}
+    assert wanted != usual
+    assert methods(*words) == wanted
+
+
+@pytest.mark.outer
 def test_sixteen_seeds_tell_a_method_that_does_nothing_from_retraining():
     """A noise of strength 0 forgets nothing: it classifies what retrained models cannot, who never saw the class."""
     many = ("--seeds", "16", "--models-per-batch", "16", "--epochs", "30", "--learning-rate", "0.01")
@@ -190,6 +201,7 @@ def test_sixteen_seeds_tell_a_method_that_does_nothing_from_retraining():
     assert max(map(len, table.splitlines())) <= 80
 
 
+@pytest.mark.outer
 def test_the_table_for_people():
     done = jaxaudit("unlearn", *QUICK, "--methods", "retraining,amnesiac")
     assert done.code == 0
@@ -201,6 +213,7 @@ def test_the_table_for_people():
     assert max(map(len, done.out.splitlines())) <= 80
 
 
+@pytest.mark.outer
 def test_the_recorded_command_repeats_the_run():
     """The number of models per batch, too, which was measured."""
     words = [*DATA, "--hidden", "8", "--epochs", "2", "--batch-size", "10", "--seeds", "2", "--methods", "fisher"]
@@ -215,6 +228,7 @@ def test_the_recorded_command_repeats_the_run():
     assert jaxaudit(*command[1:], "--json", "--seed", "8").result["methods"] != first["methods"]
 
 
+@pytest.mark.outer
 def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(monkeypatch: pytest.MonkeyPatch):
     words = (*QUICK, "--models-per-batch", "1", "--methods", "retraining", "--json")
     whole = jaxaudit("unlearn", *words).result
@@ -259,6 +273,7 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
     refused(("unlearn", *QUICK, *words, "--out", "new"), said)
 
 
+@pytest.mark.outer
 def test_without_data_it_takes_the_digits_that_come_with_the_package():
     words = ("--epochs", "1", "--seeds", "2", "--nonmembers", "0", "--methods", "retraining", "--models-per-batch", "2")
     result = jaxaudit("unlearn", *words, "--json").result
@@ -283,6 +298,7 @@ def test_mnist_as_in_the_paper():
     assert result["provenance"]["options"]["attack_epochs"] == 100
 
 
+@pytest.mark.outer
 def test_records_that_were_trained_on_are_no_test_records():
     """Half of them here: what is left is of two classes, which may be."""
     inputs, labels = records(2, 0.0)
@@ -294,6 +310,7 @@ def test_records_that_were_trained_on_are_no_test_records():
     assert any(said.startswith("40 of the 200 records of half.npz ") for said in done.result["caveats"])
 
 
+@pytest.mark.outer
 def test_a_network_of_ones_own_with_dropout_and_batch_normalisation():
     """Its random keys and running statistics are trained, kept and saved; amnesiac unlearning is refused at once."""
     Path("ours.py").write_text(OURS)

@@ -31,14 +31,21 @@ def compare(function: Callable[[Any, Any], Any], array: np.ndarray, other: np.nd
             assert matched is None
             return
         assert matched is not None
-        known = program.constants | {program.leaves[0]: jnp.asarray(array), program.example[0]: jnp.asarray(other)}
-        values = evaluate(operations, known)
-        operands = [values[place] for place in operation.inputs]
-        cotangent = jnp.asarray(random.normal(size=values[operation.outputs[0]].shape))
-        found = matched[0](operation, position, operands, cotangent)
-        (expected,) = by_derivative(operation, [position], operands, [cotangent])
-        np.testing.assert_allclose(made(found), expected, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(squared_norm(found), np.square(expected).sum(), rtol=1e-10, atol=1e-12)
+
+        # One program: compiling takes the time of these tests.
+        @jax.jit
+        def both(array: Any, other: Any, cotangent: Any) -> tuple[Any, Any, Any]:
+            known = program.constants | {program.leaves[0]: array, program.example[0]: other}
+            values = evaluate(operations, known)
+            operands = [values[place] for place in operation.inputs]
+            found = matched[0](operation, position, operands, cotangent)
+            (expected,) = by_derivative(operation, [position], operands, [cotangent])
+            return made(found), squared_norm(found), expected
+
+        cotangent = random.normal(size=program.types[operation.outputs[0]].shape)
+        whole, norm, expected = map(np.asarray, both(array, other, cotangent))
+        np.testing.assert_allclose(whole, expected, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(norm, np.square(expected).sum(), rtol=1e-10, atol=1e-12)
 
 
 @settings(max_examples=8)
@@ -175,8 +182,9 @@ def test_every_form_of_the_norm_is_that_of_the_product(positions: int, rows: int
     with jax.enable_x64(True):
         factors = Factors(jnp.asarray(left), jnp.asarray(right), lambda gradient: gradient)
         assert (is_thin(factors), is_made(factors)) == (positions == 1, positions == 7)
-        np.testing.assert_allclose(squared_norm(factors), np.square(product).sum(), rtol=1e-10)
-        np.testing.assert_allclose(made(joined([factors, factors])), 2 * product, rtol=1e-10)
+        norm, twice = jax.jit(lambda: (squared_norm(factors), made(joined([factors, factors]))))()
+        np.testing.assert_allclose(norm, np.square(product).sum(), rtol=1e-10)
+        np.testing.assert_allclose(twice, 2 * product, rtol=1e-10)
 
 
 @pytest.mark.parametrize(("positions", "height"), [(1, 3), (2, 50), (40, 7), (40, 1)])
@@ -188,9 +196,10 @@ def test_what_is_added_to_one_row_is_summed_without_the_table(positions: int, he
         table[index] += value
     with jax.enable_x64(True):
         rows = Rows(jnp.asarray(indices), jnp.asarray(values), height, lambda table: table)
-        np.testing.assert_allclose(squared_norm(rows), np.square(table).sum(), rtol=1e-10)
-        np.testing.assert_allclose(made(rows.summed()), table, rtol=1e-10)
-        assert np.count_nonzero(np.any(rows.summed().values, axis=1)) == len(set(indices))
+        norm, whole, summed = jax.jit(lambda: (squared_norm(rows), made(rows.summed()), rows.summed().values))()
+        np.testing.assert_allclose(norm, np.square(table).sum(), rtol=1e-10)
+        np.testing.assert_allclose(whole, table, rtol=1e-10)
+        assert np.count_nonzero(np.any(summed, axis=1)) == len(set(indices))
 
 
 def test_gradients_that_cancel_have_no_negative_norm():

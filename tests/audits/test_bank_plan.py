@@ -69,24 +69,6 @@ def test_more_models_begin_with_the_same(holdout: int):
     assert len(set(many.seeds.tolist())) == 20
 
 
-def test_a_model_has_as_many_records_as_the_query_set_and_two_thirds_of_the_calibration_set_if_there_is_one():
-    plan = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT, calibration=CALIBRATION)
-    assert set(plan.membership[:, : QUERY + HOLDOUT].sum(axis=1)) == {QUERY}
-    assert set(plan.membership[:, QUERY + HOLDOUT :].sum(axis=1)) == {20}
-    assert plan.seeds.dtype == np.uint32
-    alone = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT).membership
-    assert alone.shape == (20, QUERY + HOLDOUT)
-    assert set(alone.sum(axis=1)) == {QUERY}
-
-
-def test_groups_are_dealt_whole():
-    plan = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=GROUPS)
-    numbers = np.concatenate(GROUPS)
-    for row in plan.membership[:, : QUERY + HOLDOUT]:
-        assert not np.intersect1d(numbers[row], numbers[~row]).size
-        assert len(np.unique(numbers[row])) == 6
-
-
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
 def test_dropped_records_are_in_no_row_and_the_others_are_dealt_as_if_they_were_alone(groups):
     dropped = np.zeros(QUERY + HOLDOUT + CALIBRATION, bool)

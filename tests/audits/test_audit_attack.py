@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.interrupts import stop_after
 from support.tiny_learners import CLASSES, NearestCentroid, learner, records
 
 from jaxaudit.attacks import ATTACKS, Distance, Frequency
@@ -15,8 +16,9 @@ from jaxaudit.audits.attack.audit import audit_attack
 from jaxaudit.audits.attack.plan import draw, models_to_train
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.shadows import draw_pairs, groups_of, pair_outputs
+from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, kept_models
+from jaxaudit.ensemble import Execution, fit_many, kept_models, log_probs_many
 from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
@@ -150,6 +152,17 @@ def test_pdtp_is_measured_in_the_half_that_holds_the_target():
             assert found.measurements[i, place] == pytest.approx(value, abs=1e-6)
 
 
+def test_the_measured_model_is_the_attacked_one():
+    """One key, and the same walk through the half in the pool and by itself."""
+    row = draw(KEY, CANDIDATES, 1, 4).membership[:1]
+    members = np.flatnonzero(row[0])
+    keys = jax.random.split(KEY, 1)
+    params = fit_many(keys, row, CANDIDATES.inputs, CANDIDATES.labels, learner(), execution=Execution(1))
+    attacked = log_probs_many(learner(), params, CANDIDATES.inputs[members])[0]
+    left = leave_out(keys[0], CANDIDATES.take(members), learner(), np.arange(len(members)), execution=Execution(4))
+    np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
+
+
 # Shadow models.
 
 
@@ -195,12 +208,8 @@ def test_fresh_shadows_are_drawn_in_every_iteration():
 
 
 def test_a_stopped_audit_goes_on(audit: AttackAudit, tmp_path):
-    def stop(done: int, total: int) -> None:
-        if done > 0.7 * total:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        audit_attack(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop, tmp_path)})
+        audit_attack(KEY, CANDIDATES, learner(), **{**SMALL, "execution": Execution(4, stop_after(0.7), tmp_path)})
     drawn = draw(KEY, CANDIDATES, 3, 8)
     plan: dict[str, Any] = {name: SMALL[name] for name in ("shadow_pairs", "pooled_shadows", "measured")}
     models = models_to_train(drawn, learner(), attacks=ATTACKS, fresh_shadows=False, models_per_batch=4, **plan).total

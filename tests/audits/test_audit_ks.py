@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from support.clouds import trained_outputs
+from support.interrupts import stop_after
 from support.references import ks_by_scipy
 from support.saved_runs.ks import rho_of
 
@@ -49,10 +50,10 @@ KNOWN = [
 ]
 
 
-def run(targets: Sequence[Target] = KNOWN, key: Any = KEY, learner: Any = LEARNER, **options: Any) -> KSAudit:
+def run(targets: Sequence[Target] = KNOWN, **options: Any) -> KSAudit:
     """Without any test but rho."""
     how: dict[str, Any] = {"tests": [RhoTest(replicates=3)], "execution": Execution(2), **options}
-    return audit_ks(key, QUERY, CALIBRATION, learner, targets, **how)
+    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **how)
 
 
 @pytest.fixture(scope="module")
@@ -199,13 +200,8 @@ def test_whole_groups_are_drawn_of_a_query_set_that_was_dealt_by_groups():
 
 def test_a_stopped_audit_goes_on(audit, tmp_path, monkeypatch):
     monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
-
-    def stop(done: int, total: int) -> None:
-        if done > 0.6 * total:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run(execution=Execution(2, stop, checkpoints=tmp_path))
+        run(execution=Execution(2, stop_after(0.6), checkpoints=tmp_path))
     assert 0 < kept_models(tmp_path) < 10
     # Another width, or none, is asked for: what is kept decides, and the answer says so.
     again = run(execution=Execution(models_per_batch=5, checkpoints=tmp_path))

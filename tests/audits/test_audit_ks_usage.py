@@ -17,6 +17,7 @@ from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
 from jaxaudit.metrics.ema import Signals
 
 KEY = jax.random.key(5)
@@ -50,6 +51,8 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
         assert [usage.method for usage in target.usage] == ["holdout", "shadow"]
         assert (target.method, target.verdict) == ("holdout", target.usage[0].verdict)
         assert len(target.ema) == 2
+        passed = {check.name for check in target.checks if check.passed}
+        assert passed >= {HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS}
         assert target.rho_verdict in ("forgotten", "not forgotten", "inconclusive")
     file, both, never, _ = audit.targets
     assert file.verdict == both.verdict == "not forgotten"

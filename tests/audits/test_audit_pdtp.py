@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.interrupts import stop_after
 from support.tiny_learners import learner, records, small_mlp
 
 from jaxaudit.audits.pdtp.audit import audit_pdtp, reduce_pdtp
@@ -136,17 +137,13 @@ def test_a_stopped_audit_goes_on_and_progress_rises_to_its_total(tmp_path):
         execution = Execution(3, progress, checkpoints)
         return audit_pdtp(KEY, EXAMPLES, NETWORK, measurements=2, seeds=2, execution=execution)
 
-    def stop(done: int, total: int) -> None:
-        if done > 0.6 * total:
-            raise KeyboardInterrupt
-
     expected = run(lambda done, total: seen.append(done / total))
     assert seen == sorted(seen)
     assert seen[-1] == 1
     # Each model counts the same, whether it leaves a record out or is another seed: 2 x (24 + 3) + 2 in chunks of 3.
     assert np.diff(seen).max() < 0.15
     with pytest.raises(KeyboardInterrupt):
-        run(stop, tmp_path)
+        run(stop_after(0.6), tmp_path)
     assert list(tmp_path.glob("*/*.npz"))
     again = run(checkpoints=tmp_path)
     for name in ("records", "values", "exact", "classes", "directions"):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from support.banks import (
     softmax,
     write_bank,
 )
+from support.memory import at_most
 
 from jaxaudit.audits.bank_odds import bank_accuracy, bank_log_odds, model_outputs, said
 from jaxaudit.audits.ks.bank.evidence import target_outputs
@@ -105,17 +105,12 @@ def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
     save(folder, 0, np.random.default_rng(1).normal(size=(records, CLASSES)).astype(np.float32))
     for model in range(1, 100):
         os.link(folder / "outputs" / "00000.npy", folder / "outputs" / f"{model:05}.npy")
-    tracemalloc.start()
-    try:
+    # The rows as booleans, and a few arrays of 50,000 numbers.
+    with at_most(models * records + 15_000_000):
         bank = load_bank(folder)
         assert len(kinds_of(bank)) == models
         for model in bank.finished().tolist():
             model_outputs(bank, model)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # The rows as booleans, and a few arrays of 50,000 numbers.
-    assert peak < models * records + 15e6
 
 
 @pytest.mark.parametrize("groups", [False, True])

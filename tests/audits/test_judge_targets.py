@@ -174,7 +174,7 @@ def of_rho() -> tuple[Evidence, Said]:
 
 @pytest.mark.parametrize("test", [*TESTS, RHO], ids=lambda each: each.name)
 def test_forgotten_takes_the_targets_own_recipe(test: KSTest):
-    bank, said = of_rho() if test is RHO else (whole(), unused())
+    bank, said = of_rho() if test is RHO else (whole(), unused(1))
     known, guessed = (judgement(test, replace(bank, own_recipe=own), said) for own in (True, False))
     assert (known.finding.verdict, guessed.finding.verdict) == ("forgotten", "inconclusive")
     assert "how much this model remembers of what it used is not known" in guessed.finding.sentence

@@ -32,6 +32,14 @@ def test_groups_stay_whole_and_numbers_are_exact(values: list[int], share: float
     assert len(held) + len(kept) == count
 
 
+def test_all_deals_are_equally_likely() -> None:
+    trials = 1000
+    found = [tuple(np.flatnonzero(ja.deal(jax.random.key(seed), 6)).tolist()) for seed in range(trials)]
+    counts = [found.count(each) for each in combinations(range(6), 3)]
+    assert sum(counts) == trials
+    assert stats.chisquare(counts).pvalue > SURE
+
+
 def test_all_deals_with_members_are_equally_likely() -> None:
     """Nine records to three sides with one key for both draws, whatever is held out: one false alarm in 10,000."""
     trials, counts = 600, Counter[tuple[bool, tuple[int, ...]]]()

@@ -104,6 +104,16 @@ def test_retraining_with_nothing_removed_is_the_original():
     np.testing.assert_array_equal(twice[0], twice[1])
 
 
+def test_a_retrained_model_has_never_seen_the_forgotten_records():
+    chosen = learner(small_mlp, (4,), "sgd")
+    forget = SETS[[2, 1]]
+    changed = np.where(forget[0][:, None], 100 * INPUTS, INPUTS)
+    one, other = (
+        flat_rows(retrain(keys(), forget, x, LABELS, chosen, execution=Execution(2)), 2) for x in (INPUTS, changed)
+    )
+    np.testing.assert_array_equal(one[0], other[0])
+
+
 def test_what_cannot_be_forgotten():
     mlp = learner(small_mlp, (4,), "sgd")
     with pytest.raises(InputError, match="row 1 forgets all 23 records"):

@@ -125,20 +125,6 @@ def test_as_good_as_the_toolbox_itself():
     assert np.corrcoef(ours, theirs)[0, 1] > 0.97
 
 
-def test_neither_width_nor_neighbours_matter_and_progress_counts_models():
-    outputs, labels, member = attack_data(4, 3, RECORDS)
-    seen: list[tuple[int, int]] = []
-    wide = fit([0, 1, 2], outputs, labels, member, execution=Execution(2, lambda *now: seen.append(now)))
-    assert sorted(seen)[-1] == (3, 3)
-    alone = fit([1], outputs[1:2], labels, member[1:2], execution=Execution(1))
-    for mine, theirs in zip(jax.tree.leaves(wide.params), jax.tree.leaves(alone.params), strict=True):
-        np.testing.assert_allclose(mine[1:2], theirs, atol=3e-5)
-    asked = learned_probabilities(wide, outputs, labels)[1:2]
-    np.testing.assert_allclose(asked, learned_probabilities(alone, outputs[1:2], labels), atol=1e-4)
-    with pytest.raises(InputError, match="do not fit an attack on 1 models with 3 outputs"):
-        learned_probabilities(alone, outputs[:1, :, :2], labels)
-
-
 def test_records_that_are_not_used_leave_no_trace():
     outputs, labels, member = attack_data(4, 1, RECORDS)
     used = np.ones_like(member)
@@ -148,14 +134,6 @@ def test_records_that_are_not_used_leave_no_trace():
     other = fit([0], changed, labels, np.where(used, member, ~member), used=used)
     for mine, theirs in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(mine, theirs)
-
-
-def test_a_constant_output_is_not_blown_up():
-    outputs, labels, member = attack_data(4, 1, 60)
-    outputs = np.concatenate([outputs[..., :2], np.full((1, 60, 1), -0.1, np.float32)], axis=2)
-    attack = fit_learned(jax.random.split(jax.random.key(1), 1), outputs, labels, member, CLASSES, epochs=1)
-    assert attack.scale[0, 2] == 1
-    assert np.isfinite(learned_probabilities(attack, outputs, labels)).all()
 
 
 def test_a_stopped_training_goes_on_from_the_epoch_it_was_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -85,34 +85,6 @@ def test_a_learner_that_memorises_is_found_out_and_a_constant_one_is_not():
     assert np.isfinite(scores(attack, constant(MEMBER))).all()
 
 
-def test_the_key_alone_decides_the_network_and_training_reports_its_progress():
-    outputs, seen = memorising(MEMBER), []
-    how = INPUTS, LABELS, SHADOW_OUTPUTS, MEMBERSHIP
-    again = fit_untargeted(KEY, NETWORK, *how, progress=lambda *at: seen.append(at))
-    assert np.array_equal(scores(again, outputs), scores(trained(), outputs))
-    assert seen[0] == (0, 30 * SHADOWS * CANDIDATES // 16)
-    assert seen[-1] == (seen[0][1], seen[0][1])
-    other = fit_untargeted(jax.random.key(4), NETWORK, *how)
-    assert not np.array_equal(scores(other, outputs), scores(trained(), outputs))
-
-
-def test_scores_use_the_bins_the_network_was_trained_with():
-    coarse = trained()._replace(bins=2)
-    outputs = memorising(MEMBER)
-    assert not np.array_equal(scores(coarse, outputs), scores(trained(), outputs))
-    probabilities = np.where(np.exp(outputs) >= 0.5, 0.75, 0.25)
-    assert np.array_equal(scores(coarse, outputs), scores(trained()._replace(bins=0), np.log(probabilities)))
-    assert untargeted_scores(trained(), INPUTS[:0], LABELS[:0], np.zeros((0, CLASSES))).shape == (0,)
-
-
-def test_plain_gradient_descent_is_the_default_and_learns_with_more_examples():
-    learner = attack_network(COLUMNS + 2 * CLASSES)
-    assert (learner.epochs, learner.batch_size) == (30, 32)
-    membership = halves(30)
-    attack = fit_untargeted(KEY, learner, INPUTS, LABELS, memorising(membership), membership)
-    assert np.mean((scores(attack, memorising(MEMBER)) > 0) == MEMBER) > 0.9
-
-
 # What is refused.
 
 

@@ -1,4 +1,4 @@
-"""Attacks on records against slow twins written from the formulas, analytic cases, and what they refuse."""
+"""Attacks on records against slow twins written from the formulas, and what they refuse."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,6 @@ from support.record_attacks import (
     TWINS,
     dealt_rows,
     in_turn,
-    lira,
-    partner_of,
     planned_for,
     ratios,
     world,
@@ -30,9 +28,8 @@ from jaxaudit.attacks.records import (
     Shadowed,
     Stacked,
 )
-from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, left_out, unused_records
+from jaxaudit.attacks.records.attack import Dealt, check, counts, deal_of, unused_records
 from jaxaudit.attacks.records.rmia import share_exceeded
-from jaxaudit.attacks.records.sides import sides
 from jaxaudit.cli.attack.command import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc
@@ -87,56 +84,6 @@ def test_blocks_of_records_change_nothing(monkeypatch: pytest.MonkeyPatch):
     assert len(list(shadowed.blocks())) == 8
     for attack in RECORD_ATTACKS:
         np.testing.assert_allclose(attack.scores(shadowed), before[attack.name], rtol=1e-12, err_msg=attack.name)
-
-
-@pytest.mark.parametrize(("seed", "paired"), [(0, True), (1, False), (2, True)])
-def test_sides_are_those_of_the_other_models(seed: int, paired: bool):
-    """Medians, means and variances, with ties, one model or none on a side."""
-    random = np.random.default_rng(seed)
-    models = random.integers(-3, 4, (6, 2, 20)).astype(float)
-    membership = random.random((6, 20)) < 0.3
-    shadowed = Shadowed(models, membership)
-    shadowed = shadowed._replace(dealt=planned_for(shadowed, 2) if paired else None)
-    for place, (side, without) in enumerate(zip(sides(shadowed), left_out(shadowed), strict=True)):
-        own = membership if place == 0 else ~membership
-        for model, view, record in np.ndindex(*models.shape):
-            rows = own[:, record].copy()
-            assert rows[model] == (without[model, record] == model)
-            rows[model] = False
-            partner = None if own[model, record] else partner_of(shadowed, model, record)
-            if partner is not None:
-                assert rows[partner]
-                rows[partner] = False
-            assert own[model, record] or without[model, record] == (-1 if partner is None else partner)
-            values = models[rows, view, record]
-            at = model, view, record
-            assert side.count[model, record] == len(values)
-            for found, slow in ((side.median[at], np.median), (side.mean[at], np.mean), (side.variance[at], np.var)):
-                if len(values):
-                    assert found == pytest.approx(slow(values), abs=1e-12)
-                else:
-                    assert np.isnan(found)
-
-
-def test_a_model_left_out_leaves_no_trace():
-    """A huge number of one model does not blur the others' spread."""
-    shadowed = world()
-    shadowed.models[3] = 1e9
-    np.testing.assert_allclose(LiRA().scores(shadowed)[3], in_turn(shadowed, lira(True, False), False)[3], rtol=1e-9)
-
-
-def test_lira_of_two_known_normals():
-    """With many models, the log-ratio of the densities that they are drawn from, and never better than its accuracy."""
-    random = np.random.default_rng(4)
-    membership = np.arange(4000)[:, None] % 2 == 0
-    models = random.normal(size=(4000, 1, 1)) * np.where(membership, 2.0, 1.0)[:, None] + 3.0 * membership[:, None]
-    targets = np.array([-1.0, 0.5, 3.0, 6.0])[:, None, None]
-    shadowed = Shadowed(models, membership, targets)
-    exact = stats.norm.logpdf(targets, 3, 2) - stats.norm.logpdf(targets, 0, 1)
-    for attack in (LiRA(), BaVarIAt()):
-        np.testing.assert_allclose(attack.scores(shadowed), exact[:, :, 0], rtol=0.1, atol=0.1)
-    upper = -stats.norm.logsf(targets, 0, 1)
-    np.testing.assert_allclose(LiRA(online=False).scores(shadowed), upper[:, :, 0], rtol=0.1)
 
 
 @pytest.mark.parametrize(("online", "gamma"), [(True, 2.0), (False, 1.0)])

@@ -61,18 +61,6 @@ def test_float32_logits_are_compared_as_finely_as_they_were_stored(tmp_path):
     assert compared.confidences.max() <= 1
 
 
-@pytest.mark.parametrize("as_logits", [True, False])
-def test_without_models_of_rho_a_target_says_the_same(tmp_path, as_logits: bool):
-    logits = logits_of(9, 17)
-    values = logits if as_logits else np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    file = file_of(tmp_path, values.astype(np.float32))
-    (odds, _, compared), (there, _, full) = (of_file((file,), (LABELS,), models) for models in ({}, MODELS))
-    np.testing.assert_array_equal(odds, there)
-    np.testing.assert_array_equal(compared.target, full.target)
-    np.testing.assert_array_equal(compared.confidences, full.confidences)
-    assert {rows.shape for rows in compared[:3]} == {(0, N)}
-
-
 STORES = {
     "float16": (1, lambda logits: logits.astype(np.float16)),
     "1 decimal": (1, lambda logits: np.round(logits, 1)),
@@ -94,14 +82,6 @@ def test_coarse_logits_do_not_part_a_model_from_itself(tmp_path, stored):
     assert file.kind == "logits"
     assert ks_by_scipy(compared.query[0], compared.target[0]) < 0.01
     assert ks_by_scipy(odds[0], log_odds(file.logits.astype(np.float64), labels)) > 0.01
-
-
-def test_probabilities_are_rounded_as_ever(tmp_path):
-    powers = np.exp(logits_of(8, 5))
-    file = file_of(tmp_path, np.round(powers / powers.sum(axis=1, keepdims=True), 3))
-    _, _, compared = of_file((file,), (LABELS,), MODELS)
-    np.testing.assert_array_equal(compared.query, np.round(MODELS["query"].confidences.astype(float), 3).astype("f4"))
-    np.testing.assert_array_equal(compared.target, compared.confidences)
 
 
 def test_logits_of_both_sets_go_into_the_tests_of_use_as_they_are(tmp_path):

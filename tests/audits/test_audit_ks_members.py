@@ -2,21 +2,18 @@
 
 import re
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
-from support.simulated_shadows import bank_of, provider
+from support.simulated_shadows import provider
 
 from jaxaudit.audits.ks.audit import audit_ks, default_tests
-from jaxaudit.audits.ks.evidence import Evidence, Said
-from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest, ShadowTest
+from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest
 from jaxaudit.audits.pool import Part, make_pool
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
@@ -32,24 +29,14 @@ WORLD = provider(np.random.default_rng(1), len(POOL.asked), 5.0)
 """What models say that were never trained: they remember each record by up to 5 nats."""
 
 
-@cache
-def bank() -> Evidence:
-    """Models of the holdout test."""
-    return bank_of(KEY, WORLD, POOL, [HELD])
-
-
-def target(seed: int, share: float, memory: float = 1.0, squeeze: float = 1.0) -> FileTarget:
+def target(seed: int, share: float, memory: float = 1.0) -> FileTarget:
     """A target that used all members and a share of the query set, and remembers as much as the models or less."""
     used = np.repeat([0.0, 0.0, 1.0], [len(each) for each in SETS])
     used[: round(share * len(QUERY))] = 1
-    odds = squeeze * WORLD.outputs(np.random.default_rng(seed), memory * used)
+    odds = WORLD.outputs(np.random.default_rng(seed), memory * used)
     parts = np.split(odds, np.cumsum([len(each) for each in SETS])[:2])
     query, holdout, members = (with_log_odds(part, of, f"{seed}.csv") for part, of in zip(parts, SETS, strict=True))
     return FileTarget(query, holdout, True, on_members=members)
-
-
-def heard(given: FileTarget) -> Said:
-    return given.says(bank(), HOLDOUT, "", with_signals=False)
 
 
 USED, UNUSED, FORGETFUL = target(11, 1.0), target(12, 0.0), target(13, 1.0, 0.0)
@@ -65,22 +52,6 @@ def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]
     assert audit.models_per_batch is audit.shadows is None
     assert audit.shadow_log_odds == {}
     return audit.targets
-
-
-def test_members_alone_give_a_verdict_and_train_nothing() -> None:
-    """There is no learner that could be trained."""
-    used, unused, forgetful = by_members(USED, UNUSED, FORGETFUL)
-    for each in (used, unused, forgetful):
-        (usage,), (judgement,) = each.usage, each.judgements
-        assert (each.method, usage.method, usage.design, each.rho) == ("members", "members", "none", None)
-        assert judgement.p_confidence is not None
-        assert judgement.p_confidence.word == "strong"
-    assert (used.verdict, unused.verdict, forgetful.verdict) == ("not forgotten", "forgotten", "inconclusive")
-    assert used.usage[0].fraction_low > 0.7
-    assert unused.usage[0].fraction_low == 0 < unused.usage[0].upper <= 0.25
-    assert forgetful.usage[0].upper == 1
-    words = [each.judgements[0].fraction_confidence for each in (used, unused, forgetful)]
-    assert [each and each.word for each in words] == ["fair", "fair", "none"]
 
 
 OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.asked)))[-len(MEMBERS) :] - 9
@@ -183,77 +154,3 @@ def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers()
     # A target that was trained here keeps its fraction; one from a file has it of the members test alone.
     assert np.isnan(used.usage[1].fraction)
     assert np.isfinite([used.usage[0].fraction, simulated.usage[1].fraction]).all()
-
-
-def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
-    """How much less is used now rests on the shadow models' recipe; that it is less does not."""
-    given = UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout)
-    for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
-        evidence = replace(bank(), own_recipe=own_recipe)
-        found = [judge_targets(KEY, evidence, [heard(each)], [MembersTest(), HELD]).targets[0] for each in several]
-        change = found[0].change
-        assert change is not None
-        assert change.p_value <= 0.05
-        assert (change.low > 0.5) == np.isfinite(change.fraction) == own_recipe
-        assert (found[0].method, found[0].verdict) == ("members", "forgotten")
-        for single in found[1:]:
-            np.testing.assert_equal(found[0].usage, single.usage)
-            assert single.change is None
-
-
-# Without members.
-
-
-SQUEEZED = target(12, 0.0, squeeze=0.3)
-
-
-@pytest.mark.parametrize(
-    ("given", "own_recipe", "reduced", "verdict"),
-    [
-        (UNUSED, False, (), "inconclusive"),
-        (UNUSED, True, (), "forgotten"),
-        (UNUSED, True, ("fewer epochs",), "inconclusive"),
-        (SQUEEZED, True, (), "inconclusive"),
-    ],
-)
-def test_a_file_has_a_fraction_by_its_own_recipe_alone_and_where_it_behaves_so(
-    given: FileTarget, own_recipe: bool, reduced: tuple[str, ...], verdict: str
-) -> None:
-    evidence = replace(bank(), own_recipe=own_recipe, reduced=reduced)
-    (found,) = judge_targets(KEY, evidence, [heard(given)], [HELD]).targets
-    (usage,), (judgement,) = found.usage, found.judgements
-    assert found.verdict == usage.verdict == verdict
-    known = verdict == "forgotten"
-    # Use is detected all the same.
-    assert judge_targets(KEY, evidence, [heard(USED)], [HELD]).targets[0].verdict == "not forgotten"
-    assert np.isfinite(usage.fraction) == (usage.p_fully is not None) == (usage.upper < 1) == known
-    assert judgement.p_confidence is not None
-    assert judgement.fraction_confidence is not None
-    assert (judgement.p_confidence.word, judgement.fraction_confidence.word) == ("strong", "fair" if known else "none")
-
-
-# Several targets.
-
-
-def test_the_verdicts_of_several_targets_follow_the_adjusted_p_values() -> None:
-    """A small p-value is not small among as many targets as there are of this one."""
-    little = target(31, 0.3)
-    (alone,) = by_members(little)
-    (before,) = alone.usage
-    assert (alone.verdict, before.p_never_adjusted) == ("not forgotten", None)
-    assert 0.005 < before.p_never <= 0.05
-    several = by_members(*[little] * (1 + int(0.05 / before.p_never)))
-    for each in several:
-        (usage,) = each.usage
-        assert usage.p_never == before.p_never
-        assert usage.p_never_adjusted == pytest.approx(len(several) * before.p_never)
-        assert usage.verdict == each.verdict != "not forgotten"
-
-
-def test_tests_by_rank_train_as_many_models_as_an_adjusted_p_value_takes() -> None:
-    for targets, models in ((1, 39), (2, 39), (3, 59), (5, 99)):
-        (shadow, _) = default_tests(None, [UNUSED] * targets)
-        assert isinstance(shadow, ShadowTest)
-        assert (shadow.without_query, shadow.targets) == (models, targets)
-        lighter = shadow.lighter()
-        assert lighter.without_query == max(19, 20 * targets - 1)

@@ -62,8 +62,6 @@ def test_a_damaged_file_is_named_with_its_model(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(InputError, match=r"bank, model 4 of 6: .*00004\.npy"):
         bank_evidence(bank, range(6))
-    path.unlink()
-    assert bank.missing().tolist() == [4]
 
 
 HERE, OTHERS = {"jax": "0.10.2", "numpy": "2.4.0"}, {"jax": "0.10.3", "numpy": "2.4.0"}

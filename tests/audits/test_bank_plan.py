@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxaudit.audits.ks.bank.plan import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.audits.ks.bank.plan import plan_bank
 from jaxaudit.audits.ks.tests import HoldoutTest, ShadowTest
 from jaxaudit.audits.pool import make_pool
 from jaxaudit.data import Examples
@@ -26,15 +26,6 @@ SETS = examples(QUERY, 1), examples(CALIBRATION, 2), examples(HOLDOUT, 3)
 GROUPS = as_groups(np.arange(QUERY) // 4, 100 + np.arange(HOLDOUT) // 3)
 COLUMNS = np.r_[0:QUERY, QUERY + CALIBRATION : QUERY + CALIBRATION + HOLDOUT, QUERY : QUERY + CALIBRATION]
 """Of a pool, whose calibration set stands before the holdout."""
-
-
-def test_the_numbers_of_models_are_those_of_the_tests():
-    test = ShadowTest()
-    assert HoldoutTest().query_and_holdout == HOLDOUT_MODELS
-    assert test.without_query + test.half_query + test.with_query == SHADOW_MODELS
-    used = plan_bank(KEY, SHADOW_MODELS, QUERY, calibration=CALIBRATION).membership[:, :QUERY].sum(axis=1)
-    found = [(used == count).sum() for count in (0, QUERY // 2, QUERY)]
-    assert found == [test.without_query, test.half_query, test.with_query]
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])
@@ -67,24 +58,6 @@ def test_more_models_begin_with_the_same(holdout: int):
     assert not np.array_equal(few.seeds, other.seeds)
     assert not np.array_equal(few.membership, other.membership)
     assert len(set(many.seeds.tolist())) == 20
-
-
-def test_a_model_has_as_many_records_as_the_query_set_and_two_thirds_of_the_calibration_set_if_there_is_one():
-    plan = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT, calibration=CALIBRATION)
-    assert set(plan.membership[:, : QUERY + HOLDOUT].sum(axis=1)) == {QUERY}
-    assert set(plan.membership[:, QUERY + HOLDOUT :].sum(axis=1)) == {20}
-    assert plan.seeds.dtype == np.uint32
-    alone = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT).membership
-    assert alone.shape == (20, QUERY + HOLDOUT)
-    assert set(alone.sum(axis=1)) == {QUERY}
-
-
-def test_groups_are_dealt_whole():
-    plan = plan_bank(KEY, 20, QUERY, holdout=HOLDOUT, calibration=CALIBRATION, groups=GROUPS)
-    numbers = np.concatenate(GROUPS)
-    for row in plan.membership[:, : QUERY + HOLDOUT]:
-        assert not np.intersect1d(numbers[row], numbers[~row]).size
-        assert len(np.unique(numbers[row])) == 6
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["records", "groups"])

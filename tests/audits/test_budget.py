@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.audits.ks.plan import FEWEST, LEAST_STEPS, Free, Work, choose, cost_of, members, memory_of, seconds_of
+from jaxaudit.audits.ks.plan import FEWEST, LEAST_STEPS, Free, Work, choose, members, memory_of, seconds_of
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
 from jaxaudit.audits.pool import Part
-from jaxaudit.cli.ks.budget import parse_budget, settled, take_records
+from jaxaudit.cli.ks.budget import parse_budget, take_records
 from jaxaudit.cli.ks.inputs import Given
-from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Speed
@@ -139,21 +138,6 @@ def test_fewer_records_are_walked_more_often():
     assert fixed.work.epochs == 15
 
 
-def test_the_cost_is_that_of_fewer_records_and_models():
-    assert cost_of(MNIST, MNIST) == 1
-    assert cost_of(MNIST, MNIST._replace(query=15_000)) == pytest.approx(2)
-    assert 1 < cost_of(MNIST, MNIST._replace(tests=tuple(test.lighter() for test in TESTS))) < 1.1
-
-
-@pytest.mark.parametrize("test", [ShadowTest(), ReferenceTest()])
-def test_the_options_of_a_plan_are_those_of_its_tests(test):
-    full = MNIST._replace(tests=(test, RhoTest()))
-    plan = choose(full, [lambda: FAST], 0.9 * seconds_of(full, FAST), ALL)
-    assert plan is not None
-    audit = settled(KSOptions(), plan, full, ("mlp", "128")).audit
-    assert (audit.shadow_models, audit.replicates) == (19, 2)
-
-
 def test_memory_grows_with_records_models_and_streams():
     small = memory_of(MNIST, FAST, 784 * 4, 2)
     assert small < memory_of(MNIST, FAST, 784 * 4, 4) < memory_of(MNIST, SLOW, 784 * 4, 4)
@@ -214,9 +198,3 @@ def test_a_longer_draw_holds_the_records_of_a_shorter_one_and_another_key_draws_
     assert few < more
     assert len(few) == len(other) == 20
     assert other != few
-
-
-def test_all_records_are_taken_where_there_are_no_more():
-    whole = sets(holdout=False)
-    assert take_records(whole, None, jax.random.key(1)) is whole
-    assert np.array_equal(take_records(whole, 500, jax.random.key(1)).query.inputs, whole.query.inputs)

@@ -25,15 +25,6 @@ def test_it_judges_nothing(audit: EfficacyAudit, confidence: str):
     assert finding.would_change
 
 
-def test_what_was_measured_is_said():
-    finding = efficacy_audit(MINE, OTHER, PERFECT, weights("same", [2.0, 2.0, 2.0])).finding
-    assert "0.5 (information 2); retrained: 0.125, perfect: infinite, same: 0.5" in finding.sentence
-    above, below, equal = finding.reasons
-    assert ("above" in above, "below" in below, "equal" in equal) == (True, True, True)
-    assert [reason.split()[-1] for reason in finding.reasons] == ["retrained", "perfect", "same"]
-    assert "0.5 (information 2)." in efficacy_audit(MINE).finding.sentence
-
-
 @pytest.mark.parametrize(
     ("name", "audit"),
     [
@@ -46,13 +37,3 @@ def test_checks(name: str, audit: EfficacyAudit):
     assert (state(efficacy_audit(MINE, OTHER).finding, name), state(audit.finding, name)) == ("passed", "warning")
     assert any("--reference" in each for each in audit.finding.would_change) or name != "references"
     assert "of perfect:" in audit.finding.checks[0].message or name != "finite efficacies"
-
-
-def test_caveats():
-    usual = efficacy_audit(MINE, OTHER).finding.caveats
-    assert len(usual) == 1
-    paths = {"dense/kernel": "contracted", **{f"loop/{index}": "vmap(grad)" for index in range(5)}}
-    slow = efficacy_audit(weights("mine", [1.0, 2.0], paths), draws=True).finding.caveats
-    assert any("evaluation mode" in each for each in slow)
-    assert any("loop/0, loop/1, loop/2 and 2 more" in each for each in slow)
-    assert set(usual) < set(slow)

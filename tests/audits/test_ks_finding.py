@@ -8,7 +8,6 @@ from jaxaudit.audits.finding import Checked
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.several import adjusted
 from jaxaudit.audits.ks.tests import HoldoutTest, Judgement, RhoTest, ShadowTest
-from jaxaudit.audits.ks.tests import test as of_tests
 from jaxaudit.audits.ks.tests.memory import Lack
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.before_after import Change
@@ -42,41 +41,6 @@ def test_the_first_test_decides_and_all_are_kept():
     assert judged(usage=(other,), emas=(ema(1.0),)).method == "shadow"
     assert judged(emas=(ema(1.0),)).method == "ema"
     assert judged().method == "rho"
-
-
-def test_forgotten_is_said_with_its_upper_limit():
-    finding = judged(usage=(UNUSED,)).finding
-    assert finding.verdict == "forgotten"
-    assert "4.3%" in finding.sentence
-    assert "3.1%" in finding.reasons[0]
-    assert judged(usage=(UNUSED._replace(detectable=None),)).verdict == "forgotten"
-
-
-def test_a_test_of_use_gives_its_reasons():
-    for usage in (USED, UNUSED):
-        finding = judged(usage=(usage,)).finding
-        assert finding.verdict == usage.verdict
-        assert len(finding.reasons) == 1 + (len(usage.reasons) if usage.verdict == "not forgotten" else 0)
-    unsure = judged(usage=(UNSURE,)).finding
-    assert (unsure.verdict, unsure.reasons, unsure.confidence.word) == ("inconclusive", UNSURE.reasons, "none")
-    assert unsure.would_change
-
-
-def test_a_used_fraction_is_in_the_sentence_if_it_is_known_and_more_than_full_use_is_said_first():
-    """The interval is the point 1 where even full use was rejected."""
-    usual, unknown, beyond = (
-        judged(usage=(USED._replace(**change),)).finding
-        for change in (
-            {},
-            {"fraction": 1.0, "p_fully": 0.031},
-            {"fraction": 1.0, "fraction_low": 1.0, "fraction_high": 1.0},
-        )
-    )
-    assert "92%" in usual.sentence
-    assert "%" not in unknown.sentence
-    assert beyond.verdict == "not forgotten"
-    assert set(beyond.caveats) - set(usual.caveats) == {of_tests.USED.beyond}
-    assert beyond.caveats[0] == of_tests.USED.beyond
 
 
 @pytest.mark.parametrize(
@@ -199,22 +163,6 @@ def test_a_check_that_warns_takes_nothing_away_but_confidence():
         target = judged(usage=(USED,), checks=(failed(name, decisive=False),))
         assert (target.verdict, target.finding.confidence.word) == ("not forgotten", word)
         assert state(target, name).state == "warning"
-
-
-def test_the_first_of_several_failed_checks_is_the_reason():
-    checks = (check("fine"), failed(preflight.QUERY_SIZE), failed(preflight.DISTANCES_APART))
-    for rho in (APART, NEAR, BOTH):
-        assert judged(rho=rho, checks=checks).because == f"{preflight.QUERY_SIZE}: does not hold"
-    shared = (*checks, failed(preflight.TARGET_OUTPUTS))
-    assert judged(checks=shared).because == f"{preflight.TARGET_OUTPUTS}: does not hold"
-
-
-def test_checks_are_ordered_by_test_and_then_by_state():
-    target = judged(usage=(USED,), checks=(failed(preflight.HOLDOUT_LIKE_QUERY), failed(preflight.DISTANCES_APART)))
-    assert [each.name for each in target.checks] == [preflight.DISTANCES_APART, preflight.HOLDOUT_LIKE_QUERY]
-    assert (target.verdict, target.rho_verdict) == ("inconclusive", "inconclusive")
-    checks = (check("fine"), failed("odd", decisive=False), failed(preflight.TARGET_OUTPUTS))
-    assert [each.state for each in judged(checks=checks).finding.checks] == ["failed", "warning", "passed"]
 
 
 @pytest.mark.parametrize("usage", [USED, UNUSED, UNSURE._replace(method="holdout")])

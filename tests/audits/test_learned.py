@@ -76,22 +76,6 @@ def test_a_test_keeps_as_many_models_as_it_needs():
     assert "--shadow-models" in said
 
 
-def test_the_worst_is_left_out_first():
-    found = without_unlearned(evidence({"mixed": 40}, (LEARNED, 0.38, 0.35, 0.36)), [HOLDOUT])
-    assert left(found, "mixed") == [10, 10, 0, 0]
-    out, kept = found.limitations
-    assert ("adam" in out, "plain" in out, "wider" in out) == (True, True, False)
-    assert ("adam" in kept, "plain" in kept, "wider" in kept) == (False, False, True)
-
-
-@pytest.mark.parametrize(("targets", "models"), [(1, [0, 0, 0]), (3, [15, 1, 10])])
-def test_what_a_test_needs_grows_with_the_targets(targets: int, models: list[int]):
-    """Of 60 models of no use 45 are left: 19 are needed for one target, 59 for three."""
-    counts = {"never": 60, "half": 4, "fully": 40}
-    found = without_unlearned(evidence(counts, (LEARNED, LEARNED, BARELY, LEARNED), targets), [SHADOW])
-    assert [left(found, role)[2] for role in counts] == models
-
-
 def test_a_further_test_takes_no_model_from_another():
     counts = {"mixed": 40, "never": 39, "half": 19, "fully": 19}
     whole = evidence(counts, (LEARNED, BARELY, LEARNED, LEARNED))

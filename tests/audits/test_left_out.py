@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from support.interrupts import stop_after
 
 from jaxaudit.audits.left_out import leave_out, models_in_pieces
 from jaxaudit.audits.pdtp.audit import audit_pdtp
@@ -66,11 +67,7 @@ def test_workers_give_the_same_pieces():
 
 
 def test_finished_pieces_are_not_answered_again(tmp_path: Path):
-    def stop(done: int, total: int) -> None:
-        if done * 50 >= 26 * total:
-            raise KeyboardInterrupt
-
-    stopped = Execution(None, stop, tmp_path)
+    stopped = Execution(None, stop_after(0.5), tmp_path)
     with pytest.raises(KeyboardInterrupt):
         audit_pdtp(KEY, EXAMPLES, LEARNERS[0], records=CHOSEN, execution=stopped)
     assert kept_models(tmp_path) == 26

@@ -139,20 +139,6 @@ def test_rho_concludes_nothing_where_query_and_calibration_models_are_alike(repl
     assert found <= most(runs)
 
 
-@pytest.mark.outer
-@pytest.mark.parametrize("replicates", [3, 5])
-def test_rho_of_one_more_calibration_model_is_on_neither_side_of_1_but_at_5_percent(replicates: int):
-    """A target that never met the query set, which query models do remember; either verdict would be wrong."""
-    runs, records, found = 60, 120, 0
-    for place in range(runs):
-        random = np.random.default_rng([6, place])
-        said = confidences(random, 2 * replicates + 1, records)
-        query, calibration, target = said[:replicates] ** 0.3, said[replicates:-1], said[-1:]
-        ratio = rho(jax.random.fold_in(KEY, place), query, calibration, target, bootstrap=40)
-        found += RhoTest(replicates=replicates).decide(ratio, (), (), ()).finding.verdict != "inconclusive"
-    assert found <= most(runs)
-
-
 def confidences(random: np.random.Generator, models: int, records: int) -> np.ndarray:
     """Of models that agree on which records are hard."""
     hard = random.normal(size=records)

@@ -1,7 +1,7 @@
-"""A person's own test of `ks`, and which test decides where none is named."""
+"""A person's own test of `ks`."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,22 +10,19 @@ import numpy as np
 import optax
 import pytest
 from jaxtyping import Array, Key
-from support.cli_runs import intercept
-from support.clouds import CALIBRATION, HOLDOUT, QUERY
+from support.clouds import CALIBRATION, QUERY
 from support.html_pages import Parsed
 from support.saved_runs.ks import ks_run
 from support.terminals import said
 
 from jaxaudit.audits.finding import Confidence, Finding
-from jaxaudit.audits.ks.audit import audit_ks, default_tests
+from jaxaudit.audits.ks.audit import audit_ks
 from jaxaudit.audits.ks.evidence import Evidence, Said
 from jaxaudit.audits.ks.models import Roles, shadow_rows
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import SimulatedTarget
-from jaxaudit.audits.ks.tests import EMATest, Judgement, KSTest, RhoTest
+from jaxaudit.audits.ks.tests import Judgement, KSTest, RhoTest
 from jaxaudit.audits.pool import Part, Pool
-from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.ks.run import tests_of as made_by_command
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -34,8 +31,6 @@ from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.models import MLP
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.ks.record import KSRecord
-from jaxaudit.report.record import from_json, to_json
 
 KEY = jax.random.key(5)
 LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=8, batch_size=50)
@@ -97,31 +92,6 @@ def run(*tests: KSTest, **options: Any) -> KSAudit:
     return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [BOTH, NEVER], tests=tests, **how)
 
 
-@pytest.fixture(scope="module")
-def audit() -> KSAudit:
-    return run(LossTest(), EMATest(), RhoTest(replicates=2))
-
-
-def test_it_decides_and_every_output_says_so(audit: KSAudit):
-    both, never = audit.targets
-    assert isinstance(LossTest(), KSTest)
-    assert (both.method, both.verdict, never.verdict) == ("loss", "not forgotten", "inconclusive")
-    assert audit.shadow_log_odds[WITHOUT].shape == (4, 300)
-    made = ks_run(audit=audit)
-    value = to_json(made.result)
-    assert from_json(KSRecord, value) == made.result
-    text, page = said(made), Parsed(report_html([made])).text
-    for target, written in zip(audit.targets, value["targets"], strict=True):
-        assert (written["method"], written["verdict"]) == ("loss", target.verdict)
-        assert [test["name"] for test in written["tests"]] == ["loss", "ema", "rho"]
-        assert f"{target.name}: {target.verdict}. {target.finding.sentence}" in text
-        assert target.finding.sentence in page
-    for shown in (text, page):
-        assert LossTest.assumes in shown
-        assert "models of the loss test" in shown
-        assert "loss test" in shown
-
-
 def test_its_own_check_takes_its_verdict_away_and_no_other():
     target = run(LossTest(models=2), RhoTest(replicates=2)).targets[0]
     assert target.verdict == "inconclusive"
@@ -155,31 +125,3 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     text = Parsed(report_html([made_run])).text
     assert "Charts" not in text
     assert not re.search(r"\brho\b", said(made_run) + text)
-
-
-def test_it_is_refused_by_its_own_rule_before_training(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
-    with pytest.raises(InputError, match="at least 2 models"):
-        run(LossTest(models=1))
-
-
-# Where none is named.
-
-
-@pytest.mark.parametrize(("holdout", "first"), [(None, "shadow"), (HOLDOUT, "holdout")])
-def test_python_and_the_command_line_decide_by_the_same_test(
-    holdout: Examples | None, first: str, monkeypatch: pytest.MonkeyPatch
-):
-    """And rho stands beside it, and never before it."""
-    options = KSOptions()
-    if holdout is not None:
-        options = replace(options, data=replace(options.data, holdout="holdout.npz"))
-    ours = default_tests(holdout)
-    assert [test.name for test in ours] == [first, "rho"]
-    assert made_by_command(options, 1)[0].name == first
-    trained = intercept(monkeypatch, "jaxaudit.audits.ks.audit.train_roles")
-    with pytest.raises(InputError, match="enough"):
-        audit_ks(KEY, QUERY, CALIBRATION, LEARNER, [BOTH], holdout=holdout)
-    counts = {role: len(rows) for role, rows in trained["roles"].items() if rows}
-    assert counts.keys() >= {"query", "calibration", "mixed" if holdout else "never"}
-    assert ("mixed" in counts) == (holdout is not None) == ("never" not in counts)

@@ -12,9 +12,7 @@ from support.record_attacks import target_of
 
 from jaxaudit import audit_records, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
-from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
-from jaxaudit.audits.record_attack.audit import RecordTarget
 from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.data.bank.bank import Bank
@@ -50,40 +48,6 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bank]:
 # One resolution
 
 
-def both_forms(used: int, bank: Bank, folder: Path) -> list[RecordTarget]:
-    """One model's outputs, as logits and as their softmax."""
-    (values,) = sure(1, (np.arange(RECORDS) < used)[None], seed=9)
-    forms = {"logits": values, "softmax": softmax(values)}
-    return [target_of(folder / f"{name}.npy", each, bank) for name, each in forms.items()]
-
-
-@pytest.mark.parametrize("used", [0, 150])
-def test_a_target_is_judged_alike_as_logits_and_as_their_softmax(used: int, banks: dict[str, Bank], tmp_path: Path):
-    """By a bank of probabilities, beside each other and alone."""
-    bank = banks["probabilities"]
-    targets = both_forms(used, bank, tmp_path)
-    for attack in (Stacked(), LiRA()):
-        both = audit_records(bank, targets, attacks=[attack])
-        one, other = both.targets
-        assert (one.finding, one.named) == (other.finding, other.named)
-        assert check_of(one.finding, "trained as the shadow models").state == "passed"
-        np.testing.assert_allclose(*both.attacks[0].scores, rtol=1e-3, atol=1e-3)
-        if attack.name == "stacked":
-            assert one.finding.verdict == ("attack succeeds" if used else "inconclusive")
-        else:
-            alone = [audit_records(bank, [each], attacks=[attack]).targets[0].finding.verdict for each in targets]
-            assert alone == [one.finding.verdict] * 2
-
-
-@pytest.mark.parametrize("used", [0, 150])
-def test_a_softmax_is_like_the_logits_of_a_bank(used: int, banks: dict[str, Bank], tmp_path: Path):
-    """It says less than logits, but is not taken for another recipe, nor for a member."""
-    targets = both_forms(used, banks["logits"], tmp_path)
-    for target in audit_records(banks["logits"], targets, attacks=[Stacked()]).targets:
-        assert check_of(target.finding, "trained as the shadow models").state == "passed"
-        assert target.finding.verdict == ("attack succeeds" if used else "inconclusive")
-
-
 def test_a_coarse_target_moves_nothing_of_another(banks: dict[str, Bank], tmp_path: Path):
     """Nor the rates over shadow models."""
     bank = banks["logits"]
@@ -97,19 +61,6 @@ def test_a_coarse_target_moves_nothing_of_another(banks: dict[str, Bank], tmp_pa
     without = audit_records(bank, attacks=[LiRA()])
     assert str(without.attacks[0].rates) == str(alone.attacks[0].rates)
     assert str(without.finding) == str(alone.finding)
-
-
-def test_gaps_agree_where_the_files_know_them_and_the_result_says_where_not(banks: dict[str, Bank]):
-    """A bank of probabilities knows log-odds up to 20 nats."""
-    logits, shares = (audit_records(banks[kind], attacks=[BASE()]) for kind in ("logits", "probabilities"))
-    assert not logits.saturated.any()
-    cut = shares.saturated > 0
-    assert 0.2 < cut.mean() < 0.8
-    odds = bank_outputs(banks["logits"], 1).shadowed.models[:, 0]
-    np.testing.assert_allclose(shares.saturated, (np.abs(odds) >= 20).mean(axis=0), atol=1e-12)
-    gaps = logits.vulnerability.gap, shares.vulnerability.gap
-    np.testing.assert_allclose(gaps[0][~cut], gaps[1][~cut], atol=1e-4)
-    assert np.abs(gaps[0][cut] - gaps[1][cut]).max() > 1
 
 
 # Honest rates
@@ -157,10 +108,6 @@ def decided(found: RecordAudit) -> tuple[Any, ...]:
     return found.finding.verdict, found.finding.sentence, found.finding.confidence, found.finding.would_change
 
 
-def states(found: Finding) -> list[tuple[str, str]]:
-    return [(check.name, check.state) for check in found.checks]
-
-
 def test_only_the_first_attack_decides_and_the_sentence_says_so(weak: Bank, banks: dict[str, Bank]):
     """Attacks that tie or are weak beside it move nothing; chosen to decide, they cannot show that attacks fail."""
     whole = audit_records(weak)
@@ -175,20 +122,6 @@ def test_only_the_first_attack_decides_and_the_sentence_says_so(weak: Bank, bank
         found = audit_records(banks["logits"], attacks=[attack, AttackR()])
         assert found.finding.verdict == "attack succeeds"
         assert f"{attack.name} decides" in found.finding.sentence
-
-
-def test_the_level_that_is_shown_moves_no_verdict(weak: Bank, banks: dict[str, Bank], lumpy: Bank, tmp_path: Path):
-    """Nor where a hundredth of the records is remembered: a true positive rate just beyond twice that of 1%."""
-    rows = np.random.default_rng(11).random((24, 2000)) < 0.5
-    odds = np.random.default_rng(10).normal(size=rows.shape)
-    odds[:, :30] += 6.0 * rows[:, :30]
-    for bank in (weak, banks["logits"], lumpy, bank_of(tmp_path / "few", odds, rows, "log_odds")):
-        one, *others = (
-            audit_records(bank, attacks=[BASE(), AttackP()], level=level).finding for level in (0.95, 0.05, 0.999999)
-        )
-        for other in others:
-            assert (one.verdict, one.confidence) == (other.verdict, other.confidence)
-            assert states(one) == states(other)
 
 
 # One bank

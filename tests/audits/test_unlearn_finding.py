@@ -40,19 +40,6 @@ def test_verdicts(original: Any, method: Any, seeds: int, verdict: str, tone: st
     assert (verdict == "inconclusive") == bool(finding.would_change)
 
 
-def test_which_scores_differ_and_where():
-    finding = judged(SEEN, {"efficacy": 0.1, "bound": 0.1, "test_accuracy": 9.0}).finding
-    assert [reason.split(" (")[0] for reason in finding.reasons] == [
-        "efficacy below retrained models",
-        "bound below retrained models",
-        "test accuracy above retrained models",
-    ]
-    assert all(f"p = {2 / 2**SEEDS:.2g}" in reason for reason in finding.reasons)
-    lower, higher = finding.sentence.split(". ")
-    assert "fficacy and bound are lower" in lower
-    assert "est accuracy is higher" in higher
-
-
 def test_checks():
     sound, few, blind = judged(SEEN, {}).finding, judged(SEEN, {}, 3).finding, judged(SEEN, {}, attacked=False).finding
     infinite = judged(SEEN, {"efficacy": np.inf}).finding
@@ -98,21 +85,3 @@ def test_a_run_is_as_bad_as_its_worst_method():
     assert (both.verdict, both.confidence.word) == ("inconclusive", "none")
     fair, weak = judged(SEEN, {}).finding, judged({"remaining_accuracy": 9.0}, {}).finding
     assert together({"a": fair, "b": weak}).confidence == weak.confidence
-
-
-def test_several_sets_and_no_method():
-    audit = judged(SEEN, {"efficacy": 0.1}, sets=2)
-    assert audit.findings(0) == audit.findings(1)
-    assert "mine, set 0: " in audit.finding.sentence
-    assert "mine, set 1: " in audit.finding.sentence
-    nothing = unlearn_audit(SEEN, {}).finding
-    assert (nothing.verdict, nothing.confidence.word) == ("inconclusive", "none")
-    assert "--method" in nothing.would_change[0]
-
-
-def test_what_the_comparison_with_retrained_models_needs_and_how_it_misleads():
-    few, enough = (judged(SEEN, {}, told=told).finding for told in (False, True))
-    assert any(f"need 16 seeds (--seeds); there are {SEEDS}" in caveat for caveat in few.caveats)
-    assert any("biased upward" in caveat for caveat in enough.caveats)
-    assert not any("need 16 seeds" in caveat for caveat in enough.caveats)
-    assert (few.verdict, few.confidence) == (enough.verdict, enough.confidence)

@@ -137,26 +137,3 @@ def test_one_program_draws_every_count_of_words():
         assert np.array_equal(words, jax.vmap(lambda key, count=count: epoch_bits(key, 2, count))(KEYS[:3]))
     assert compiled() == before
     assert np.array_equal(program.chunk_bits(KEYS[:3], 2, 40, shared=True), epoch_bits(KEYS[0], 2, 40)[None])
-
-
-def test_epochs_of_like_length_take_blocks_of_one_length():
-    lengths = [batches._block_length(like(8, False), steps, 4) for steps in (1, 2, 4, 5, 16, 17, 59, 64, 65)]
-    assert lengths == [1, 4, 4, 16, 16, 64, 64, 64, 256]
-
-
-def test_words_differ_between_epochs_and_keys_and_fewer_are_the_first_of_more():
-    draws = [np.asarray(epoch_bits(key, epoch, 50)) for key in KEYS[:2] for epoch in (0, 1)]
-    assert len({draw.tobytes() for draw in draws}) == 4
-    assert np.array_equal(epoch_bits(KEYS[1], 1, 1000)[:50], draws[3])
-
-
-def test_rows_of_one_key_walk_the_same_minibatches():
-    membership = ~np.eye(EXAMPLES, dtype=bool)[:8]
-    (group,) = plan(np.asarray(jax.random.key_data(SAME)), membership, like(7, False))
-    assert group.shared
-    indices, weights = tables_of(group, membership, SAME, 7)
-    assert (indices == indices[0]).all()
-    places = np.arange(group.steps * 7).reshape(group.steps, 7)
-    for model in range(8):
-        expected = (indices[model] != model) & (places < EXAMPLES)
-        assert np.array_equal(weights[model] > 0, expected)

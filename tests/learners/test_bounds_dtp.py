@@ -82,15 +82,6 @@ def test_the_largest_is_what_smoothing_leaves(smoothing: float):
     np.testing.assert_array_equal(cast(Any, bound), np.full(4, np.log1p(1 / smoothing)))
 
 
-def test_bounds_by_hand():
-    same = np.log(np.full((4, CLASSES), 1 / CLASSES))
-    left = LeftOut(same, same)
-    np.testing.assert_array_equal(trees(smoothing=1.0).dtp_bound(LABELS, LABELS[:4], left), np.zeros(4))
-    least = np.log((1 + 2) / 2 * (1 + 3) / 3)  # the smallest class has one member
-    bound = naive_bayes(COUNTS, CLASSES).dtp_bound(LABELS, LABELS[:4], left)
-    np.testing.assert_allclose(cast(Any, bound), np.full(4, least))
-
-
 def test_nothing_is_said_where_nothing_is_proven():
     same = np.log(np.full((4, CLASSES), 1 / CLASSES))
     for made in (

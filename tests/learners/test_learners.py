@@ -14,9 +14,7 @@ from support.references import batches_by_loop, softmax, softmax_regression_by_l
 from support.tiny_learners import (
     CLASSES,
     OPTIMIZERS,
-    Convolved,
     Dropped,
-    NearestCentroid,
     Normed,
     compiled_fit,
     flat,
@@ -26,8 +24,7 @@ from support.tiny_learners import (
 )
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, SteppedLearner, network
-from jaxaudit.models import LiuCNN
+from jaxaudit.learners import network
 
 KEY = jax.random.key(8)
 INPUTS, LABELS = records(23, 4)
@@ -85,26 +82,6 @@ def test_a_step_is_update_of_gradient(module):
     assert not np.array_equal(flat(step.state), flat(before.state)) or module is softmax_regression
 
 
-@pytest.mark.parametrize("name", ["adam", "averaging"])
-def test_the_update_is_optaxs(name):
-    one, optimizer = learner(softmax_regression, optimizer=name), OPTIMIZERS[name]
-    state = jax.jit(one.init)(KEY)
-    assert np.array_equal(flat(state.optimizer), flat(optimizer.init(state.params)))
-
-    @jax.jit
-    def both(state, gradient):
-        updates, inner = optimizer.update(gradient, state.optimizer, state.params)
-        return one.update(state, gradient, state.state), optax.apply_updates(state.params, updates), inner
-
-    for seed in range(3):
-        gradient = jax.tree.map(
-            lambda leaf, seed=seed: jnp.sin(seed + jnp.arange(leaf.size)).reshape(leaf.shape), state.params
-        )
-        state, params, inner = both(state, gradient)
-        np.testing.assert_allclose(flat(state.params), flat(params), rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(flat(state.optimizer), flat(inner), rtol=1e-6, atol=1e-7)
-
-
 def fitted(one, key, member):
     return compiled_fit(one)(key, INPUTS, LABELS, member.astype(np.float32))
 
@@ -140,29 +117,6 @@ def test_log_probs_are_those_of_evaluation():
     np.testing.assert_allclose(np.exp(first).sum(axis=1), 1, rtol=1e-5)
     logits, _ = one.net.apply(params.params, params.state, jnp.asarray(INPUTS), False)
     np.testing.assert_allclose(np.exp(first), softmax(np.asarray(logits, np.float64)), rtol=1e-4, atol=1e-6)
-
-
-def test_what_a_learner_is():
-    one = learner(softmax_regression)
-    assert isinstance(one, SteppedLearner)
-    assert isinstance(NearestCentroid(), Learner)
-    assert not isinstance(NearestCentroid(), SteppedLearner)
-    assert not one.batch_coupled
-    assert learner(Normed).batch_coupled
-    assert not learner(Dropped).batch_coupled
-
-
-@pytest.mark.parametrize(
-    ("module", "shape", "convolves"),
-    [
-        (softmax_regression, (4,), False),
-        (Normed, (4,), False),
-        (Convolved, (4, 4, 1), True),
-        (LiuCNN, (4, 4, 1), True),
-    ],
-)
-def test_convolutions_are_seen_in_the_program(module, shape, convolves):
-    assert learner(module, shape).convolves is convolves
 
 
 @pytest.mark.parametrize(("epochs", "batch_size"), [(0, 8), (3, 0), (-1, 8)])

@@ -9,18 +9,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners import logistic_leave_one_out, logistic_objective, logistic_regression
+from jaxaudit.learners import logistic_leave_one_out, logistic_regression
 
 KEY = jax.random.key(29)
 COLUMNS = 4
-OBJECTIVES = jax.jit(logistic_objective.objectives, static_argnames="classes")
-VALUE_AND_GRADIENT = jax.jit(logistic_objective.value_and_gradient)
-
-
-@jax.jit
-def optimum_from(of, starts):
-    found = logistic_objective.optima(of, starts, logistic_objective.inverse_at_zero(of), 1e-9)
-    return found.gradient_norm, jax.nn.log_softmax(logistic_objective.logits(of, found.point, of.inputs), axis=1)
 
 
 def records(count, classes, seed=7):
@@ -132,18 +124,6 @@ def test_a_class_that_loses_its_last_member_has_probability_zero():
     assert close(left_out.without_record, refits(3, inputs, labels, chosen), 1e-6)
 
 
-def test_of_two_classes_one_is_left():
-    inputs, labels = records(30, 2)
-    labels[:] = np.arange(30) == 2
-    chosen = np.array([2, 0, 1, 3, 4])
-    left_out = logistic_regression(COLUMNS, 2).leave_one_out(KEY, inputs, labels, chosen)
-    assert left_out.without_record[0].tolist() == [0, -np.inf]
-    assert np.isfinite(left_out.with_record).all()
-    params, log_probs = fitted(2, inputs, labels, labels == 0)
-    assert np.array_equal(log_probs, np.broadcast_to([0, -np.inf], (30, 2)))
-    assert np.array_equal(params.weights, np.zeros((2, COLUMNS)))
-
-
 @pytest.mark.parametrize("members", [0, 1, 2])
 def test_few_members(members):
     inputs, labels = records(30, 3)
@@ -158,93 +138,6 @@ def test_without_its_only_record_every_class_is_as_likely():
     left_out = logistic_regression(1, 3).leave_one_out(KEY, np.ones((1, 1), np.float32), np.array([1]), np.array([0]))
     assert close(left_out.without_record, -np.log(3), 1e-12)
     assert left_out.with_record.tolist() == [[-np.inf, 0, -np.inf]]
-
-
-def test_a_record_of_weight_zero_is_a_deleted_row():
-    inputs, labels = records(30, 3)
-    member = np.random.default_rng(3).random(30) < 0.7
-    _, log_probs = fitted(3, inputs, labels, member)
-    assert close(log_probs, log_probs_by_sklearn(inputs[member], labels[member], inputs, 3), 1e-5)
-
-
-def objective_by_definition(inputs, labels, weights, rows, classes, l2):
-    """The penalised loss and its gradient, a record at a time."""
-    value, gradient = 0.5 * l2 * np.sum(rows[:, :-1] ** 2), np.zeros_like(rows)
-    gradient[:, :-1] = l2 * rows[:, :-1]
-    for record, label, weight in zip(inputs.astype(np.float64), labels, weights, strict=True):
-        extended = np.append(record, 1)
-        scores = rows @ extended if classes != 2 else np.append(0, rows @ extended)
-        powers = np.exp(scores - scores.max())
-        chances = powers / powers.sum()
-        value -= weight * np.log(chances[label])
-        errors = weight * (chances - np.eye(classes)[label])
-        gradient += np.outer(errors[-len(rows) :], extended)
-    return value, gradient.ravel()
-
-
-def problem(classes, l2=0.5, weights=None):
-    inputs, labels = records(30, classes)
-    weights = np.ones((1, 30)) if weights is None else weights
-    return OBJECTIVES(inputs, labels, weights, classes, l2)
-
-
-@pytest.mark.parametrize("classes", [1, 2, 3])
-def test_the_objective_is_its_definition(classes):
-    inputs, labels = records(30, classes)
-    rows = 1 if classes == 2 else classes
-    points = np.random.default_rng(1).normal(size=(2, rows, COLUMNS + 1))
-    weights = np.stack([np.ones(30), np.arange(30) % 4 > 0]).astype(float)
-    with jax.enable_x64(True):
-        values, gradients = VALUE_AND_GRADIENT(problem(classes, weights=weights), jnp.asarray(points.reshape(2, -1)))
-    for m in range(2):
-        value, gradient = objective_by_definition(inputs, labels, weights[m], points[m], classes, 0.5)
-        np.testing.assert_allclose(values[m], value, rtol=1e-12)
-        np.testing.assert_allclose(gradients[m], gradient, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_every_start_leads_to_the_same_optimum(classes):
-    random = np.random.default_rng(4)
-    with jax.enable_x64(True):
-        of = problem(classes, weights=np.ones((5, 30)))
-        starts = random.normal(0, 10, np.shape(logistic_objective.start_of(of)))
-        starts[0] = 0
-        norms, log_probs = map(np.asarray, optimum_from(of, starts))
-    assert np.ptp(log_probs, axis=0).max() < 1e-8
-    assert np.all(norms <= 1e-9)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_the_preconditioners_are_inverses_of_the_second_derivative(classes):
-    module, random = logistic_objective, np.random.default_rng(5)
-    size = (1 if classes == 2 else classes) * (COLUMNS + 1)
-    ridge = np.diag(np.tile([0.0] * COLUMNS + [module.INTERCEPT_RIDGE * 0.5], size // (COLUMNS + 1)))
-
-    @jax.jit
-    def products(of, point, vectors, even):
-        value = lambda one: module.value_and_gradient(of, one[None])[0][0]  # noqa: E731
-        return (
-            jax.hessian(value)(point),
-            module.precondition(of, module.inverse_at(of, point[None], coupled=True), vectors),
-            module.precondition(of, module.inverse_at(of, point[None], coupled=False), vectors),
-            jax.hessian(value)(0 * point),
-            module.precondition(of, module.inverse_at_zero(of), even),
-        )
-
-    point, vectors = random.normal(size=size), random.normal(size=(2, size))
-    # At zero the inverse is exact where rows sum to zero, as those of every gradient do.
-    rows = vectors.reshape(2, -1, COLUMNS + 1)
-    even = (rows - (rows.mean(axis=1, keepdims=True) if classes > 2 else 0)).reshape(2, -1)
-    with jax.enable_x64(True):
-        second, coupled, alone, second_at_zero, at_zero = map(
-            np.asarray, products(problem(classes), point, vectors, even)
-        )
-    exact = np.linalg.solve(second + ridge, vectors.T).T
-    blocks = (second + ridge) * np.kron(np.eye(size // (COLUMNS + 1)), np.ones((COLUMNS + 1, COLUMNS + 1)))
-    # The coupled one is kept in float32, and the intercepts' common shift has an inverse of 1 / ridge.
-    assert close(coupled, exact, 1e-3 * np.abs(exact).max())
-    assert close(alone, np.linalg.solve(blocks, vectors.T).T, 1e-8)
-    assert close(at_zero, np.linalg.solve(second_at_zero + ridge, even.T).T, 1e-8)
 
 
 def test_what_does_not_converge_is_told():
@@ -270,10 +163,3 @@ def test_what_does_not_converge_is_told():
 def test_what_no_learner_can_be_made_of(arguments, options, message):
     with pytest.raises(InputError, match=f"^{message}"):
         logistic_regression(*arguments, **options)
-
-
-def test_pools_that_cannot_be_used():
-    inputs, labels = records(10, 2)
-    learner = logistic_regression(COLUMNS, 2)
-    with pytest.raises(InputError, match=r"^inputs have shape \(10, 3\) but the learner was made for 4 columns"):
-        learner.leave_one_out(KEY, inputs[:, :3], labels, np.array([0]))

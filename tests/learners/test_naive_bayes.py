@@ -1,6 +1,5 @@
 """Naive Bayes against scikit-learn, and its closed-form leave-one-out against refits."""
 
-import tracemalloc
 from functools import lru_cache
 from importlib import import_module
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
+from support.memory import at_most
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import naive_bayes_leave_one_out
@@ -125,28 +125,6 @@ def test_leave_one_out_equals_refits_on_any_records(category_counts, count, clas
     assert close(left_out.with_record, joint_by_sklearn(category_counts, classes, inputs, labels, inputs))
 
 
-def test_an_outlier_that_holds_all_the_variance_is_taken_out_without_cancellation():
-    inputs, labels = records(30, (0, 0), 2)
-    inputs[:, 0], inputs[4, 0] = np.where(labels == labels[4], 0.1, inputs[:, 0]), 1e7
-    left_out = leave_one_out((0, 0), 2, inputs, labels, [4])
-    exact = left_out_by_sklearn((0, 0), 2, inputs.astype(np.longdouble), labels, [4])
-    assert close(left_out.without_record, exact)
-    assert left_out.without_record[0, labels[4]] < -1e12
-
-
-def test_a_class_that_loses_its_last_member_has_probability_zero():
-    inputs, labels = records(12, MIXED, 2)
-    labels[3] = 2
-    left_out = leave_one_out(MIXED, 4, inputs, labels, [3, 5])
-    assert np.isneginf(left_out.without_record[0, 2])
-    assert left_out.with_record[0, 2] > -50
-    assert left_out.without_record[1, 2] > -np.inf
-    assert np.isneginf([left_out.with_record[:, 3], left_out.without_record[:, 3]]).all()
-    assert not np.isnan(left_out).any()
-    np.testing.assert_allclose(np.exp(left_out).sum(axis=2), 1, rtol=1e-12)
-    assert close(left_out.without_record, left_out_by_sklearn(MIXED, 4, inputs, labels, [3, 5]))
-
-
 def test_without_its_only_record_every_class_is_as_likely():
     left_out = leave_one_out((2, 0), 3, np.array([[1.0, 4.0]], np.float32), np.array([1]), [0])
     np.testing.assert_array_equal(left_out.with_record, [[-np.inf, 0, -np.inf]])
@@ -192,36 +170,10 @@ def test_records_in_any_number_and_order_are_the_same(monkeypatch):
     assert leave_one_out((2, 3, 9), 2, inputs, labels, np.arange(0)).with_record.shape == (0, 2)
 
 
-def test_hundreds_of_binary_columns():
-    inputs, labels = records(30, (2,) * 300, 5)
-    left_out = leave_one_out((2,) * 300, 5, inputs, labels, [0, 17])
-    assert close(left_out.without_record, left_out_by_sklearn((2,) * 300, 5, inputs, labels, [0, 17]))
-    expected = normalised(joint_by_sklearn((2,) * 300, 5, inputs, labels, inputs))
-    assert single_close(fitted((2,) * 300, 5, inputs, labels, np.ones(30)), expected, tolerance=300 * 1e-6)
-
-
 def test_memory_stays_in_proportion_to_the_records():
     inputs, labels = records(20_000, MIXED, 3)
-    tracemalloc.start()
-    leave_one_out(MIXED, 3, inputs, labels, np.arange(20_000))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 200 * 2**20  # n by n would be 3 GB
-
-
-@pytest.mark.parametrize("category_counts", [(4, 2, 12), (0, 0, 0)])
-def test_fit_equals_scikit_learn(category_counts):
-    inputs, labels = records(50, category_counts, 3)
-    asked, _ = records(20, category_counts, 3, seed=8)
-    expected = normalised(joint_by_sklearn(category_counts, 3, inputs, labels, asked))
-    assert single_close(fitted(category_counts, 3, inputs, labels, np.ones(50), asked), expected)
-
-
-def test_a_record_of_weight_zero_is_a_deleted_row():
-    inputs, labels = records(50, MIXED, 3)
-    member = np.random.default_rng(3).random(50) < 0.7
-    expected = normalised(joint_by_sklearn(MIXED, 3, inputs[member], labels[member], inputs))
-    assert single_close(fitted(MIXED, 3, inputs, labels, member), expected)
+    with at_most(200 * 2**20):  # n by n would be 3 GB
+        leave_one_out(MIXED, 3, inputs, labels, np.arange(20_000))
 
 
 def test_smoothing_is_that_of_scikit_learn():

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.spatial.distance import cdist
 
 from jaxaudit.errors import InputError
 from jaxaudit.learners import nearest_neighbours
@@ -67,19 +66,6 @@ def test_a_model_says_what_loops_count(learner, members, seed):
     np.testing.assert_allclose(np.exp(ours), expected, **CLOSE)
     assert (ours[np.array(expected) == 0] == -np.inf).all()
     assert not np.isnan(ours).any()
-
-
-@pytest.mark.parametrize(("columns", "neighbours"), [(40, 1), (3, 20)])
-def test_where_nothing_ties_the_nearest_by_scipys_distances_vote(columns, neighbours):
-    random = np.random.default_rng(columns)
-    inputs, queries = (random.random((n, columns), np.float32) for n in (300, 70))
-    labels = random.integers(0, CLASSES, 300).astype(np.int32)
-    near = cdist(queries, inputs).argsort(axis=1)[:, :neighbours]
-    votes = np.eye(CLASSES)[labels[near]].mean(axis=1)
-    ours = said(
-        nearest_neighbours(CLASSES, neighbours=neighbours, smoothing=0.0), inputs, labels, np.ones(300), queries
-    )
-    np.testing.assert_allclose(np.exp(ours), votes, **CLOSE)
 
 
 @settings(max_examples=25, deadline=None)
@@ -163,15 +149,6 @@ def test_leave_one_out_is_the_same_in_small_chunks(monkeypatch):
     np.testing.assert_allclose(np.exp(ours), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("smoothing", [0.01, 1.0])
-def test_smoothing_bounds_what_a_record_can_move(smoothing):
-    learner, queries = nearest_neighbours(CLASSES, neighbours=3, smoothing=smoothing), people(60, seed=1)[0]
-    everyone, *others = np.concatenate([np.ones((1, RECORDS)), 1 - np.eye(RECORDS)]).astype(np.float32)
-    before = said(learner, INPUTS, LABELS, everyone, queries)
-    moved = [np.abs(before - said(learner, INPUTS, LABELS, weights, queries)).max() for weights in others]
-    np.testing.assert_allclose(max(moved), np.log(1 + 1 / smoothing), rtol=1e-6)
-
-
 def test_the_papers_counter_example_hides_at_the_record_and_tells_elsewhere():
     """Section 6.3: t at 0.4 and its nearest have one class; another input's nearest is t, its next of another class."""
     one_neighbour = nearest_neighbours(2, neighbours=1, smoothing=0.0)
@@ -197,16 +174,6 @@ def test_inputs_outside_the_unit_interval_are_never_answered(bad):
     assert np.isnan(said(LEARNER, records, LABELS, weights, INPUTS)).all()
     with pytest.raises(InputError, match=r"^inputs must lie in \[0, 1\], but 1 of 4 do not \(the first is number 1\)"):
         LEARNER.leave_one_out(KEY, records, LABELS, np.arange(2))
-
-
-def test_images_are_neighbours_by_their_pixels():
-    images = INPUTS.reshape(RECORDS, 2, 2, 1)
-    flat = LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(3))
-    assert np.array_equal(flat, LEARNER.leave_one_out(KEY, images, LABELS, np.arange(3)))
-    weights = np.ones(RECORDS, np.float32)
-    assert np.array_equal(
-        said(LEARNER, images, LABELS, weights, images), said(LEARNER, INPUTS, LABELS, weights, INPUTS)
-    )
 
 
 def test_impossible_numbers_are_refused():

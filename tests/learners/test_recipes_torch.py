@@ -14,8 +14,7 @@ from support.tiny_learners import CLASSES, records
 
 from jaxaudit.cli.groups import Recipe
 from jaxaudit.cli.recipe import make_learner
-from jaxaudit.learners import stop_early
-from jaxaudit.learners.batch_order import held_back, held_back_bits, init_key
+from jaxaudit.learners.batch_order import init_key
 from jaxaudit.learners.stepped import train_by_steps
 from jaxaudit.models import MLP, ResNet, ViT, WideResNet
 
@@ -168,41 +167,3 @@ def test_mixed_precision_is_pytorchs_within_its_rounding():
     for ours, theirs in zip(leaves(nnx.to_pure_dict(gradient)), leaves(params), strict=True):
         expected = theirs.grad.numpy()
         np.testing.assert_allclose(ours, expected, rtol=0, atol=0.05 * float(np.abs(expected).max()))
-
-
-def test_early_stopping_is_a_pytorch_loops():
-    """As people write it: a random split, the loss in `eval` after every epoch, a copy of the best `state_dict`."""
-    most, patience, count = 30, 3, 80
-    recipe = Recipe(epochs=most, batch_size=BATCH, learning_rate=0.01, optimizer="sgd", momentum=0.9)
-    inputs, labels = records(count, *SHAPE)
-    labels = np.where(np.random.default_rng(2).random(count) < 0.3, (labels + 1) % CLASSES, labels).astype(np.int32)
-    one = stop_early(make_learner(NETWORKS["mlp"][0], recipe, SHAPE, CLASSES, count), patience, 0.25)
-    end = jax.jit(partial(train_by_steps, one))(KEY, inputs, labels, np.ones(count, np.float32))
-    params = as_torch(nnx.to_pure_dict(one.learner.init(init_key(KEY)).params))
-    ops, x, y = torch_ops(torch), torch.tensor(inputs), torch.tensor(labels).long()
-    held = held_back(np.asarray(held_back_bits(KEY, count)), np.arange(count), 0.25)
-    row = ~np.isin(np.arange(count), held)
-    made, _ = torch_optimizer(recipe, leaves(params))
-    batches = list(batches_by_loop(KEY, row, most, BATCH, True))
-    steps = len(batches) // most
-    best, kept, waited, chosen = float("inf"), [], 0, 0
-    for epoch in range(most):
-        for batch in batches[epoch * steps : (epoch + 1) * steps]:
-            made.zero_grad()
-            torch.nn.functional.cross_entropy(mlp(ops, params, x[batch]), y[batch]).backward()
-            made.step()
-        with torch.no_grad():
-            loss = torch.nn.functional.cross_entropy(mlp(ops, params, x[held]), y[held]).item()
-        if loss < best:
-            best, waited, chosen = loss, 0, epoch + 1
-            kept = [each.detach().clone().numpy() for each in leaves(params)]
-        else:
-            waited += 1
-            if waited == patience:
-                break
-    assert chosen > 1
-    assert chosen + patience < most
-    assert (int(end.optimizer.chosen), float(end.optimizer.loss)) == (chosen, pytest.approx(best, rel=1e-4))
-    ours = [np.asarray(each) for each in leaves(nnx.to_pure_dict(one.finish(end).params))]
-    for here, there in zip(ours, kept, strict=True):
-        np.testing.assert_allclose(here, there, rtol=0, atol=1e-4)

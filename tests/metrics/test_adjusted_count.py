@@ -1,4 +1,4 @@
-"""DUCI's adjusted count against a slow twin and analytic cases, and how far it is off on known rates."""
+"""DUCI's adjusted count against a slow twin, and how far it is off on known rates."""
 
 import inspect
 from fractions import Fraction
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import AdjustedCount, adjusted_count
+from jaxaudit.metrics import adjusted_count
 
 SURE = 1e-4
 """A correct estimator fails the statistical test of this file for one key in ten thousand; the key is fixed."""
@@ -57,37 +57,6 @@ def test_it_is_the_mean_of_the_papers_estimates(seed: int, models: int, records:
     assert found.threshold == slow[1]
     # A quotient of two differences of rates of at most a few dozen records.
     assert found.share == pytest.approx(float(slow[0]), rel=1e-12, abs=1e-12)
-
-
-def test_rates_of_one_half_and_a_quarter_give_four_times_the_excess_of_calls():
-    """Four members of which two are called, four others of which one is: (called - 1/4) / (1/2 - 1/4)."""
-    membership = np.array([[True] * 4 + [False] * 4])
-    shadows = np.array([[1.0, 1, 0, 0, 1, 0, 0, 0]])
-    for calls in range(9):
-        found = adjusted_count((np.arange(8) < calls).astype(float), shadows, membership)
-        assert found == AdjustedCount(calls / 2 - 1, calls / 8, 1.0, 0.5, 0.25)
-
-
-def test_what_lies_outside_0_and_1_is_not_cut():
-    membership = np.array([[True] * 4 + [False] * 4])
-    shadows = np.array([[1.0, 1, 1, 0, 1, 0, 0, 0]])
-    assert adjusted_count(np.zeros(8), shadows, membership).share == -0.5
-    assert adjusted_count(np.ones(8), shadows, membership).share == 1.5
-
-
-def test_it_does_not_depend_on_the_scale_of_scores_nor_on_the_order_of_models_and_records():
-    target, shadows, membership = world(3, 4, 30, 1)
-    found = adjusted_count(target, shadows, membership)
-    assert adjusted_count(np.exp(target), np.exp(shadows), membership).share == found.share
-    models, records = np.random.default_rng(4).permutation(4), np.random.default_rng(5).permutation(30)
-    moved = adjusted_count(target[records], shadows[models][:, records], membership[models][:, records])
-    assert moved == found
-
-
-def test_infinite_scores_are_scores():
-    membership = np.array([[True, True, False, False]])
-    shadows = np.array([[np.inf, np.inf, -np.inf, -np.inf]])
-    assert adjusted_count(np.array([np.inf, -np.inf, -np.inf, -np.inf]), shadows, membership).share == 0.25
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -187,21 +187,6 @@ def test_the_interval_of_the_area_covers_it():
     assert missed <= stats.binom.ppf(0.999, 400, 0.05)
 
 
-def test_the_curve_is_the_pooled_one():
-    scores, truth = world(2, unjudged=0.0)
-    curve = attack_rates(scores, truth).curve
-    assert (curve.false_positive[0], curve.true_positive[0], curve.true_positive[-1]) == (0, 0, 1)
-    for across, up, low, high in list(zip(*curve, strict=True))[1:]:
-        exact = stats.binomtest(round(up * truth.sum()), int(truth.sum())).proportion_ci(method="exact")
-        assert (low, high) == pytest.approx((exact.low, exact.high))
-        reachable = [
-            (scores[truth] >= threshold).mean()
-            for threshold in [*np.unique(scores), np.inf]
-            if (scores[~truth] >= threshold).mean() <= across + 1e-12
-        ]
-        assert up == pytest.approx(max(reachable))
-
-
 def test_few_calls_are_right_where_members_are_rare():
     assert positive_predictive_value(1.0, 0.0, 0.01) == 1.0
     assert positive_predictive_value(0.1, 0.1, 0.3) == pytest.approx(0.3)

@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 from support.simulated_shadows import halves, provider
 
-from jaxaudit.errors import InputError
 from jaxaudit.metrics.before_after import Change, before_after
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.usage import Usage
@@ -108,9 +107,3 @@ def test_groups_are_permuted_whole() -> None:
     )
     assert by_groups.fraction == by_records.fraction
     assert by_groups.high - by_groups.low > 1.3 * (by_records.high - by_records.low)
-
-
-def test_refusals() -> None:
-    membership = halves(np.random.default_rng(7), 6, 20, 2)
-    with pytest.raises(InputError, match="of the 20 query and holdout records"):
-        before_after(jax.random.key(1), np.zeros(20), np.zeros(20), 10, np.zeros((6, 20)), membership)

@@ -80,13 +80,6 @@ def test_members_are_whole_groups_that_are_not_held_out(
     assert abs(len(sides[1]) - of_members * count) <= 1.5
 
 
-def test_the_same_key_deals_alike() -> None:
-    first, again, other = (ja.deal(jax.random.key(seed), 100, 0.3) for seed in (1, 1, 2))
-    assert (first == again).all()
-    assert first.sum() == other.sum() == 30
-    assert (first != other).any()
-
-
 @pytest.mark.parametrize(
     ("records", "share", "groups"),
     [(100, 0.0, None), (100, 1.0, None), (0, 0.5, None), (5, 0.5, None), (19, 0.01, None), (9, 0.5, np.arange(9) // 4)],
@@ -94,25 +87,6 @@ def test_the_same_key_deals_alike() -> None:
 def test_what_cannot_be_dealt_is_refused(records: int, share: float, groups: np.ndarray | None) -> None:
     with pytest.raises(InputError):
         ja.deal(jax.random.key(1), records, share, groups)
-
-
-@pytest.mark.parametrize(
-    ("records", "share", "groups"),
-    [
-        (100, 0.0, None),
-        (100, 1.0, None),
-        (100, float("nan"), None),
-        (100, 0.6, None),
-        # Two records to withdraw: neither can be told from the four that were kept, or from one member.
-        (8, 0.25, None),
-        (30, 0.02, None),
-        (18, 0.1, np.arange(18) // 2),
-    ],
-)
-def test_members_that_cannot_be_dealt_are_refused(records: int, share: float, groups: np.ndarray | None) -> None:
-    held = ja.deal(jax.random.key(1), records)
-    with pytest.raises(InputError):
-        deal_members(jax.random.key(2), held, share, groups)
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 12)), min_size=1, max_size=30))

@@ -34,11 +34,6 @@ def test_efficacy_never_exceeds_the_bound(rows: list[list[float]]):
     np.testing.assert_allclose(same.efficacy, same.bound, rtol=1e-5)
 
 
-def test_the_definitions_by_hand():
-    """Gradients (3, 4) and (0, 0): information 25/2, mean gradient (3/2, 2) of squared norm 25/4."""
-    assert efficacy(np.array([25.0, 0.0]), 6.25) == Efficacy(2 / 25, 12.5, 4 / 25)
-
-
 def test_no_information_and_the_smallest():
     assert efficacy(np.zeros(2), 0.0) == Efficacy(np.inf, 0.0, np.inf)
     assert efficacy(np.array([5.0, 5.0]), 0.0) == Efficacy(0.2, 5.0, np.inf)
@@ -78,21 +73,6 @@ def test_a_model_is_measured_whole_by_layer_and_by_example():
     assert set(found.paths.values()) == {"contracted"}
     np.testing.assert_allclose(sum(layer.information for layer in found.layers.values()), norms.mean(), rtol=1e-5)
     assert all(layer.efficacy <= layer.bound for layer in found.layers.values())
-
-
-def test_repeated_examples_attain_the_bound():
-    found = measure_efficacy(LOG_PROB, PARAMS, np.repeat(X[:1], 6, axis=0), np.repeat(Y[:1], 6), chunk=4)
-    np.testing.assert_allclose(found.whole.efficacy, found.whole.bound, rtol=1e-5)
-    assert found.whole.efficacy <= found.whole.bound
-
-
-def test_a_perfect_fit_tells_nothing():
-    """Probability 1 in float32, so a gradient of 0: infinite, not an error."""
-    certain = {"kernel": 1e3 * jnp.eye(3)}
-    found = measure_efficacy(
-        lambda p, x, y: of_label(x @ p["kernel"], y), certain, np.eye(3, dtype=np.float32), Y[:3] * 0 + np.arange(3)
-    )
-    assert found.whole == Efficacy(np.inf, 0.0, np.inf)
 
 
 @pytest.mark.parametrize("of_parameters", [jnp.float32, jnp.bfloat16])
@@ -146,9 +126,3 @@ class Normed(nnx.Module):
 def test_what_has_no_efficacy_says_why(log_prob: Any, params: Any, x: Any, y: Any, message: str):
     with pytest.raises(InputError, match=message):
         measure_efficacy(log_prob, params, x, y)
-
-
-def test_a_leaf_at_the_root_is_a_layer_of_its_own():
-    found = measure_efficacy(lambda p, x, y: of_label(x @ p, y), jnp.ones((4, 3)), X, Y)
-    assert list(found.layers.values()) == [found.whole]
-    assert found.paths == {"": "contracted"}

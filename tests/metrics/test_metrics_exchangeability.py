@@ -171,11 +171,6 @@ def test_p_values_of_a_sample_of_groups_are_uniform(monkeypatch: pytest.MonkeyPa
         assert (below <= stats.binom.ppf(1 - SURE, trials, u)).all()
 
 
-def test_a_new_number_leaves_the_others_as_they_were() -> None:
-    found = told(1, *pile(1))
-    assert found[:4] == (0.49, 0.967, 0.657, 1.0)
-
-
 def test_nearest_neighbours_and_their_p_value_are_those_of_a_loop() -> None:
     inputs, groups, _ = near_copies(3, by_groups=True)
     nearest = _nearest(inputs.astype(np.float32), groups)

@@ -62,29 +62,6 @@ def test_separation_of_known_scores():
     assert nothing.models == everything.models == 16
 
 
-def test_models_that_differ_are_seen_to():
-    random = np.random.default_rng(4)
-    membership = random.random((24, 600)) < 0.5
-    strength = np.where(np.arange(24) % 2, 0.5, 3.5)[:, None]
-    measured = separation(random.normal(size=(24, 600)) + strength * membership, membership)
-    alike = separation(random.normal(size=(24, 600)) + 2 * membership, membership)
-    assert measured.between > 0.005 > 0.001 > alike.between
-
-
-def test_more_records_detect_more():
-    probabilities = [detection_probability(TOLD, n, n, 0.1) for n in (50, 200, 800)]
-    assert probabilities == sorted(probabilities)
-    least = [min_detectable_fraction(TOLD, n, n, 31) or 1.0 for n in (50, 200, 800)]
-    assert least == sorted(least, reverse=True)
-
-
-def test_fewer_shadow_models_promise_less():
-    few, many = min_detectable_fraction(TOLD, 500, 500, 6), min_detectable_fraction(TOLD, 500, 500, 60)
-    assert few is not None
-    assert many is not None
-    assert few > many
-
-
 def test_records_needed_is_the_first_size_that_does():
     needed = records_needed(TOLD, 0.2)
     assert needed is not None
@@ -128,18 +105,6 @@ def outputs(part: float, apart: float = 3.0, gap: float = 2.0, records: int = 40
     return own + np.sqrt(part) * of_draws[DRAWS] + of_designs[DESIGNS] + gap * membership, membership
 
 
-@pytest.mark.parametrize("part", [0.0, 0.25, 0.6])
-def test_the_stretch_is_that_of_the_variance_due_to_draws(part: float):
-    """A share s of the calibration set: the variance of draws is (1 - s) / (1 + s) of that of data of one's own.
-
-    The part is found within 0.08: over 400 records and 20 pairs its standard error is below 0.02.
-    """
-    found = own_data_stretch(*outputs(part), DRAWS, DESIGNS)
-    assert abs((found**2 - 1) / 4 - part) < 0.08
-    twice = own_data_stretch(*outputs(part), DRAWS, DESIGNS, share=0.5)
-    assert (found**2 - 1) / 4 == pytest.approx((twice**2 - 1) / 2)
-
-
 def test_a_slow_stretch():
     log_odds, membership = outputs(0.4)
     residuals = np.empty_like(log_odds)
@@ -154,6 +119,8 @@ def test_a_slow_stretch():
     whole = np.mean([each @ each for each in residuals])
     part = (same - apart) / (whole - apart)
     assert own_data_stretch(log_odds, membership, DRAWS, DESIGNS) == pytest.approx(np.sqrt(1 + 4 * part))
+    halved = own_data_stretch(log_odds, membership, DRAWS, DESIGNS, share=0.5)
+    assert halved == pytest.approx(np.sqrt(1 + 2 * part))
 
 
 def test_without_pairs_nothing_is_stretched():

@@ -79,16 +79,6 @@ def test_a_slow_chance():
     assert abs(forgotten_probability(measured, n, m, k) - found) < 0.006
 
 
-def test_by_hand():
-    """A memory without end leaves the 5% in which p(unused) is at most 0.05; none at all leaves nearly nothing."""
-    assert forgotten_probability(TOLD._replace(difference=50.0), 100, 100, 100) == pytest.approx(0.95)
-    assert forgotten_probability(TOLD._replace(difference=0.0, between=0.0), 100, 100, 100) < 0.05
-    certain = Separation(1.0, 0.0, 0.0, 0.0, 31)
-    assert forgotten_probability(certain, 100, 100, 100) == pytest.approx(0.95)
-    assert memory_in_errors(certain, 100, 100) == np.inf
-    assert memory_in_errors(Separation(0.4, 1.0, 3.0, 0.0, 31), 100, 100) == pytest.approx(2.0)
-
-
 def test_more_records_memory_and_groups():
     chances = [forgotten_probability(TOLD, n, n, n) for n in (50, 200, 800)]
     assert chances == sorted(chances)

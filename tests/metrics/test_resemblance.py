@@ -54,15 +54,6 @@ def test_designs_that_are_the_same_are_recognised_as_often_as_by_chance():
     assert right <= stats.binom.isf(1e-4, 10 * MODELS, 1 / DESIGNS)
 
 
-def test_the_order_of_records_changes_nothing():
-    target, shadows, membership, designs = made(0.3)
-    order = np.random.default_rng(1).permutation(RECORDS)
-    here = resemblance(target, shadows, membership, designs)
-    there = resemblance(target[order], shadows[:, order], membership[:, order], designs)
-    np.testing.assert_allclose(here.likelihoods, there.likelihoods)
-    assert here.recognised == there.recognised
-
-
 def test_one_model_has_no_spread():
     target, shadows, membership, designs = made(1.0)
     with pytest.raises(InputError, match="1 shadow models"):

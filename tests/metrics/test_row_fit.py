@@ -68,14 +68,6 @@ def test_what_other_models_explain_is_taken_off_without_the_rows_own_model():
     np.testing.assert_allclose(adjusted, [by_one(others[1])[0], by_one(others[0])[1], by_one(others.mean(axis=0))[2]])
 
 
-def test_records_left_out_do_not_count():
-    rng = np.random.default_rng(5)
-    outputs, rows = rng.normal(size=20), rng.random((4, 20)) < 0.5
-    places = np.arange(0, 20, 2)
-    found = row_fits(np.where(np.arange(20) % 2, np.nan, outputs), rows, [dealt_records(places)])
-    np.testing.assert_allclose(found, row_fits(outputs[places], rows[:, places], [dealt_records(np.arange(10))]))
-
-
 def test_the_limit_allows_for_all_rows():
     """The tail of random signs, at the limit and over all rows, is the rate; that of a normal number is far smaller."""
     for models in (19, 40, 1024):

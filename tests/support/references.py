@@ -11,6 +11,11 @@ import optax
 from scipy import stats
 
 
+def log_of(probabilities: Any) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(probabilities, np.float64))
+
+
 def ks_by_scipy(first: np.ndarray, second: np.ndarray) -> float:
     """The two-sample statistic of SciPy, which since 1.18 counts in the precision it is given."""
     with np.errstate(divide="ignore"):  # in its p-value of one value against one
@@ -79,28 +84,3 @@ def softmax_regression_by_loop(
         updates, state = update({name: np.float32(g) for name, g in gradient.items()}, state, params)
         params = {name: params[name] + np.asarray(updates[name]) for name in params}
     return params["kernel"], params["bias"]
-
-
-def rho_interval_by_loop(
-    random: np.random.Generator,
-    query: np.ndarray,
-    calibration: np.ndarray,
-    target: np.ndarray,
-    draws: int,
-) -> tuple[float, float, float]:
-    """The mean of rho, its spread over seeds and its spread over records, both as variances of the mean."""
-    ratios, of_records = [], []
-    for q, c, t in zip(query, calibration, target, strict=True):
-        ratios.append(ks_by_scipy(q, t) / ks_by_scipy(q, c))
-        resampled = []
-        for _ in range(draws):
-            chosen = random.integers(0, len(q), len(q))
-            resampled.append(ks_by_sort(q[chosen], t[chosen]) / ks_by_sort(q[chosen], c[chosen]))
-        of_records.append(np.var(resampled, ddof=1))
-    return float(np.mean(ratios)), float(np.var(ratios, ddof=1) / len(ratios)), float(np.mean(of_records))
-
-
-def ks_by_sort(first: np.ndarray, second: np.ndarray) -> float:
-    union = np.concatenate([first, second])
-    below = [np.searchsorted(np.sort(sample), union, side="right") / len(sample) for sample in (first, second)]
-    return float(np.abs(below[0] - below[1]).max())

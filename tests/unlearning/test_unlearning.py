@@ -39,15 +39,6 @@ def test_a_recorded_training_is_the_plain_one_and_sums_are_those_of_stored_updat
             np.testing.assert_allclose(flat(found), flat(expected), atol=1e-5)
 
 
-def test_a_step_keeps_the_types_of_the_state_where_jax_is_told_to_use_64_bits():
-    """Or no loop of steps could be compiled."""
-    recording = Recording(learner(small_mlp, (4,), "sgd"), 2)
-    with jax.enable_x64(True):
-        before = jax.eval_shape(recording.init, jax.eval_shape(jax.random.key, 1))
-        after = jax.eval_shape(recording.step, before, INPUTS, LABELS, np.ones(23, np.float32))
-    assert jax.tree.map(lambda leaf: str(leaf.dtype), before) == jax.tree.map(lambda leaf: str(leaf.dtype), after)
-
-
 def stored(chosen: Any, key: Any) -> tuple[Any, Any, np.ndarray]:
     """One training with every update kept, and whether its minibatch held a record of each set."""
     step = jax.jit(chosen.step)

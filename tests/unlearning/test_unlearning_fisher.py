@@ -86,17 +86,3 @@ def test_the_noise_has_the_stated_standard_deviation(variant):
     assert np.abs(correlations).max() < 0.4
     for mine, theirs in zip(jax.tree.leaves(blurred(variant)(keys, 0.0)), jax.tree.leaves(PARAMS), strict=True):
         np.testing.assert_array_equal(mine, np.broadcast_to(theirs, mine.shape))
-
-
-def test_it_is_vmapped_over_models_and_sets():
-    models = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), PARAMS)
-    sets = np.stack([FORGET, np.arange(17) < 1])
-    keys = jax.random.split(KEY, 2)
-
-    def one(key: Any, params: Any, forget: Any) -> Any:
-        return forget_by_noise(key, log_probs, params, *asked()[:2], forget, noise=paper, alpha=1e-9)
-
-    together, alone = jax.jit(jax.vmap(one))(keys, models, sets), jax.jit(one)
-    for index in range(2):
-        mine, theirs = (jax.tree.map(lambda leaf, i=index: leaf[i], each) for each in (together, models))
-        assert_close(mine, alone(keys[index], theirs, sets[index]))

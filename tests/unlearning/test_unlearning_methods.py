@@ -1,4 +1,4 @@
-"""Methods that train on, SCRUB and SSD: each against a loop over records in Python, and what its formula implies."""
+"""Methods that train on, SCRUB and SSD: each against a loop over records in Python."""
 
 from functools import cache, partial
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 from support.forgetters import (
     COUNT,
     FORGET,
-    FORGOTTEN,
     INPUTS,
     KEY,
     LABELS,
@@ -26,7 +25,6 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.batch_order import own_batches
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import fine_tune, gradient_ascent, negative_gradient, scrub, selective_dampening
-from jaxaudit.unlearning.passes import one_pass
 
 RECIPE: dict[str, Any] = {"epochs": 3, "learning_rate": 0.05, "batch_size": 4}
 METHODS = {
@@ -173,46 +171,6 @@ def test_a_method_is_its_formula(name: str):
     assert_close(found, TWINS[name](), rtol=2e-3 if "scrub" in name else 2e-4)
 
 
-def test_ssd_by_hand():
-    """One weight a record: F_f is 1 where F_D is 1/2, so that it is halved; what only the others use stays."""
-
-    def two_weights(params: Any, inputs: Any) -> Any:
-        # Gradients of log p(0) and log p(1) of p = softmax(0, -x . w) at w = 0 are +-x / 2.
-        score = inputs @ (params - jnp.array([4.0, 3.0]))
-        return jax.nn.log_softmax(jnp.stack([jnp.zeros(len(inputs)), -score], axis=1))
-
-    dampen = partial(selective_dampening, selection=1.5, strength=1.0)
-    weights, inputs, labels = jnp.array([4.0, 3.0]), 2 * jnp.eye(2), jnp.array([0, 1])
-    found = dampen(KEY, two_weights, weights, inputs, labels, jnp.array([True, False]))
-    np.testing.assert_allclose(found, [2.0, 3.0], rtol=1e-6)
-    # F_D is at least F_f times the share of the records to forget.
-    unchanged = forgotten_by(partial(selective_dampening, selection=COUNT / FORGOTTEN))
-    assert_close(unchanged, PARAMS, rtol=0)
-
-
-def test_one_batch_of_all_records_is_a_gradient_step():
-    """Where a pass is one minibatch of a side, the step is the formula of the docstring, for any order."""
-    recipe: Any = {"epochs": 1, "learning_rate": 0.1, "batch_size": COUNT}
-    remaining, forgotten = (mean_gradient(cross_entropy, PARAMS, np.flatnonzero(each)) for each in (~FORGET, FORGET))
-    for beta in (0.3, 1.0):
-        expected = combined((1, -0.1 * beta, 0.1 * (1 - beta)), PARAMS, remaining, forgotten)
-        assert_close(forgotten_by(partial(negative_gradient, beta=beta, **recipe)), expected)
-    assert_close(forgotten_by(partial(fine_tune, **recipe)), expected)
-
-
-@pytest.mark.parametrize("name", FIVE)
-def test_records_that_are_not_its_own_leave_no_trace(name: str):
-    """Fine-tuning never looks at what is forgotten, gradient ascent at nothing else; the others look at both."""
-    changed = (INPUTS, INPUTS + FORGET[:, None], INPUTS + ~FORGET[:, None])
-    found, of_forget, of_rest = (compiled(name)(KEY, PARAMS, inputs, FORGET) for inputs in changed)
-
-    def same(one: Any, other: Any) -> bool:
-        return all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(other)))
-
-    assert same(found, of_forget) == (name == "fine-tuning")
-    assert same(found, of_rest) == (name == "gradient-ascent")
-
-
 @pytest.mark.parametrize("name", FIVE)
 def test_a_method_is_vmapped_over_models_and_sets_and_keeps_the_types_of_parameters(name: str):
     models = jax.tree.map(lambda leaf: np.stack([leaf, np.float32(1.5) * leaf]), PARAMS)
@@ -225,18 +183,6 @@ def test_a_method_is_vmapped_over_models_and_sets_and_keeps_the_types_of_paramet
     with jax.enable_x64(True):
         found = jax.eval_shape(partial(forgotten_by, METHODS[name]))
     assert jax.tree.map(lambda leaf: str(leaf.dtype), found) == jax.tree.map(lambda leaf: str(leaf.dtype), PARAMS)
-
-
-def test_a_pass_is_every_record_of_the_set_once():
-    passed = jax.jit(one_pass, static_argnums=3)
-    for count in (0, 1, 4, 5, 17):
-        chosen = np.isin(np.arange(COUNT), np.random.default_rng(count).permutation(COUNT)[:count])
-        over = passed(KEY, 0, jnp.asarray(chosen), 4)
-        steps = int(over.steps)
-        assert steps == -(-count // 4)
-        assert over.minibatches.records.shape == (5, 4)
-        records, weights = (np.asarray(each)[:steps] for each in (over.minibatches.records, over.minibatches.weights))
-        assert sorted(records[weights > 0]) == np.flatnonzero(chosen).tolist()
 
 
 @pytest.mark.parametrize(

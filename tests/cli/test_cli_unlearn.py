@@ -145,8 +145,8 @@ def test_every_method_by_its_name():
 @pytest.mark.parametrize(
     ("words", "changes"),
     [
-        (("--unlearn-epochs", "2"), dict.fromkeys(TRAINED_ON, {"epochs": 2})),
-        (("--unlearn-rate", "0.2"), dict.fromkeys(TRAINED_ON, {"learning_rate": 0.2})),
+        (("--unlearn-epochs", "2"), {name: {"epochs": 2} for name in TRAINED_ON}),
+        (("--unlearn-rate", "0.2"), {name: {"learning_rate": 0.2} for name in TRAINED_ON}),
         (("--beta", "0.5"), {"negative-gradient": {"beta": 0.5}}),
         (("--alpha", "1e-4"), {"fisher": {"alpha": 1e-4}}),
         (("--fisher-variant", "paper"), {"fisher": {"noise": paper}}),

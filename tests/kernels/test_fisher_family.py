@@ -67,6 +67,18 @@ def test_similarity_is_that_of_single_gradients(log_prob: Any, params: Any, chun
         np.testing.assert_allclose(found.along.mean(), np.linalg.norm(mean), rtol=1e-10)
 
 
+def test_any_direction_and_known_norms_will_do():
+    direction = jax.tree.map(lambda leaf: jnp.ones_like(leaf) * 1e20, PARAMS)
+    norms = squared_grad_norms(LOG_PROB, PARAMS, X, Y).total
+    found = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=direction, squared_norms=norms)
+    each = np.stack([flat(gradient) for gradient in gradients_by_loop(LOG_PROB, PARAMS, X, Y)])
+    wanted = each.sum(axis=1) / np.linalg.norm(each, axis=1) / np.sqrt(each.shape[1])
+    np.testing.assert_allclose(found.cosine, wanted, rtol=1e-4, atol=1e-6)
+    none = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=jax.tree.map(jnp.zeros_like, PARAMS))
+    assert np.isnan(none.cosine).all()
+    assert not none.along.any()
+
+
 def every_label(likelihood: Likelihood, z: np.ndarray) -> list[tuple[np.ndarray, float]]:
     """All labels that outputs allow, and how probable each is; of a Gaussian, points of Gauss and Hermite."""
     if likelihood is CATEGORICAL:
@@ -118,6 +130,13 @@ def test_log_likelihoods_are_those_of_scipy(likelihood: Likelihood):
         np.testing.assert_allclose(likelihood.log_prob(jnp.asarray(z), jnp.asarray(labels)), wanted, rtol=1e-12)
         one = likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, 0]))
         np.testing.assert_allclose(one, likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, :1])))
+
+
+def test_a_certain_model_has_no_true_information_either():
+    params = jax.tree.map(lambda leaf: 1e4 * jnp.asarray(leaf, jnp.float32), WEIGHTS)
+    found = expected_squared_grad_norms(outputs, params, X).total
+    assert np.isfinite(found).all()
+    assert float(found.max()) < 1e-6
 
 
 def test_records_of_several_arrays():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import area, auc, power, rank, roc, running_counts
+from jaxaudit.kernels.ranking import area, auc, cluster_counts, power, rank, roc, running_counts
 
 SCORES = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 3.0, np.inf]) | st.floats(-2, 2)
 
@@ -84,6 +85,19 @@ def test_counts_are_records_that_occur_so_often(case, seed):
         else:
             assert area(*running)[r] == auc(repeated, groups)
             np.testing.assert_allclose(power(*running, 0.3)[:, r], power_by_thresholds(repeated, groups, 0.3))
+
+
+def test_drawn_clusters_are_multinomial():
+    clusters, replicates = 5, 4000
+    counts = cluster_counts(np.random.default_rng(4), clusters, replicates)
+    assert (counts.sum(axis=1) == clusters).all()
+    # Chi-square of each cell's distribution against Binomial(5, 1/5), at 1e-6 over the 5 cells together.
+    expected = stats.binom.pmf(np.arange(clusters + 1), clusters, 1 / clusters) * replicates
+    expected = np.append(expected[:3], expected[3:].sum())
+    for column in counts.T:
+        found = np.bincount(np.minimum(column, 3), minlength=4)
+        assert np.sum((found - expected) ** 2 / expected) < stats.chi2.isf(2e-7, 3)
+    assert len(np.unique(counts, axis=0)) > 100
 
 
 def test_scores_that_cannot_be_ranked_are_refused(monkeypatch):

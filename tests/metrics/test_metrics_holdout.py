@@ -11,7 +11,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import holdout_test
+from jaxaudit.metrics.holdout import _one_value, holdout_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
 
@@ -74,6 +74,14 @@ def test_the_permutation_test_is_that_of_all_splits(first: int, second: int) -> 
     test = permutation_test(jax.random.key(1), values[:first], values[first:], permutations=4999)
     assert test.difference == pytest.approx(observed)
     assert abs(test.p_larger - exact) < stats.norm.isf(SURE) * np.sqrt(exact * (1 - exact) / 5000) + 1 / 5000
+
+
+def test_the_critical_difference_is_where_the_p_value_becomes_small() -> None:
+    generator = np.random.default_rng(3)
+    for trial in range(60):
+        values = generator.integers(0, 6, 20).astype(float)
+        test = permutation_test(jax.random.key(trial), values[:8] + trial % 3, values[8:], permutations=39)
+        assert (test.p_larger <= 0.05) == (test.difference > test.critical)
 
 
 @pytest.mark.outer
@@ -152,6 +160,14 @@ def test_training_sets_of_another_size_are_refused() -> None:
 
 
 @pytest.mark.outer
+def test_the_interval_covers_the_used_fraction() -> None:
+    found = [audit(1000 + trial, 0.5) for trial in range(TRIALS)]
+    covered = sum(usage.fraction_low <= 0.5 <= usage.fraction_high for usage in found)
+    assert covered >= stats.binom.ppf(SURE, TRIALS, 0.95)
+    assert abs(np.mean([usage.fraction for usage in found]) - 0.5) < 0.1
+
+
+@pytest.mark.outer
 def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated() -> None:
     """The test itself detects it at most times; with a gap this small, not always."""
     audits = [audit(2000 + trial, 0.5, gap=3.0) for trial in range(TRIALS)]
@@ -165,6 +181,22 @@ def test_a_target_that_used_half_is_called_forgotten_no_more_often_than_stated()
 def test_a_target_that_used_nothing_is_mostly_called_forgotten_where_separation_is_strong() -> None:
     audits = [audit(3000 + trial, 0.0, models=20, gap=12.0, size=40) for trial in range(TRIALS // 2)]
     assert sum(usage.verdict == "forgotten" for usage in audits) > TRIALS / 4
+
+
+def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown() -> None:
+    usage = audit(7, 0.0, models=40, gap=12.0, size=80)
+    assert usage.verdict == "forgotten"
+    assert usage.upper <= 0.25
+    assert usage.detectable is not None
+    assert usage.detectable <= 0.25
+    assert usage.p_fully is not None
+    assert usage.p_fully <= 0.05
+
+
+def test_where_training_leaves_no_trace_the_answer_is_inconclusive() -> None:
+    usage = audit(8, 0.0, gap=0.0)
+    assert usage.verdict == "inconclusive"
+    assert usage.detectable is None
 
 
 def test_swapped_sets_are_noticed() -> None:
@@ -184,6 +216,14 @@ def settled(seed: int, target_of: Callable[[np.ndarray], np.ndarray], used: tupl
     target = target_of(records.outputs(generator, np.repeat(used, size)))
     shadows = records.outputs(generator, membership)
     return holdout_test(jax.random.key(1), target[:size], target[size:], shadows, membership)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_target_trained_on_both_sets_is_not_called_forgotten(used: bool) -> None:
+    usage = settled(12, lambda outputs: outputs, (used, used))
+    assert usage.p_never > 0.05
+    assert usage.verdict == ("inconclusive" if used else "forgotten")
+    assert used == any("trained on the holdout" in reason for reason in usage.reasons)
 
 
 def test_outputs_that_are_one_value_hide_use() -> None:
@@ -215,3 +255,10 @@ def test_refusals() -> None:
         permutation_test(jax.random.key(1), np.array([np.inf]), np.zeros(3))
     with pytest.raises(InputError, match="10 permutations"):
         permutation_test(jax.random.key(1), np.zeros(2), np.zeros(3), permutations=10)
+
+
+def test_only_the_owner_of_rounded_probabilities_is_asked_for_logits() -> None:
+    target, shadows = np.full(20, 14.5), np.tile(np.arange(20.0), (2, 1))
+    (said,), (asked,) = _one_value(target, shadows, False), _one_value(target, shadows, True)
+    assert "logits" not in said
+    assert "logits or more decimals" in asked

@@ -8,7 +8,7 @@ from support.simulated_shadows import provider
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.profile import profile
 from jaxaudit.metrics.reference import ReferenceAnswer, reference_test
-from jaxaudit.metrics.shares import own_scatter, shares
+from jaxaudit.metrics.shares import own_scatter, shares, spread
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
@@ -59,10 +59,24 @@ def test_the_interval_covers_the_used_fraction() -> None:
         assert covered >= stats.binom.ppf(SURE, trials, 0.95)
 
 
+@pytest.mark.outer
+def test_use_is_found() -> None:
+    assert sum(audit(trial, 1.0, scatter=1.0).usage.verdict == "not forgotten" for trial in range(20)) == 20
+
+
 def test_what_moves_all_outputs_alike_is_taken_off() -> None:
     for trial in range(5):
         here, there = (audit(trial, 0.5, scatter=0.5, moved=moved).usage.fraction for moved in (0.0, 1.0))
         assert abs(here - there) < 0.25
+
+
+def test_a_reference_that_looks_used_takes_forgotten_away() -> None:
+    generator, level, gap, shadows, membership = world(7)
+    used = np.arange(len(level)) >= QUERY
+    target = level + gap * used + 0.1 * generator.normal(size=len(level))
+    usage = reference_test(target, shadows, membership, QUERY).usage
+    assert usage.verdict == "inconclusive"
+    assert any("reference looks used" in reason for reason in usage.reasons)
 
 
 def test_accuracies_are_of_records_that_were_not_used() -> None:
@@ -94,6 +108,16 @@ def test_shares_are_those_of_a_loop() -> None:
             assert getattr(found, which)[model] == pytest.approx(above / below)
         unseen = ~membership[model] & (np.arange(len(level)) >= QUERY)
         assert found.scatter[model] == pytest.approx(own_scatter(shadows[model], known, unseen))
+
+
+def test_variances_within_and_between_designs_are_found_again() -> None:
+    generator = np.random.default_rng(10)
+    designs = np.repeat(np.arange(200), 6)
+    values = generator.normal(0, 2, 200)[designs] + generator.normal(0, 1, len(designs))
+    found = spread(values, designs)
+    assert found.within == pytest.approx(1, rel=0.15)
+    assert found.between == pytest.approx(4, rel=0.3)
+    assert spread(values, np.zeros(len(values), int)).between == 0
 
 
 def test_refusals() -> None:

@@ -46,6 +46,15 @@ def test_the_preflight_p_value_is_small_no_more_often_than_stated() -> None:
     assert (p_values <= 0.05).sum() <= stats.binom.ppf(1 - SURE, trials, 0.05)
 
 
+def test_use_is_found_and_no_use_is_called_forgotten_with_its_number() -> None:
+    used, unused = audit(1, 1.0, gap=12.0), audit(2, 0.0, gap=12.0)
+    assert used.verdict == "not forgotten"
+    assert used.fraction_high > 0.9
+    assert unused.verdict == "forgotten"
+    assert unused.detectable is not None
+    assert unused.detectable <= 0.25
+
+
 def test_shared_calibration_data_makes_the_test_more_careful() -> None:
     fresh, shared = audit(3, 0.2, gap=3.0), audit(3, 0.2, gap=3.0, share=0.9)
     assert shared.p_never >= fresh.p_never

@@ -12,6 +12,7 @@ from jaxaudit.metrics.usage import (
     Usage,
     at_most,
     conclude,
+    decided,
     holm,
     limits_of,
     used_share,
@@ -60,23 +61,35 @@ def test_the_detectable_fraction_is_detected_as_often_as_it_says() -> None:
     assert stats.binom.ppf(SURE, TRIALS, 0.95) <= found <= stats.binom.ppf(1 - SURE, TRIALS, 0.97)
 
 
-@pytest.mark.parametrize("shown", [None, 0.3, 0.5, 0.75, 1.0, 1.2])
-def test_the_interval_is_that_of_a_search_over_all_fractions(shown: float | None) -> None:
-    """What models of partial use show bends it, if it is more than their part."""
+def test_the_interval_is_that_of_a_search_over_all_fractions() -> None:
+    generator = np.random.default_rng(5)
+    grid = np.linspace(0, 1, 2001)
+    for fraction in np.repeat([0.0, 0.1, 0.5, 0.9], 20):
+        effect = simulated(generator, fraction, models=6)
+        spread = max(effect.full.var(ddof=1) - effect.noise, 0) + effect.full.var(ddof=1) / 6
+        reach = stats.t.ppf(0.975, 5) * np.sqrt(effect.variance + grid**2 * spread)
+        accepted = grid[np.abs(effect.difference - grid * effect.full.mean()) <= reach]
+        _, low, high = used_fraction(effect)
+        if len(accepted):
+            assert low == pytest.approx(accepted[0], abs=1e-3)
+            assert high == pytest.approx(accepted[-1], abs=1e-3)
+
+
+@pytest.mark.parametrize("shown", [0.3, 0.5, 0.75, 1.0, 1.2])
+def test_what_partial_use_shows_bends_the_interval(shown: float) -> None:
+    """Against a search over fractions; models of partial use that show less than their part change nothing."""
     generator = np.random.default_rng(6)
     grid = np.linspace(0, 1, 2001)
-    below = max(shown or 0, 0.5)
+    below = max(shown, 0.5)
     effects = np.where(grid <= 0.5, 2 * below * grid, below + (2 * grid - 1) * (1 - below))
-    for fraction in np.repeat([0.0, 0.1, 0.5, 0.9], 20):
+    for fraction in np.repeat([0.0, 0.1, 0.5, 0.9], 5):
         effect = simulated(generator, fraction, models=6)
         spread = max(effect.full.var(ddof=1) - effect.noise, 0) + effect.full.var(ddof=1) / 6
         reach = stats.t.ppf(0.975, 5) * np.sqrt(effect.variance + effects**2 * spread)
         accepted = grid[(np.abs(effect.difference - effects * effect.full.mean()) <= reach) & (effects <= 1)]
-        if shown is not None:
-            effect = effect._replace(partly=(0.5, shown * effect.full.mean()))
-        found, low, high = used_fraction(effect)
+        found, low, high = used_fraction(effect._replace(partly=(0.5, shown * effect.full.mean())))
         assert low <= found <= high
-        if (shown or 0) <= 1 and len(accepted):
+        if shown <= 1 and len(accepted):
             assert low == pytest.approx(accepted[0], abs=1e-3)
             assert high == pytest.approx(accepted[-1], abs=1e-3)
 
@@ -139,6 +152,23 @@ def test_forgotten_is_said_with_its_upper_limit_and_up_to_the_stated_fraction() 
     for stated in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(InputError, match="above 0 and below 1"):
             conclude("holdout", 0.5, 0.01, limits, stated=stated)
+
+
+@pytest.mark.parametrize(
+    ("p_never", "p_adjusted", "upper", "invalid", "verdict"),
+    [
+        (0.01, 0.03, 0.9, (), "not forgotten"),
+        (0.03, 0.06, 0.9, (), "inconclusive"),
+        (0.03, 0.06, 0.2, (), "inconclusive"),
+        (0.06, 0.12, 0.2, (), "forgotten"),
+        (0.01, 0.02, 0.2, ("unlike",), "inconclusive"),
+    ],
+)
+def test_the_verdict_follows_the_adjusted_p_value(p_never, p_adjusted, upper, invalid, verdict) -> None:
+    limits = limits_of(SHARP)._replace(upper=upper)
+    usage = conclude("holdout", p_never, 0.5, limits, invalid=invalid)._replace(p_never_adjusted=p_adjusted)
+    assert decided(usage).verdict == verdict
+    assert decided(usage)._replace(verdict=usage.verdict, reasons=usage.reasons) == usage
 
 
 def test_without_a_fraction_the_p_value_alone_decides() -> None:

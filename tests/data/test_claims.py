@@ -1,7 +1,6 @@
 """What a stranger's file claims takes no memory, and many models little time."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from support.banks import RECORDS, describe, write_bank
 from support.cli_runs import jaxaudit
 from support.memory import at_most
 
-from jaxaudit.audits.ks.bank.state import OTHER, WITHOUT, kinds_of
 from jaxaudit.cli.efficacy.run import _outputs_of
 from jaxaudit.cli.network_inputs import label_outputs
 from jaxaudit.data.bank.bank import load_bank
@@ -20,7 +18,6 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import CATEGORICAL
-from jaxaudit.metrics.row_fit import dealt_records, row_fits
 
 THIRD, MODELS = 100, 20
 
@@ -89,29 +86,6 @@ MANY = 2 * 10**5
 def zeros(path: Path, dtype: str, shape: tuple[int, ...]) -> np.memmap:
     """A .npy of zeros that takes no room, mapped to be written."""
     return np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
-
-
-def test_very_many_models_are_looked_at_in_a_moment(tmp_path: Path):
-    """Row by row they took 2.6 s on one core."""
-    folder = write_bank(tmp_path / "bank", 0)
-    (folder / "bank.json").write_text(json.dumps(describe(models=MANY)))
-    rows = zeros(folder / "membership.npy", "bool", (MANY, RECORDS))
-    rows[-1] = True
-    rows.flush()
-    began = time.process_time()
-    kinds = kinds_of(load_bank(folder))
-    assert time.process_time() - began < 1.2
-    assert (kinds[0], kinds[-2], kinds[-1], len(kinds)) == (WITHOUT, WITHOUT, OTHER, MANY)
-
-
-def test_outputs_are_held_against_a_hundred_thousand_rows_in_a_moment():
-    """Row by row it took 4 s on one core."""
-    rows = np.zeros((10**5, RECORDS), bool)
-    rows[:, ::2] = True
-    began = time.process_time()
-    fits = row_fits(np.linspace(-1, 1, RECORDS), rows, [dealt_records(np.arange(RECORDS))])
-    assert time.process_time() - began < 1.5
-    assert (fits == fits[0]).all()
 
 
 def test_very_many_classes_take_little_more_memory_than_their_file(tmp_path: Path):

@@ -1,7 +1,6 @@
 """ACDC's folders, on small volumes made here."""
 
 import gzip
-import os
 import struct
 import sys
 from pathlib import Path
@@ -152,13 +151,6 @@ def test_a_header_of_a_volume_is_not_believed(acdc, capfd):
     nibabel.save(nibabel.Nifti1Image(np.full((1, 1, 3, 2), 7, np.int16), np.eye(4)), path)
     expect(acdc, "its header", size=10**5)
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("name", ["patient002/Info.cfg", "patient002/patient002_4d.nii.gz", "../table.csv"])
-def test_a_pipe_is_not_waited_for(acdc, name):
-    (acdc[0] / name).unlink()
-    os.mkfifo(acdc[0] / name)
-    expect(acdc, name.rpartition("/")[2])
 
 
 def test_without_nibabel_or_patients(acdc, tmp_path, monkeypatch):

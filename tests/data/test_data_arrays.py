@@ -1,6 +1,5 @@
 """.npy and .npz files from strangers: equal to NumPy's reader on good ones, a message on bad ones."""
 
-import contextlib
 import io
 import struct
 import zipfile
@@ -145,13 +144,3 @@ def test_bad_npz(tmp_path, write, message):
     write(tmp_path / "a.npz")
     with pytest.raises(InputError, match=message):
         NpzArrays(tmp_path / "a.npz", max_bytes=2**23).read("x")
-
-
-def test_every_byte_of_a_header_may_be_wrong(tmp_path, capfd):
-    good = npy_bytes(np.arange(3))
-    path = tmp_path / "a.npy"
-    for place in range(len(good) - 24):
-        path.write_bytes(good[:place] + b"(" + good[place + 1 :])
-        with contextlib.suppress(InputError):
-            read_npy(path)
-    assert capfd.readouterr() == ("", "")

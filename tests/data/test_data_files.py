@@ -60,16 +60,6 @@ def test_splits_of_npz(tmp_path):
         load_path(path)
 
 
-def test_records_without_a_split_are_train(tmp_path):
-    np.savez(tmp_path / "a.npz", x=X, y=Y)
-    assert len(load_path(tmp_path / "a.npz", split="train")) == len(load_path(tmp_path / "a.npz", split="all")) == 4
-    (tmp_path / "a.csv").write_text("a,label\n1,x\n")
-    assert len(load_path(tmp_path / "a.csv", split="train")) == 1
-    for name in ("a.npz", "a.csv"):
-        with pytest.raises(InputError, match="has no split 'test'; it has only one set of records"):
-            load_path(tmp_path / name, split="test")
-
-
 def test_class_names(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x=X, y=Y, class_names=["cat", "dog", "emu", "fox"])

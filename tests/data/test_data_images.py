@@ -38,12 +38,6 @@ def test_resize_equals_pillow(sizes, channels, seed):
     np.testing.assert_allclose(ours * 255, theirs, atol=1.01)
 
 
-def test_gray_is_luma():
-    images = noise(5, 6, 7, 3)
-    expected = (images @ np.array([0.299, 0.587, 0.114]))[..., None] / 255
-    np.testing.assert_allclose(prepare_images(make(images), (6, 7)).inputs, expected, atol=1e-7)
-
-
 def test_shapes_of_images():
     shapes = {(8, 8): True, (8, 8, 3): True, (64,): False, (8, 8, 5): False}
     assert {shape: is_image(make(noise(1, *shape))) for shape in shapes} == shapes

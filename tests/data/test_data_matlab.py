@@ -1,6 +1,5 @@
 """SVHN's MATLAB files."""
 
-import contextlib
 import struct
 import zlib
 
@@ -101,18 +100,6 @@ def test_no_more_is_unpacked_than_the_shapes_say(tmp_path):
     (tmp_path / "a.mat").write_bytes(rest[:128] + tag(15, len(packed)) + packed + rest[128:])
     with at_most(2**22), pytest.raises(InputError, match=r"2147483648 bytes of numbers for shape \(1, 1, 1, 1\)"):
         load_mat(tmp_path / "a.mat")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_any_byte_may_be_wrong(tmp_path, packed):
-    path = tmp_path / "a.mat"
-    scipy.io.savemat(path, {"X": np.ones((1, 1, 3, 2), np.uint8), "y": [1, 2]}, do_compression=packed)
-    good = path.read_bytes()
-    for place in range(124, len(good), 2):
-        path.write_bytes(good[:place] + b"\xff" + good[place + 1 :])
-        with contextlib.suppress(InputError):
-            read = load_mat(path)
-            assert len(read.inputs) == len(read.labels)
 
 
 def test_labels_that_unpack_to_more_than_the_images_are_not_unpacked(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -266,33 +265,6 @@ def test_confidences(write):
         confidence_of(outputs, labels[:19])
     with pytest.raises(ValueError, match="read-only"):
         outputs.probabilities[0] = 0
-
-
-@pytest.mark.parametrize("content", [csv(P), P, {"p": P}, table(P)], ids=["csv", "npy", "npz", "parquet"])
-def test_names_that_are_no_utf_8(tmp_path, content):
-    path = write_outputs(tmp_path, content)
-    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).with_suffix(path.suffix)
-    try:
-        path.rename(odd)
-    except OSError:
-        pytest.skip("this file system takes UTF-8 alone")
-    assert load_outputs(odd, NAMES, 20).probabilities.shape == (20, 4)
-
-
-def test_changed_bytes_of_a_parquet_footer(tmp_path):
-    """Read or refused; names that are no UTF-8 were a UnicodeDecodeError."""
-    path = write_outputs(tmp_path, table(P, ["aaaa", "bbbb", "cccc", "dddd"]))
-    whole, refused = path.read_bytes(), 0
-    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    names = [place for place in range(start, len(whole)) if whole[place : place + 4] in (b"aaaa", b"dddd")]
-    assert names
-    for place in [*names, *range(start, len(whole), 29)]:
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xB5]) + whole[place + 1 :])
-        try:
-            load_outputs(path, NAMES, 20)
-        except InputError:
-            refused += 1
-    assert refused > 3
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,6 @@ def write(tmp_path):
     return lambda content: write_outputs(tmp_path, content)
 
 
-@pytest.mark.parametrize("decimals", [2, 3, 4, 5, 6])
-def test_printed_decimals_are_found(write, decimals):
-    outputs = load_outputs(write(csv(P, decimals=decimals)), 4, 20)
-    assert (outputs.kind, outputs.decimals) == ("probabilities", decimals)
-    np.testing.assert_allclose(outputs.probabilities, P, atol=0.5001 * 10.0**-decimals)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("decimals", [2, 4, 6])
 def test_rounded_arrays_are_found(write, dtype, decimals):

@@ -19,7 +19,7 @@ from jaxaudit.data.images import prepare_images
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.tfds.features import KNOWN
 from jaxaudit.data.tfds.read import read_prepared
-from jaxaudit.data.tfds.tfds import SetName, find_prepared, parse_set_name, set_folders
+from jaxaudit.data.tfds.tfds import SetName, find_prepared, set_folders
 from jaxaudit.errors import InputError
 
 
@@ -143,15 +143,7 @@ def test_what_is_damaged_or_missing_is_named(prepared):
     assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
-def test_a_file_beside_a_set_may_have_a_name_that_is_no_text(prepared):
-    usual = read_prepared(prepared.folder, "test", "tiny_digits")
-    (prepared.folder / os.fsdecode(b"\xff.json")).write_text("{}")
-    np.testing.assert_array_equal(read_prepared(prepared.folder, "test", "tiny_digits").inputs, usual.inputs)
-
-
 CORE = "tensorflow_datasets.core.features."
-CONTAINER = CORE + "features_dict.FeaturesDict"
 
 
 @pytest.mark.parametrize("features", [*HOSTILE_FEATURES, {"pythonClass": CANARY}, json.loads("[" * 80 + "]" * 80)])
@@ -187,28 +179,6 @@ def test_the_metadata_that_are_checked_are_those_that_are_used(prepared, monkeyp
         tfds.features.FeatureConnector, "from_config", lambda *_, **__: pytest.fail("features.json is read again")
     )
     assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
-
-
-@pytest.mark.parametrize("legacy", ["message", "list"])
-def test_sets_prepared_before_2022(prepared, legacy):
-    image, label = CORE + "image_feature.Image", CORE + "class_label_feature.ClassLabel"
-    if legacy == "list":
-        content: dict[str, Any] = {
-            "image": {"type": image, "content": {"shape": [8, 8, 1], "dtype": "uint8", "encoding_format": "png"}},
-            "label": {"type": label, "content": {"num_classes": 3}},
-        }
-    else:
-        shape = {"dimensions": ["8", "8", "1"]}
-        content = {
-            "features": {
-                "image": {"pythonClassName": image, "image": {"shape": shape, "dtype": "uint8"}},
-                "label": {"pythonClassName": label, "classLabel": {"numClasses": "3"}},
-            }
-        }
-    (prepared.folder / "features.json").write_text(json.dumps({"type": CONTAINER, "content": content}))
-    found = read_prepared(prepared.folder, "test", "tiny")
-    np.testing.assert_array_equal(found.inputs, prepared.images["test"])
-    assert found.class_names == ("zero", "one", "two")
 
 
 def test_every_class_of_tfds_is_known():
@@ -248,14 +218,6 @@ def test_promises_of_the_metadata_are_not_believed(prepared, file, old, new):
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match="classes" if file == "features.json" else "tiny"):
         read_prepared(prepared.folder, "test", "tiny")
-
-
-@pytest.mark.parametrize("channels", [3, 4])
-def test_colour_images_keep_their_channels(tmp_path, channels):
-    images = random_images((5, 7, channels), {"train": 4}, seed=3)["train"]
-    records = [{"image": encode_png(image), "label": 1} for image in images]
-    folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, channels)))
-    np.testing.assert_array_equal(read_prepared(folder, None, "colour").inputs, images)
 
 
 def test_images_of_differing_sizes_are_refused(tmp_path):
@@ -302,23 +264,6 @@ def test_supervised_keys_choose_among_several(tmp_path):
     for name, features in (("open", several), ("unlabelled", {"image": usual["image"], "id": np.int64})):
         with pytest.raises(InputError, match="one image and one class"):
             read(name, features, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("mnist", SetName("mnist", None, None)),
-        ("mnist:3.0.1", SetName("mnist", None, "3.0.1")),
-        ("emnist/letters", SetName("emnist", "letters", None)),
-        ("a/b-c.d:1.2.3", SetName("a", "b-c.d", "1.2.3")),
-        ("huggingface:mnist", None),
-        ("../etc", None),
-        ("a/b/c", None),
-        ("x.npz", None),
-    ],
-)
-def test_what_is_a_tfds_name(text, expected):
-    assert parse_set_name(text) == expected
 
 
 def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):

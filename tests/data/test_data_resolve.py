@@ -1,8 +1,5 @@
 """What a person types -> the right data, or one line that says what to do."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -169,14 +166,3 @@ def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
     ):
         with pytest.raises(InputError, match=message):
             load(name, data_dir=data)
-
-
-@pytest.mark.outer
-def test_importing_the_data_room_is_light():
-    code = (
-        "import sys, jaxaudit.data; "
-        "heavy = {'jax', 'tensorflow', 'tensorflow_datasets', 'sklearn', 'scipy', 'pandas', 'pyarrow', 'PIL'}; "
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from jaxaudit.data import describe_record
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.column_choice import recode
-from jaxaudit.data.tables.describe import describe_table
 from jaxaudit.data.tables.incomplete import check_missing, fill
 from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.data.tables.table import MISSING, Column, Table, join_tables
@@ -202,24 +201,6 @@ def test_missing_file_and_packed_file(tmp_path, content):
         (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.csv: cannot be read"):
         read_people(tmp_path / "a.csv")
-
-
-def test_description(read):
-    table = read(PEOPLE, label="income", few=3)
-    assert [str(summary) for summary in describe_table(table)] == [
-        "age: numeric, 38.5 to 53",
-        "work: 3 categories (Private, State, ...), 2 missing",
-        "children: numeric, 0 to 10",
-        "city: 1 category (Rome), constant",
-    ]
-    age, work, _, city = describe_table(table)
-    assert (work.missing, work.categories, age.constant, city.constant) == (2, 3, False, True)
-    many = read(column_of(*"aabbbcd"), label="y")
-    assert str(describe_table(many)[0]) == "a: 4 categories (b, a, c, ...)"
-    nothing = read("a,b,y\n,x,n\n,x,p\n", label="y")
-    assert str(describe_table(nothing)[0]) == "a: 1 category, 2 missing, constant"
-    same = read(column_of(3, rows=2), label="y", numeric=["a"])
-    assert str(describe_table(same)[0]) == "a: numeric, 3 to 3, constant"
 
 
 TABLE = Table(

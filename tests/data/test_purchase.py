@@ -52,35 +52,12 @@ def test_records_are_those_of_a_loop(tmp_path, monkeypatch, name):
     assert one_hot(table).inputs.tolist() == rows
 
 
-def test_the_order_of_lines_and_the_size_of_blocks_do_not_matter(tmp_path):
-    pairs = random_pairs()
-    shuffled = [pairs[i] for i in np.random.default_rng(12).permutation(len(pairs))]
-    first = purchase(write(tmp_path / "a.csv", sorted(pairs)), clusters=3, seed=5)
-    second = purchase(write(tmp_path / "b.csv", shuffled), clusters=3, seed=5, block_bytes=1000)
-    assert first.content_hash == second.content_hash
-
-
 def test_the_table_grows(tmp_path):
     pairs = [(customer, customer % 13) for customer in range(5000)]
     bits, categories = read_transactions(write(tmp_path / "a.csv", pairs), 5000, 13, 4096)
     found = np.unpackbits(bits, axis=1, count=13, bitorder="little")
     assert found.tolist() == np.eye(13, dtype=int)[[category for _, category in pairs]].tolist()
     assert categories.tolist() == list(range(13))
-
-
-def test_clusters_are_the_groups_of_customers():
-    # Three groups that buy of different shelves: k-means cannot miss them.
-    generator = np.random.default_rng(13)
-    group = generator.integers(3, size=400)
-    rows = np.zeros((400, 30), np.uint8)
-    for customer, shelf in enumerate(group):
-        rows[customer, 10 * shelf : 10 * shelf + 10] = generator.random(10) < 0.8
-    bits = np.packbits(rows, axis=1, bitorder="little")
-    for sample in (400, 60):
-        labels = cluster(bits, 30, 5, 3, sample)
-        assert labels.dtype == np.int32
-        assert len({(ours, theirs) for ours, theirs in zip(labels.tolist(), group.tolist(), strict=True)}) == 3
-    assert np.array_equal(cluster(bits, 30, 5, 3, 60), cluster(bits, 30, 5, 3, 60))
 
 
 def test_a_customer_belongs_to_the_closest_centre():

@@ -16,7 +16,6 @@ from jaxaudit.data.tables.table import (
     Table,
     candidate_indices,
     candidates,
-    category_counts,
     duplicates,
     join_tables,
     one_hot,
@@ -61,18 +60,6 @@ def test_broken_tables_are_refused(change, message):
         make(**change)
 
 
-def test_categories_are_checked(monkeypatch):
-    """Named once, at least one, and beyond the first block."""
-    for categories in ((), ("a", "a")):
-        with pytest.raises(InputError, match="column 'x': give at least one category"):
-            Column("x", categories)
-    monkeypatch.setattr(equal_rows, "_BLOCK", 4)
-    values = np.zeros((9, 2), np.uint8)
-    values[7, 1] = 2
-    with pytest.raises(InputError, match="2 at record 7"):
-        of_kinds(values, (2, 2))
-
-
 def test_arrays_are_read_only_and_of_few_types():
     assert make().values.dtype == np.float64
     assert make(VALUES.astype(np.float32)).values.dtype == np.float32
@@ -113,17 +100,6 @@ def test_the_hash_is_that_of_the_data(monkeypatch):
     expected = base.content_hash
     monkeypatch.setattr(equal_rows, "_BLOCK", 3)
     assert make().content_hash == expected
-
-
-def test_hand_case():
-    assert category_counts(make()) == (0, 2, 4)
-    age = np.float32(10.5 / 21.5)
-    assert ordinal(make()).inputs.tolist() == [[age, 1, 0], [1, 0, 3], [0, 1, 2]]
-    assert one_hot(make()).inputs[0].tolist() == [age, 1, 1, 0, 0, 0]
-    assert one_hot(make(), pair_as_one=False).inputs[0].tolist() == [age, 0, 1, 1, 0, 0, 0]
-    for examples in (ordinal(make()), one_hot(make())):
-        assert examples.inputs.dtype == np.float32
-        assert (examples.labels.tolist(), examples.class_names, examples.name) == ([0, 1, 1], ("no", "yes"), "people")
 
 
 def test_the_scale_is_that_of_the_table_given():
@@ -219,14 +195,6 @@ def test_duplicates_of_images_and_of_zeros(monkeypatch):
         # They survive sums that collide.
         monkeypatch.setattr(equal_rows, "mixed_sums", lambda rows, labels: np.zeros(len(rows), np.uint64))
         monkeypatch.setattr(equal_rows, "_BLOCK", 8)
-
-
-def test_sums_of_many_records_seldom_collide():
-    # 95 * 6 * 9 * 2 different census records, as floats of both sizes: whole numbers have only high bits.
-    grid = np.stack([axis.ravel() for axis in np.meshgrid(*map(np.arange, (95, 6, 9, 2)), indexing="ij")], axis=1)
-    for kind in (np.float32, np.float64):
-        sums = equal_rows.mixed_sums(grid.astype(kind), np.zeros(len(grid), np.int32))
-        assert len(np.unique(sums)) == len(grid)
 
 
 def test_candidates_are_a_random_subset_in_order():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from support.small_sets import write_archive
 
-from jaxaudit.data.formats.bounded import open_bounded
 from jaxaudit.data.sets.adult import ATTRIBUTES, adult, adult_splits
 from jaxaudit.data.sets.census import MARITAL, RACES, census
 from jaxaudit.data.sets.embedded_tables import breast_cancer, wine
@@ -188,21 +187,6 @@ def test_census_refuses_other_files(tmp_path):
         paths[0].write_bytes(content)
         with pytest.raises(InputError, match=rf"MAR\.csv: {message}"):
             census(paths[:1], "acs")
-
-
-def test_bounded_streams(tmp_path):
-    content = bytes(range(256)) * 100
-    for name, stored in (("plain", content), ("packed", gzip.compress(content))):
-        (tmp_path / name).write_bytes(stored)
-        with open_bounded(tmp_path / name, len(content)) as stream:
-            assert stream.read() == content
-        with open_bounded(tmp_path / name, None) as stream:
-            assert stream.read(300) == content[:300]
-        with pytest.raises(InputError, match=rf"{name}: .* 0.0 GiB"), open_bounded(tmp_path / name, 25_599) as stream:
-            stream.read()
-    (tmp_path / "packed").write_bytes(gzip.compress(content)[:-20])
-    with pytest.raises(InputError, match="; was the download interrupted"), open_bounded(tmp_path / "packed") as stream:
-        stream.read()
 
 
 def test_embedded_tables_are_those_of_scikit_learn():

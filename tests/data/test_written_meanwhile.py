@@ -3,16 +3,13 @@
 import json
 import os
 import resource
-import time
 from contextlib import nullcontext
 from pathlib import Path
-from threading import Event, Thread
 
 import numpy as np
 import pytest
 from support.banks import describe, rows, save, write_bank
 
-from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.formats.arrays import StoredArray
@@ -52,28 +49,6 @@ def test_a_file_that_is_cut_short_after_it_was_opened_ends_no_process(tmp_path: 
     read_later = what in ("outputs/00001.npy", "x.npy")
     with pytest.raises(InputError, match="short") if read_later else nullcontext():
         read()
-
-
-def test_outputs_that_are_saved_again_and_again_end_no_process(tmp_path: Path):
-    bank = load_bank(large_bank(tmp_path, 100_000))
-    path, read = tmp_path / "outputs" / "00000.npy", Event()
-    values = np.load(path)
-
-    def save_again() -> None:
-        while not read.is_set():
-            np.save(path, values)
-
-    writer, until = Thread(target=save_again), time.monotonic() + 1
-    writer.start()
-    try:
-        while time.monotonic() < until:
-            try:
-                assert len(model_outputs(bank, 0).log_odds)
-            except InputError as error:
-                assert "00000.npy" in str(error)  # noqa: PT017
-    finally:
-        read.set()
-        writer.join()
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

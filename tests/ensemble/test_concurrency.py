@@ -76,17 +76,3 @@ def test_models_do_not_depend_on_what_trains_beside_them(monkeypatch):
     monkeypatch.setattr(train, "concurrent_chunks", lambda: 4)
     beside = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
     assert all((one == other).all() for one, other in zip(alone, beside, strict=True))
-
-
-def test_progress_is_counted_one_call_at_a_time(monkeypatch):
-    inputs, labels = records(41, 4)
-    keys = jax.random.split(jax.random.key(3), 9)
-    monkeypatch.setattr(train, "concurrent_chunks", lambda: 3)
-    seen = []
-    fit_many(
-        *(keys, np.ones((9, 41), bool), inputs, labels, learner(small_mlp)),
-        execution=Execution(3, lambda done, total: seen.append((done, total))),
-    )
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert seen[0][0] == 0
-    assert seen[-1][0] == seen[-1][1]

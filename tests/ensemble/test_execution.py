@@ -62,21 +62,6 @@ def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float
     assert seen[-1] == (WHOLE, WHOLE)
 
 
-def test_a_part_of_nothing_is_at_its_end():
-    seen, whole = watched()
-    first, second = whole.split(1, 1)
-    tell(first, 0, 0)
-    tell(second, 0, 4)
-    assert seen == [(WHOLE // 2, WHOLE)] * 2
-
-
-def test_parts_are_as_the_whole_but_for_their_progress():
-    _, whole = watched(5)
-    parts = whole.split(1, 0, 2)
-    assert [(part.models_per_batch, part.checkpoints) for part in parts] == [(5, Path("kept"))] * 3
-    assert len({part.progress for part in parts}) == 3
-
-
 def test_nobody_is_told_where_nobody_listens_and_work_without_parts_has_none():
     silent, (_, whole) = Execution(3, None, Path("kept")), watched(5)
     assert silent.split(1, 2, 0) == (silent,) * 3

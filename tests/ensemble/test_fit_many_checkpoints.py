@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from support.tiny_learners import Convolved, NearestCentroid, flat_rows, learner, records, small_mlp
+from support.tiny_learners import NearestCentroid, flat_rows, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
 from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_arrays
@@ -88,40 +88,6 @@ def test_a_stopped_call_goes_on(one: Any, tmp_path: Path):
     never = Count(stop=1)
     assert same(fit(one, never, tmp_path), expected)
     assert never.calls == 0
-
-
-def test_stopped_within_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """By an error from `progress`, as Ctrl-C comes: what is finished is kept, and nothing else."""
-    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine
-    expected = fit(MLP, Count(), None)
-
-    def stop(done: int, total: int) -> None:
-        if done > total / 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(MLP, Count(), tmp_path, progress=stop)
-    finished, again = len(files(tmp_path)), Count()
-    assert 0 < finished < CHUNKS
-    assert same(fit(MLP, again, tmp_path), expected)
-    assert again.calls == CHUNKS - finished
-
-
-def test_models_driven_from_the_host(tmp_path: Path):
-    images, labels = records(21, 5, 5, 1)
-    one, rows = learner(Convolved, (5, 5, 1)), leave_one_out(np.arange(3), 21)
-
-    def call(then: Any, checkpoints: Path | None) -> Any:
-        return fit_many(
-            KEYS[:3], rows, images, labels, one, summarize=then, execution=Execution(checkpoints=checkpoints)
-        )
-
-    expected, again = call(Count(), None), Count()
-    with pytest.raises(Stop):
-        call(Count(stop=3), tmp_path)
-    assert kept_models_per_batch(KEYS[:3], rows, images, labels, tmp_path) == 1
-    assert same(call(again, tmp_path), expected)
-    assert again.calls == 1
 
 
 def test_a_damaged_chunk_is_trained_again(tmp_path: Path):

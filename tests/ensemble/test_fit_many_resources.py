@@ -15,11 +15,9 @@ import numpy as np
 import optax
 import pytest
 from support.tiny_learners import (
-    OPTIMIZERS,
     Convolved,
     ConvolvedNormed,
     NearestCentroid,
-    averaging,
     compiled_fit,
     flat,
     flat_rows,
@@ -30,7 +28,7 @@ from support.tiny_learners import (
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.ensemble.concurrency import concurrent_chunks
-from jaxaudit.ensemble.host_program import _optimizer_reads_params, steps_from_host
+from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.program import LEAST_WORDS
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.membership import bernoulli_halves, everyone, leave_one_out
@@ -180,20 +178,3 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
             alone = flat(compiled_fit(one)(key, IMAGES, IMAGE_LABELS, row.astype(np.float32)))
             np.testing.assert_allclose(flat(jax.tree.map(lambda x, m=model: x[m], models)), alone, **CLOSE)
     assert calls[-1][0] == calls[-1][1]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "reads"),
-    [
-        (OPTIMIZERS["adam"], False),
-        (OPTIMIZERS["momentum"], False),
-        (optax.adamw(0.1, weight_decay=0.1), False),  # the update reads them, the new state does not
-        (optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1)), False),
-        (optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.1)), True),
-        (averaging(0.1), True),
-    ],
-)
-def test_whether_the_optimisers_state_reads_the_parameters(optimizer, reads):
-    one: Any = network(small_mlp, (4,), 3, optimizer=optimizer, epochs=1, batch_size=4)
-    key = jax.random.key(1)
-    assert _optimizer_reads_params(one, jax.eval_shape(one.init, key), key) is reads

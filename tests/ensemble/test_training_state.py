@@ -13,7 +13,7 @@ from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, 
 
 from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_models_per_batch, kept_states
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
-from jaxaudit.ensemble.training_state import MOST_SECONDS, KeptState, StateKeeper, UnderWay
+from jaxaudit.ensemble.training_state import KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, by_epoch, network, schedule
 from jaxaudit.membership import leave_one_out
@@ -182,28 +182,6 @@ def test_no_byte_with_a_flipped_bit_is_taken(tmp_path: Path):
 
 def keeper(path: Path | None) -> StateKeeper:
     return StateKeeper(path, np.arange(2), 10, 3)
-
-
-def test_writing_takes_a_small_part_of_the_time_but_is_never_put_off_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    now, seconds = 0.0, iter((0.1, 1.0, 9.0, 0.0))
-
-    def slow(*_: Any) -> bool:
-        nonlocal now
-        now += next(seconds)
-        return True
-
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monkeypatch.setattr("jaxaudit.ensemble.training_state.write_arrays", slow)
-    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "20")
-    ours = keeper(tmp_path / "a.state")
-    for wait in (20, 50, MOST_SECONDS, 20):
-        now += ours.wait + 1
-        ours.passing(UnderWay((jnp.zeros(3),), 7))
-        assert ours.wait == pytest.approx(wait)
-        assert ours.since == now
-    assert MOST_SECONDS < 300
 
 
 def test_states_that_are_gone_or_would_come_back_as_others_are_not_kept(tmp_path: Path):

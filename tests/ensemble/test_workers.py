@@ -8,7 +8,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -126,22 +126,6 @@ def test_chunks_that_end_their_workers_are_given_up(
     monkeypatch.setattr(f"jaxaudit.ensemble.distribute.{limit}", 2)
     with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=said):
         fit_many(KEYS[:models], ROWS[:models], *POOL, Deadly(), execution=Execution(1, executor=two))
-
-
-@pytest.mark.outer
-def test_results_may_be_of_a_class_that_only_this_process_has(two: Any):
-    class Means(NamedTuple):
-        first: np.ndarray
-
-    def summarize(params: Any, rows: np.ndarray) -> Means:
-        return Means(np.stack([np.asarray(each).reshape(len(rows), -1).mean(1) for each in jax.tree.leaves(params)], 1))
-
-    found = [
-        fit_many(KEYS, ROWS, *POOL, NearestCentroid(), execution=execution, summarize=summarize)
-        for execution in (Execution(3), Execution(3, executor=two))
-    ]
-    assert [type(each) for each in found] == [Means, Means]
-    np.testing.assert_array_equal(found[0].first, found[1].first)
 
 
 @pytest.mark.outer

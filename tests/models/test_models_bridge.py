@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen, nnx
+from flax import nnx
 from support.pure_modules import KEY, compiled, images, is_key, plain
 
 from jaxaudit.errors import InputError
@@ -93,22 +93,9 @@ def test_dropout_draws_from_its_state_and_is_off_in_evaluation():
         np.testing.assert_allclose(net.apply(params, any_state, inputs, False)[0], whole, rtol=1e-5, atol=1e-6)
 
 
-def test_keys_alone_decide_the_parameters():
-    net = compiled(MLP, (4,))
-    first, again, other = (jax.tree.leaves(net.init(jax.random.key(seed))[0]) for seed in (1, 1, 2))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[1], other[1])
-
-
 class TwoOutputs(WithDropout):
     def __call__(self, inputs):
         return super().__call__(inputs), inputs
-
-
-class Linen(linen.Module):
-    @linen.compact
-    def __call__(self, inputs):
-        return linen.Dense(3)(inputs)
 
 
 def fixed(width: int, classes: int):
@@ -133,16 +120,3 @@ def test_a_module_that_does_not_fit_is_refused_in_one_line(factory, shape, messa
     with pytest.raises(InputError, match=message) as caught:
         pure_module(factory, shape, 3)
     assert "\n" not in str(caught.value)
-
-
-def test_a_linen_module_works_once_wrapped():
-    def factory(input_shape, classes, *, rngs):
-        return nnx.bridge.ToNNX(Linen(), rngs=rngs).lazy_init(jnp.zeros((1, *input_shape)))
-
-    net = compiled(factory, (4,))
-    params, state = net.init(KEY)
-    dense = plain(params)["Dense_0"]
-    inputs = images(2, 4)
-    np.testing.assert_allclose(
-        net.apply(params, state, inputs, True)[0], inputs @ dense["kernel"] + dense["bias"], rtol=1e-5, atol=1e-6
-    )

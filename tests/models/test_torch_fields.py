@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.pure_modules import KEY
+from support.torch_twins import squared_norms
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.data.records import Records
@@ -52,15 +53,9 @@ def test_norms_are_those_of_single_backward_passes(build: Callable[[int], Any]):
     with torch.no_grad():
         for name, each in module.named_parameters():
             each.copy_(torch.from_numpy(np.array(params[name])))
-    norms = []
-    for i in range(COUNT):
-        module.zero_grad()
-        given = {name: torch.tensor(each[i : i + 1]) for name, each in arrays.items()}
-        given |= {name: each.float() for name, each in given.items() if each.is_floating_point()}
-        outputs = module(**given)
-        torch.log_softmax(getattr(outputs, "logits", outputs), -1)[0, int(LABELS[i])].backward()
-        norms.append(sum(float(p.grad.double().square().sum()) for p in module.parameters() if p.grad is not None))
-    np.testing.assert_allclose(found.measured.per_example, norms, rtol=1e-5)
+    given = {name: np.float32(each) if each.dtype == float else each for name, each in arrays.items()}
+    shown = [{name: each[i] for name, each in given.items()} for i in range(COUNT)]
+    np.testing.assert_allclose(found.measured.per_example, squared_norms(module, shown, LABELS), rtol=1e-5)
     assert set(found.measured.paths.values()) == {"contracted"}
     assert set(found.measured.paths) == {name for name, _ in module.named_parameters()}
     assert found.conversion_error is not None

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support.cli_runs import process
+from support.cli_runs import jaxaudit, process
 from support.pure_modules import KEY, images
+from support.torch_twins import squared_norms, state_of
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.models import pure_module
@@ -68,14 +68,10 @@ def batches(records: int, *shape: int, size: int = 10) -> list[tuple[Any, Any]]:
     return [(inputs[start : start + size], labels[start : start + size]) for start in range(0, records, size)]
 
 
-def recipe(epochs: int = 1, batch_size: int = 10) -> dict[str, Any]:
-    return {"optimizer": optax.sgd(0.1, momentum=0.9), "epochs": epochs, "batch_size": batch_size}
-
-
 @pytest.mark.parametrize(("factory", "shape"), [(Plain, (4,)), (Pixels, (4, 4, 2))])
 def test_training_is_that_of_a_pytorch_loop(factory: Any, shape: tuple[int, ...]):
     """From the same weights, on the same minibatches: all parameters and all buffers, after six steps."""
-    learner = network(factory, shape, 3, **recipe())
+    learner = network(factory, shape, 3, optimizer=optax.sgd(0.1, momentum=0.9), epochs=1, batch_size=10)
     state = learner.init(KEY)
     module = factory(num_classes=3) if factory is Plain else factory(in_channels=shape[-1], num_classes=3)
     weights = {name: torch.from_numpy(np.array(each)) for name, each in name_weights(state.params, state.state).items()}
@@ -99,19 +95,6 @@ def test_training_is_that_of_a_pytorch_loop(factory: Any, shape: tuple[int, ...]
     np.testing.assert_allclose(
         learner.log_probs(learner.finish(state), jnp.asarray(inputs)), shown, rtol=1e-4, atol=1e-5
     )
-
-
-def trained(factory: Any, seeds: list[int], width: int) -> Any:
-    learner = network(factory, (4,), 3, **recipe(epochs=2))
-    inputs, labels = images(40, 4), np.arange(40, dtype=np.int32) % 3
-    rows = np.random.default_rng(2).random((len(seeds), 40)) < 0.5
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    return fit_many(keys, rows, inputs, labels, learner, execution=Execution(models_per_batch=width)).params
-
-
-def test_a_model_is_the_same_whatever_trains_beside_it():
-    one, eight = (trained(Plain, list(range(8)), width) for width in (1, 8))
-    jax.tree.map(lambda first, second: np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6), one, eight)
 
 
 def test_weights_are_drawn_by_the_key_alone():
@@ -187,15 +170,6 @@ def test_channels_go_where_the_module_wants_them(shown: Any, expected: Any):
     np.testing.assert_allclose(outputs, expected(inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_pytorchs_own_names_load_weights():
-    net, module = pure_module(Plain, (4,), 3), Plain()
-    weights = {name: each.numpy() for name, each in module.state_dict().items()}
-    restored = load_weights(net, weights, "file", "model")
-    inputs = images(6, 4)
-    shown = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
-    np.testing.assert_allclose(shown, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
-
-
 def hidden_gradient(self: Any, inputs: Any) -> Any:
     outputs = self.layer(inputs)
     with torch.no_grad():
@@ -246,6 +220,7 @@ def test_what_a_module_does_not_allow_is_refused_by_name(factory: Any, words: li
         assert caught.match(word)
 
 
+@pytest.mark.outer
 def test_nothing_of_pytorch_is_imported_for_flax_and_jax_keeps_its_options():
     code = """
         import os, sys, jax
@@ -302,21 +277,6 @@ class Tokens(nn.Module):
         return self.out(torch.tanh(self.embedding(tokens)).mean(1))
 
 
-def state_of(module: Any) -> dict[str, np.ndarray]:
-    return {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
-
-
-def squared_norms(module: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
-    """Of each record's gradient, by a loop of backward passes."""
-    found = []
-    for record, label in zip(inputs, labels, strict=True):
-        module.zero_grad()
-        outputs = module(torch.from_numpy(record)[None])
-        nn.functional.cross_entropy(getattr(outputs, "logits", outputs), torch.tensor([int(label)])).backward()
-        found.append(sum(float(each.grad.double().square().sum()) for each in module.parameters()))
-    return np.array(found)
-
-
 def measured(factory: Any, module: Any, inputs: np.ndarray, labels: np.ndarray) -> Any:
     net = pure_module(factory, inputs.shape[1:], 3)
     restored = load_weights(net, state_of(module), "weights", factory.__name__)
@@ -344,13 +304,6 @@ class Gray(nn.Module):
         return self.out(torch.tanh(self.conv(inputs.unsqueeze(1))).flatten(1))
 
 
-def test_images_without_channels_are_not_turned():
-    torch.manual_seed(3)
-    module, inputs, labels = Gray(), images(6, 5, 5), np.arange(6) % 3
-    found = measured(Gray, module, inputs, labels)
-    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, inputs, labels), rtol=1e-5)
-
-
 class Photographs(Gray):
     """As usual in PyTorch: channels, height, width."""
 
@@ -358,12 +311,14 @@ class Photographs(Gray):
         return self.out(torch.tanh(self.conv(inputs)).flatten(1))
 
 
-@pytest.mark.parametrize("shape", [(5, 5), (5, 5, 1), (1, 5, 5)])
-def test_gray_images_get_the_channel_that_convolutions_want(shape: tuple[int, ...]):
+@pytest.mark.parametrize(
+    ("kind", "shape"), [(Gray, (5, 5)), (Photographs, (5, 5)), (Photographs, (5, 5, 1)), (Photographs, (1, 5, 5))]
+)
+def test_gray_images_are_not_turned_and_get_the_channel_that_convolutions_want(kind: Any, shape: tuple[int, ...]):
     torch.manual_seed(3)
-    module, inputs, labels = Photographs(), images(6, *shape), np.arange(6) % 3
-    found = measured(Photographs, module, inputs, labels)
-    wanted = squared_norms(module, inputs.reshape(6, 1, 5, 5), labels)
+    module, inputs, labels = kind(), images(6, *shape), np.arange(6) % 3
+    found = measured(kind, module, inputs, labels)
+    wanted = squared_norms(module, inputs.reshape(6, 5, 5) if kind is Gray else inputs.reshape(6, 1, 5, 5), labels)
     np.testing.assert_allclose(found.judged.measured.per_example, wanted, rtol=1e-5)
 
 
@@ -431,26 +386,6 @@ def test_names_may_have_the_prefix_of_a_wrapper(wrapper: str):
     jax.tree.map(np.testing.assert_array_equal, plain, wrapped)
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        (lambda state: {**state, "second.weight": state["second.weight"].T}, "opposite order"),
-        (
-            lambda state: {
-                **state,
-                "second.weight": state["second.weight"][:2],
-                "second.bias": state["second.bias"][:2],
-            },
-            "2 where the network has 3",
-        ),
-        (lambda state: {name.replace("second", "head"): each for name, each in state.items()}, "renamed"),
-    ],
-)
-def test_why_weights_do_not_fit_is_said(changed: Callable[[Any], Any], reason: str):
-    with pytest.raises(InputError, match=reason):
-        load_weights(pure_module(Plain, (4,), 3), changed(state_of(Plain())), "weights", "Plain")
-
-
 def test_parameters_without_running_statistics_are_not_enough():
     state = {name: each for name, each in state_of(Pixels(2, 3)).items() if "running" not in name}
     with pytest.raises(InputError, match="running statistics"):
@@ -468,42 +403,32 @@ class Net(nn.Sequential):
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "net.py").write_text(NET)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.outer
 def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
     words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--replicates", "2")
-    first, again = (
-        process(*words, "--budget", "none", "--models-per-batch", "4", "--json", cwd=own).result for _ in range(2)
-    )
+    first, again = (jaxaudit(*words, "--budget", "none", "--models-per-batch", "4", "--json").result for _ in range(2))
     assert first["targets"] == again["targets"]
     assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
 
 
-@pytest.mark.outer
 def test_a_trained_module_is_measured_from_its_own_file(own: Path):
     """Becker & Liebig 2022: the mean squared norm of the log-probabilities' gradients, as a PyTorch loop has it."""
     namespace: dict[str, Any] = {}
     exec(NET, namespace)
     module = namespace["Net"](in_features=24).eval()
-    save_file(module.state_dict(), own / "net.safetensors")
+    save_file(module.state_dict(), "net.safetensors")
     inputs, labels = images(5, 4, 3, 2), np.arange(5)
-    np.savez(own / "forget.npz", x=inputs, y=labels)
+    np.savez("forget.npz", x=inputs, y=labels)
     words = ("--params", "net.safetensors", "--data", "forget.npz", "--classes", "10", "--json")
-    result = process("efficacy", "--model", "net.py:Net", *words, cwd=own).result
+    result = jaxaudit("efficacy", "--model", "net.py:Net", *words).result
     assert (result["framework"], result["conversion_error"] < 1e-6) == ("torch", True)
-    found = result["models"][0]["information"]
-    squares = []
-    for image, label in zip(inputs, labels, strict=True):
-        module.zero_grad()
-        nn.functional.cross_entropy(
-            module(torch.from_numpy(np.moveaxis(image, -1, 0).copy())[None]), torch.tensor([label])
-        ).backward()
-        squares.append(sum(float(each.grad.square().sum()) for each in module.parameters()))
-    assert found == pytest.approx(np.mean(squares), rel=1e-4)
+    expected = squared_norms(module, np.moveaxis(inputs, -1, 1).copy(), labels).mean()
+    assert result["models"][0]["information"] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.outer

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.pure_modules import KEY, images
+from support.pure_modules import images
+from support.torch_twins import squared_norms, state_of
 
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.models import pure_module
@@ -46,15 +47,6 @@ class Recurrent(nn.Module):
         return self.out(self.seen(inputs))
 
 
-def norms_by_loop(module: Any, inputs: np.ndarray, labels: np.ndarray) -> list[float]:
-    found = []
-    for record, label in zip(inputs, labels, strict=True):
-        module.zero_grad()
-        nn.functional.cross_entropy(module(torch.from_numpy(record)[None]), torch.tensor([int(label)])).backward()
-        found.append(sum(float(each.grad.double().square().sum()) for each in module.parameters()))
-    return found
-
-
 @pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_norms_are_those_of_single_backward_passes(kind: str):
@@ -62,8 +54,7 @@ def test_norms_are_those_of_single_backward_passes(kind: str):
     module = Recurrent(kind).eval()
     inputs, labels = images(4, 5, 3), np.arange(4) % 3
     net = pure_module(lambda: Recurrent(kind), (5, 3), 3)
-    state = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
-    restored = load_weights(net, state, "weights", kind)
+    restored = load_weights(net, state_of(module), "weights", kind)
     outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
     np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
 
@@ -72,7 +63,7 @@ def test_norms_are_those_of_single_backward_passes(kind: str):
         return jax.nn.log_softmax(logits)[np.arange(len(labels)), labels]
 
     found = squared_grad_norms(log_prob, restored.params, inputs, labels)
-    np.testing.assert_allclose(found.total, norms_by_loop(module, inputs, labels), rtol=1e-5)
+    np.testing.assert_allclose(found.total, squared_norms(module, inputs, labels), rtol=1e-5)
     assert set(found.paths_of_leaves) == {"contracted"}
 
 
@@ -92,25 +83,6 @@ def test_states_may_be_given_and_records_stand_alone():
     torch.manual_seed(1)
     module, inputs = Single().eval(), images(4, 5, 3)
     net = pure_module(Single, (5, 3), 3)
-    state = {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
-    restored = load_weights(net, state, "weights", "Single")
+    restored = load_weights(net, state_of(module), "weights", "Single")
     outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
     np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
-
-
-def test_a_loop_is_one_operation_however_many_steps():
-    class Long(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer, self.out = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 3)
-
-        def forward(self, inputs: Any) -> Any:
-            return self.out(self.layer(inputs)[0][:, -1])
-
-    sizes = []
-    for steps in (4, 64):
-        net = pure_module(Long, (steps, 3), 3)
-        params, state = net.init(KEY)
-        program = jax.make_jaxpr(lambda p, x: net.apply(p, state, x, False)[0])(params, jnp.zeros((2, steps, 3)))  # noqa: B023
-        sizes.append(len(program.jaxpr.eqns))
-    assert sizes[0] == sizes[1]

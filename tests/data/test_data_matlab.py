@@ -39,7 +39,6 @@ def test_folder_of_splits(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"X": np.zeros((4, 4, 3))}, r"X is double of shape \(4, 4, 3\), not uint8"),
         ({"X": np.zeros((4, 4, 3, 2))}, r"X is double of shape \(4, 4, 3, 2\), not uint8"),
         ({"y": np.array([[1], [2], [3]])}, r"y is int64 of shape \(3, 1\), but X"),
         ({"y": np.array([["a"], [1]], dtype=object)}, r"y is cell of shape \(2, 1\)"),

@@ -49,13 +49,10 @@ def write(tmp_path):
         np.asfortranarray(P),
         {"anything": P},
         {"probs": P, "labels": np.zeros(20)},
-        {"y_pred": P, "x": P},
         csv(P),
         csv(P, ",".join(NAMES)),
-        csv(P, "p0,p1,p2,p3"),
         csv(P, "0,1,2,3"),
         csv(P, ",0,1,2,3", index=lambda row: row),
-        csv(P, "index,0,1,2,3", index=lambda row: row),
         csv(P, "id,a,b,c,d", index=lambda row: 7 * row),
         csv(P, "file,a,b,c,d", index=lambda row: f"scan{row}.png"),
         csv(P, index=lambda row: row + 1),
@@ -166,11 +163,8 @@ HARD = "these are predicted labels, but"
 BAD = [
     (P[:19], r"out\.npy: has 19 rows but the query set"),
     (csv(P[:19]), r"out\.csv: has 19 rows but the query set"),
-    (csv(P[:18], ",".join(NAMES)), r"out\.csv: has 18 rows but the query set"),
-    (table(P[:19]), "out.parquet: has 19 rows"),
     (P.T, "class; transpose it to 20 rows"),
     (P[:, :3], "has 3 columns but the query set"),
-    (csv(P[:, :3]), "has 3 columns"),
     (csv(np.concatenate([P[:, :1], P], axis=1)), "has 5 columns"),
     (P[None], r"has shape \(1, 20, 4\); outputs"),
     (P[:0], "is empty; did the model write its outputs"),
@@ -182,19 +176,15 @@ BAD = [
     (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds text"),
     (csv(P, "a,b,c,d").replace("\n", "\n0.1,,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 1, column 'b' is empty"),
     (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no"),
-    (csv(P, "ant,bee,cat,cat"), "some columns are named after classes, but 'ant'"),
     (csv(P, "id,a,b,c,d", index=lambda row: 19 - row), "its first column numbers the rows out of order"),
     (P.argmax(axis=1), HARD),
-    (P.argmax(axis=1).astype(float)[:, None], HARD),
     (np.array(NAMES)[P.argmax(axis=1)], HARD),
     ("\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD + "|has 19 rows"),
-    ("prediction\n" + "\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD),
     (pa.table({"prediction": np.array(NAMES)[P.argmax(axis=1)]}), HARD),
     (np.eye(4)[P.argmax(axis=1)], "only 0 and 1: " + HARD),
     (np.array([["a"] * 4] * 20), "values of type <U1: save numbers"),
     (np.array([None] * 20, dtype=object), "pickled objects"),
     ({"a": P, "b": P}, "the outputs 'probabilities' or 'logits'"),
-    ({}, r"the arrays \(none\)"),
     (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*--target-kind logits.*renormalise"),
     (changed(P, 4, P[4] * 0.9), "neither probabilities nor logits: .* row 5 sums to 0.9"),
     (1 / (1 + np.exp(-LOGITS)), "neither probabilities nor logits"),
@@ -205,12 +195,9 @@ BAD = [
     (pa.table({"a": [None, *P[1:]]}), "its lists"),
     (pa.table({"a": [[0.25] * 5] * 20}), "100 values in 20 lists, more than one for each of 4 classes"),
     (pa.table({"a": [[["x"]]] * 20}), "not numbers"),
-    (pa.table({}), "has no columns"),
     (table(P).select([]), "out.parquet: has no columns; did the model"),
     (pa.table({"p": pa.array([[]] * 20, pa.list_(pa.float64()))}), "out.parquet"),
     ("\n" + csv(P), "out.csv: its first line is blank; delete it"),
-    ("\r\n" + csv(P, "a,b,c,d"), "out.csv: its first line is blank; delete it"),
-    ("\n", "out.csv: its first line is blank"),
     (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), "column 'bee' has empty cells"),
     (table(P).set_column(1, "bee", pa.array(["x"] * 20)), "column 'bee' is of type string"),
 ]
@@ -240,13 +227,16 @@ def test_files_that_cannot_be_read(tmp_path, name, message):
         load_outputs(tmp_path / name, 4, 20)
 
 
-def test_lists_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
+def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
     long = pa.ListArray.from_arrays(np.arange(21, dtype=np.int32) * 100_000, np.zeros(2_000_000))
     parquet.write_table(pa.table({"a": long}), tmp_path / "out.parquet")
     assert (tmp_path / "out.parquet").stat().st_size < 3000
     monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
     with pytest.raises(InputError, match="2000000 values in 20 lists"):
         load_outputs(tmp_path / "out.parquet", 4, 20)
+    parquet.write_table(table(np.tile(P, 3), [f"c{k}" for k in range(12)]), tmp_path / "out.parquet")
+    with pytest.raises(InputError, match="has 12 columns but the query set"):
+        load_outputs(tmp_path / "out.parquet", NAMES, 20)
 
 
 def test_parquet_bombs_are_refused(write, monkeypatch):
@@ -305,13 +295,6 @@ def test_names_of_records_in_parquet_are_not_read(tmp_path):
     # Nor are those of columns, which may be one.
     parquet.write_table(pa.table(list(P.T), names=["p"] * 4), tmp_path / "out.parquet")
     np.testing.assert_array_equal(load_outputs(tmp_path / "out.parquet", NAMES, 20).values, P)
-
-
-def test_parquet_of_many_columns_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    parquet.write_table(table(np.tile(P, 3), [f"c{k}" for k in range(12)]), tmp_path / "out.parquet")
-    monkeypatch.setattr(parquet.ParquetFile, "read", lambda *_: pytest.fail("unpacked"))
-    with pytest.raises(InputError, match="has 12 columns but the query set"):
-        load_outputs(tmp_path / "out.parquet", NAMES, 20)
 
 
 def test_huge_logits_are_read_without_a_warning(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxaudit.data.formats.bounded import open_bounded, read_exactly
-from jaxaudit.data.formats.parsing import parsed, parsing
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
 from jaxaudit.data.paths import entries, exists, open_data, regular_files
 from jaxaudit.data.regular_files import open_regular, whole_file
@@ -85,19 +85,6 @@ def test_a_parser_is_quiet_and_others_are_not(capfd: pytest.CaptureFixture[str])
     with pytest.warns(RuntimeWarning):
         warnings.warn("sound", RuntimeWarning, stacklevel=1)
     assert "noise" not in "".join(capfd.readouterr())
-
-
-def test_only_the_parser_of_pieces_is_within():
-    def pieces():
-        yield 1
-        raise KeyError("broken")
-
-    found = parsed(pieces, "a: is damaged", "save it again.")
-    assert next(found) == 1
-    with pytest.raises(InputError, match="broken"):
-        next(found)
-    with pytest.raises(ZeroDivisionError):
-        next(piece / 0 for piece in parsed(pieces, "a", "."))
 
 
 def test_a_message_is_one_line_and_bounded():

@@ -19,15 +19,6 @@ def write(tmp_path):
     return lambda content: write_outputs(tmp_path, content)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("decimals", [2, 4, 6])
-def test_rounded_arrays_are_found(write, dtype, decimals):
-    rounded = np.round(P.astype(dtype), decimals)
-    assert load_outputs(write(rounded), 4, 20).decimals == decimals
-    outputs = load_outputs(write(P.astype(dtype)), 4, 20)
-    assert (outputs.decimals, outputs.dtype) == (None, np.dtype(dtype).name)
-
-
 def test_near_one_is_not_taken_for_a_grid(write):
     # Neighbours of 1 in float32: a tolerance instead of equality would call them 1.000000.
     steps = np.arange(1, 21, dtype=np.float32)[:, None] * np.float32(2**-24)
@@ -98,16 +89,6 @@ def test_printed_significant_digits_are_found(write, form, digits):
     np.testing.assert_allclose(outputs.probabilities, P, rtol=0.51 * 10.0 ** (1 - digits))
     as_float32 = np.array([[np.float32(form % value) for value in row] for row in P])
     assert load_outputs(write(as_float32), 4, 20).significant == digits
-
-
-def test_significant_digits_are_seen_where_decimals_reach_the_smallest_number(write):
-    # 0.00123 and 0.998 have 5 decimals in common, but near 1 only 3.
-    large = np.linspace(0.9, 0.9988, 30)
-    outputs = load_outputs(write(printed(np.stack([large, 1 - large], axis=1), "%.3g")), 2, 30)
-    assert outputs.significant == 3
-    # As many digits as decimals say nothing more.
-    outputs = load_outputs(write(printed(np.stack([large, 1 - large], axis=1), "%.3f")), 2, 30)
-    assert (outputs.decimals, outputs.significant) == (3, None)
 
 
 def test_one_column_of_significant_digits_bounds_the_decimals_of_the_other_class(write):

@@ -115,13 +115,6 @@ def test_offline_with_tensorflow_the_refusal_is_quick(offline, kind, request, ca
     assert not (data_dir / "mnist").exists()
 
 
-@pytest.mark.outer
-@pytest.mark.skipif(find_spec("importlib_resources") is None, reason="TFDS prepares only with importlib_resources")
-def test_a_set_without_images_is_refused_before_it_is_downloaded(offline, closed):
-    with pytest.raises(InputError, match="imdb_reviews is not an image-classification set"):
-        load("imdb_reviews", data_dir=offline(closed))
-
-
 def test_no_writable_folder(tmp_path, monkeypatch):
     """A folder that is read-only on purpose is not written to, whoever writes."""
     monkeypatch.setattr(prepare_module, "can_prepare", lambda: True)

@@ -42,13 +42,6 @@ def test_digits_can_be_told_apart(printed):
     assert model.score(flat[1000:], printed.labels[1000:]) > 0.8
 
 
-@pytest.mark.parametrize("size", [8, 32])
-def test_other_sizes_and_uneven_numbers(size):
-    examples = printed_digits(25, size)
-    assert examples.inputs.shape == (25, size, size)
-    assert sorted(np.bincount(examples.labels)) == [2] * 5 + [3] * 5
-
-
 def test_digits_keep_every_gray_level():
     examples = digits()
     levels, labels = load_digits(return_X_y=True)

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,8 @@ from support.prepared_set import digit_features, encode_png, random_images, rewr
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
-from jaxaudit.data.paths import expanded
-from jaxaudit.data.tfds.features import KNOWN
 from jaxaudit.data.tfds.read import read_prepared
-from jaxaudit.data.tfds.tfds import SetName, find_prepared, set_folders
+from jaxaudit.data.tfds.tfds import SetName, find_prepared
 from jaxaudit.errors import InputError
 
 
@@ -143,9 +140,6 @@ def test_what_is_damaged_or_missing_is_named(prepared):
     assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
 
 
-CORE = "tensorflow_datasets.core.features."
-
-
 @pytest.mark.parametrize("features", [*HOSTILE_FEATURES, {"pythonClass": CANARY}, json.loads("[" * 80 + "]" * 80)])
 @pytest.mark.parametrize("place", ["features.json", "dataset_info.json"])
 def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, features, place):
@@ -179,15 +173,6 @@ def test_the_metadata_that_are_checked_are_those_that_are_used(prepared, monkeyp
         tfds.features.FeatureConnector, "from_config", lambda *_, **__: pytest.fail("features.json is read again")
     )
     assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
-
-
-def test_every_class_of_tfds_is_known():
-    import tensorflow_datasets as tfds
-
-    names = set(tfds.features.FeatureConnector._registered_features)
-    assert {name for name in names if name.startswith("tensorflow_datasets.")} - {
-        CORE + "top_level_feature.TopLevelFeature"
-    } == set(KNOWN)
 
 
 @pytest.mark.parametrize("kind", ["dangling", "circle", "pipe", "names", "huge"])
@@ -274,10 +259,6 @@ def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):
     assert find_prepared(SetName("tiny_digits", None, "2.0.0"), (tmp_path,)) is None
     assert find_prepared(SetName("tiny_digits", "letters", None), (tmp_path,)) is None
     assert find_prepared(SetName("tiny", None, None), (tmp_path, tmp_path / "absent")) is None
-    # The first folder that has it is taken.
-    near, name = tiny_digits(tmp_path / "near"), SetName("tiny_digits", None, None)
-    assert find_prepared(name, (tmp_path / "absent", tmp_path / "near", tmp_path)) == near.folder
-    assert find_prepared(name, (tmp_path, tmp_path / "near")) == newer.folder
 
 
 def test_which_config_is_meant(tmp_path):
@@ -302,19 +283,3 @@ def test_which_config_is_meant(tmp_path):
     (default / "metadata.json").unlink()
     os.mkfifo(default / "metadata.json")
     assert find_prepared(name, (tmp_path,)) == small.folder
-
-
-def test_where_prepared_sets_are_looked_for(tmp_path, monkeypatch):
-    home = Path("~/tensorflow_datasets").expanduser()
-    assert set_folders(None) == (home,)
-    monkeypatch.setenv("JAXAUDIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds", home)
-    assert set_folders(tmp_path / "given") == (tmp_path / "given", tmp_path / "tfds", home)
-
-    def unknown(_: Path) -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "expanduser", unknown)
-    assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds")
-    assert expanded("~/data") == Path("~/data")

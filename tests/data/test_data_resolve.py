@@ -133,10 +133,7 @@ def test_a_folder_that_cannot_be_read_is_named_with_the_way_round_it(data):
     ("typed", "near"),
     [
         ("mnits", "mnist"),
-        ("MNIST", "mnist"),
-        ("digit", "digits"),
         ("hospital_b", "hospital_a.npz"),
-        ("svhn-cropped", "svhn_cropped"),
     ],
 )
 def test_an_unknown_name_lists_near_ones(data, typed, near):

@@ -42,14 +42,6 @@ def test_what_is_reported_never_falls_and_ends_at_the_whole(weights: list[float]
     assert seen[-1] == (WHOLE, WHOLE)
 
 
-@given(WEIGHTS, st.integers(0, 7), st.integers(0, 10))
-def test_a_part_counts_for_its_weight(weights: list[float], chosen: int, tenths: int):
-    seen, whole = watched()
-    chosen %= len(weights)
-    tell(whole.split(*weights)[chosen], tenths, 10)
-    assert abs(seen[0][0] - WHOLE * weights[chosen] / sum(weights) * tenths / 10) <= 1
-
-
 @given(WEIGHTS, WEIGHTS)
 def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float]):
     seen, whole = watched()

@@ -111,19 +111,6 @@ def test_an_interrupt_keeps_the_very_step(name: str, tmp_path: Path, monkeypatch
     assert stopped[-1] in last.calls[:3]
 
 
-def test_an_interrupt_soon_after_the_begin_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("JAXAUDIT_KEEP_SECONDS")
-    killed(NETWORK, tmp_path, 0.5, KeyboardInterrupt)
-    assert list(tmp_path.glob("*/*")) == []
-
-
-def test_calls_of_any_length_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
-    expected = fit(NETWORK, None)
-    for steps in (2, 64):
-        monkeypatch.setattr(chunk, "FIRST_STEPS", steps)
-        assert fit(NETWORK, None).tobytes() == expected.tobytes()
-
-
 def test_a_state_tells_where_it_goes_on_and_at_which_width(tmp_path: Path):
     killed(NETWORK, tmp_path)
     (path,) = states(tmp_path)

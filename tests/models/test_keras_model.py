@@ -102,22 +102,6 @@ def test_a_keras_model_is_not_trained_here(keras: Any):
         net.apply(*net.init(KEY), jnp.zeros((1, 4, 4, 2)), True)
 
 
-def test_a_subclass_without_a_mode_is_built_and_measured(keras: Any):
-    class Own(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.dense = keras.layers.Dense(3)
-
-        def call(self, inputs: Any) -> Any:
-            return self.dense(inputs)
-
-    before = np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
-    first, again = (pure_module(lambda num_classes: Own(), (4,), 3).init(KEY)[0] for _ in range(2))
-    for ours, theirs in zip(first.values(), again.values(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002
-
-
 def test_statistics_that_loading_turns_into_constants_are_refused(keras: Any):
     def build(num_classes: int) -> Any:
         return keras.Sequential(

@@ -1,14 +1,18 @@
-"""The bridge from any NNX module to two pure functions."""
+"""The bridge from any NNX or Linen module to two pure functions."""
 
+import pickle
+from typing import Any
+
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
-from support.pure_modules import KEY, compiled, images, is_key, plain
+from flax import linen, nnx
+from support.pure_modules import KEY, images, is_key, words
 
 from jaxaudit.errors import InputError
-from jaxaudit.models import MLP, LiuCNN, MedicalCNN, pure_module
+from jaxaudit.models import MLP, LiuCNN, MedicalCNN, PureModule, pure_module
 
 
 class WithDropout(nnx.Module):
@@ -74,25 +78,6 @@ def as_words(leaf):
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
-def test_dropout_draws_from_its_state_and_is_off_in_evaluation():
-    net = compiled(WithDropout, (4,), 200)
-    params, state = net.init(KEY)
-    dense = plain(params)["dense"]
-    inputs = images(6, 4)
-    whole = inputs @ dense["kernel"] + dense["bias"]
-    first, after = net.apply(params, state, inputs, True)
-    again, _ = net.apply(params, state, inputs, True)
-    second, _ = net.apply(params, after, inputs, True)
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first == 0, second == 0)
-    kept = np.asarray(first) != 0
-    # 1,200 fair draws: further than 0.1 from a half has a chance under 1e-11.
-    assert abs(kept.mean() - 0.5) < 0.1
-    np.testing.assert_allclose(np.asarray(first)[kept], 2 * np.asarray(whole)[kept], rtol=1e-5, atol=1e-6)
-    for any_state in (state, after):
-        np.testing.assert_allclose(net.apply(params, any_state, inputs, False)[0], whole, rtol=1e-5, atol=1e-6)
-
-
 class TwoOutputs(WithDropout):
     def __call__(self, inputs):
         return super().__call__(inputs), inputs
@@ -102,21 +87,98 @@ def fixed(width: int, classes: int):
     return lambda input_shape, num_classes, *, rngs: nnx.Linear(width, classes, rngs=rngs)
 
 
+class Noisy(linen.Module):
+    """Batch normalisation and dropout, told in the two usual ways whether they are in training."""
+
+    classes: int
+
+    @linen.compact
+    def __call__(self, inputs, *, training, deterministic=True):
+        hidden = linen.BatchNorm(use_running_average=not training, momentum=0.9)(linen.Dense(40)(inputs))
+        return linen.Dense(self.classes)(linen.Dropout(0.5, deterministic=deterministic)(hidden))
+
+
+def test_collections_and_keys_are_state():
+    net = pure_module(Noisy, (4,), 3)
+    assert (net.batch_coupled, net.draws) == (True, True)
+    params, state = jax.jit(net.init)(KEY)
+    inputs = jnp.asarray(images(50, 4))
+    apply = jax.jit(net.apply, static_argnums=3)
+    first, moved = apply(params, state, inputs, True)
+    again, _ = apply(params, state, inputs, True)
+    second, _ = apply(params, moved, inputs, True)
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, second, atol=1e-2)
+    assert jax.tree.structure(moved) == jax.tree.structure(state)
+    dense = params["Dense_0"]
+    hidden = inputs @ dense["kernel"] + dense["bias"]
+    mean = moved.collections["batch_stats"]["BatchNorm_0"]["mean"]
+    np.testing.assert_allclose(mean, 0.1 * hidden.mean(axis=0), rtol=1e-4, atol=1e-5)
+    shown, kept = apply(params, moved, inputs, False)
+    whole: Any = Noisy(3).apply({"params": params, **moved.collections}, inputs, training=False)
+    np.testing.assert_allclose(shown, whole, rtol=1e-5, atol=1e-5)
+    assert jax.tree.all(jax.tree.map(np.array_equal, kept.collections, moved.collections))
+
+
+class Always(linen.Module):
+    @linen.compact
+    def __call__(self, inputs):
+        return linen.Dropout(0.5, deterministic=False)(linen.Dense(3)(inputs))
+
+
+class AlwaysNNX(nnx.Module):
+    def __init__(self, input_shape, classes, *, rngs):
+        self.dense, self.rngs = nnx.Linear(4, classes, rngs=rngs), rngs.fork()
+
+    def __call__(self, inputs):
+        return self.dense(inputs) + jax.random.normal(self.rngs(), (3,))
+
+
+class Mask(linen.Module):
+    @linen.compact
+    def __call__(self, inputs, mask):
+        return linen.Dense(3)(inputs)
+
+
+class Fixed(linen.Module):
+    @linen.compact
+    def __call__(self, inputs):
+        return inputs @ jnp.ones((7, 3))
+
+
 @pytest.mark.parametrize(
     ("factory", "shape", "message"),
     [
         (lambda input_shape: None, (4,), r"returned a NoneType, not a flax\.nnx\.Module"),
         (LiuCNN, (784,), r"LiuCNN could not build a network: .*called as LiuCNN\(input_shape=\(784,\), classes=3"),
         (LiuCNN, (1, 2, 1), "LiuCNN could not build a network: ValueError: pooling by 2 leaves nothing of .* 1x2 pixe"),
-        (lambda input_shape, classes, *, rngs: {}["x"], (4,), "could not build a network: KeyError"),
         (lambda input_shape, classes, *, rngs: 3, (4,), r"a int, not a flax\.nnx\.Module or flax\.linen\.Module"),
         (fixed(7, 3), (4,), r"does not accept records of shape \(4,\): TypeError: dot_general"),
-        (MedicalCNN, (5,), r"MedicalCNN does not accept records of shape \(5,\)"),
         (fixed(4, 7), (4,), r"maps 2 records to outputs of shape \(2, 7\)"),
         (TwoOutputs, (4,), r"TwoOutputs maps 2 records to a tuple; it must return logits of shape \(2, 3\)"),
+        (Always, (4,), "Always draws random numbers in evaluation, so"),
+        (AlwaysNNX, (4,), "AlwaysNNX draws random numbers in evaluation, so"),
+        (Mask, (4,), "train, training"),
+        (linen.Dense(7), (4,), r"Dense maps 2 records to outputs of shape \(2, 7\)"),
+        (Fixed, (4,), r"Fixed does not accept records of shape \(4,\): TypeError: "),
     ],
 )  # fmt: skip
 def test_a_module_that_does_not_fit_is_refused_in_one_line(factory, shape, message):
     with pytest.raises(InputError, match=message) as caught:
         pure_module(factory, shape, 3)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "factory", [lambda input_shape, classes, rngs: MLP(input_shape, classes, rngs=rngs, hidden=(3,)), Noisy]
+)
+def test_of_a_network_only_its_factory_travels(factory: Any):
+    """To a worker, which makes the same functions of it."""
+    net, inputs = pure_module(factory, (4,), 3), jnp.asarray(images(5, 4))
+    sent: PureModule = pickle.loads(cloudpickle.dumps(net))
+    (params, state), theirs = jax.jit(net.init)(KEY), jax.jit(sent.init)(KEY)
+    ours = jax.tree.leaves((params, state))
+    assert all((words(a) == words(b)).all() for a, b in zip(ours, jax.tree.leaves(theirs), strict=True))
+    outputs = net.apply(params, state, inputs, False)[0]
+    np.testing.assert_array_equal(outputs, sent.apply(params, state, inputs, False)[0])
+    assert sent[2:5] == net[2:5]

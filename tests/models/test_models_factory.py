@@ -50,8 +50,6 @@ def wrapped(*args, **kwargs):
         wrapped,
         lambda rngs: Net(4, 3, rngs=rngs),
         lambda shape, rngs, /: Net(shape[0] * shape[1], 3, rngs=rngs),
-        lambda n_classes, **more: Net(4, n_classes, **more),
-        lambda *args, **more: documented(*args, **more),
         lambda features_in, classes, rngs: Net(features_in, classes, rngs=rngs),
     ],
 )

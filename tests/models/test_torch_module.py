@@ -19,7 +19,9 @@ from support.torch_twins import squared_norms, state_of
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import network
 from jaxaudit.models import pure_module
 from jaxaudit.models.restore import load_weights, name_weights
@@ -239,21 +241,6 @@ def test_nothing_of_pytorch_is_imported_for_flax_and_jax_keeps_its_options():
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("fault", [ModuleNotFoundError("No module named 'torchax'"), AttributeError("dim_Dimname")])
-def test_a_torchax_that_does_not_import_names_the_pip_line(fault: Exception, monkeypatch: pytest.MonkeyPatch):
-    class Broken:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-            if name == "torchax":
-                raise fault
-
-    monkeypatch.delitem(sys.modules, "torchax")
-    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    with pytest.raises(InputError, match=r"pip install 'jaxaudit\[torch\]'") as caught:
-        pure_module(Plain, (4,), 3)
-    assert caught.match(torch.__version__.split("+")[0])
-    assert caught.match(str(fault))
-
-
 class Unsaved(nn.Module):
     """One array of two names, a buffer that is not saved, a plain tensor; logits as `transformers` returns them."""
 
@@ -437,3 +424,112 @@ def test_without_pytorch_the_pip_line_is_named(own: Path):
     done = process("ks", "--model", "net.py:Net", cwd=own)
     assert (done.code, done.out) == (2, "")
     assert "pip install 'jaxaudit[torch]'" in done.err
+
+
+DRAW = np.random.default_rng(0)
+COUNT, LENGTH, WORDS, CLASSES = 5, 9, 50, 3
+IDS = DRAW.integers(0, WORDS, (COUNT, LENGTH))
+MASK = (np.arange(LENGTH) < DRAW.integers(3, LENGTH + 1, (COUNT, 1))).astype(int)
+LABELS = np.arange(COUNT) % CLASSES
+
+
+class Texts(nn.Module):
+    """A mask, and a number that is no whole one."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.embed, self.out = nn.Embedding(WORDS, 4, padding_idx=0), nn.Linear(5, num_classes)
+
+    def forward(self, input_ids: Any, attention_mask: Any, age: Any) -> Any:
+        shown = (self.embed(input_ids) * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True)
+        return self.out(torch.cat([torch.tanh(shown), age[:, None]], dim=1))
+
+
+def test_norms_of_several_arrays_by_name_are_those_of_single_backward_passes():
+    arrays = {"input_ids": IDS, "attention_mask": MASK, "age": DRAW.normal(size=COUNT)}
+    records = Records(arrays, LABELS, "texts")
+    net = pure_module(Texts, records.inputs.shape[1:], CLASSES, records.fields)
+    params, state = net.init(KEY)
+    found = audit_efficacy(net, NamedWeights("judged", params, state), records).judged
+    module = Texts(CLASSES).eval()
+    with torch.no_grad():
+        for name, each in module.named_parameters():
+            each.copy_(torch.from_numpy(np.array(params[name])))
+    given = {name: np.float32(each) if each.dtype == float else each for name, each in arrays.items()}
+    shown = [{name: each[i] for name, each in given.items()} for i in range(COUNT)]
+    np.testing.assert_allclose(found.measured.per_example, squared_norms(module, shown, LABELS), rtol=1e-5)
+    assert set(found.measured.paths.values()) == {"contracted"}
+    assert set(found.measured.paths) == {name for name, _ in module.named_parameters()}
+    assert found.conversion_error is not None
+    assert found.conversion_error < 1e-5
+
+
+KINDS = {
+    "lstm": lambda: nn.LSTM(3, 4, batch_first=True),
+    "deep": lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True, dropout=0.2, batch_first=True),
+    "projected": lambda: nn.LSTM(3, 5, proj_size=2, batch_first=True, bias=False),
+    "gru": lambda: nn.GRU(3, 4, num_layers=2, batch_first=True),
+    "both ways": lambda: nn.GRU(3, 4, bidirectional=True),
+    "rnn": lambda: nn.RNN(3, 4, nonlinearity="relu"),
+    "tanh": lambda: nn.RNN(3, 4, bidirectional=True, batch_first=True),
+}
+
+
+class Recurrent(nn.Module):
+    """Its outputs are made of all steps and of the last states."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer = KINDS[kind]()
+        self.out = nn.Linear(self.seen(torch.zeros(2, 5, 3)).shape[1], 3)
+
+    def seen(self, inputs: Any) -> Any:
+        first = self.layer.batch_first
+        outputs, last = self.layer(inputs if first else inputs.transpose(0, 1))
+        last = torch.cat(last, -1) if isinstance(last, tuple) else last
+        whole = (outputs if first else outputs.transpose(0, 1)).flatten(1)
+        return torch.cat([whole, last.transpose(0, 1).flatten(1)], -1)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.out(self.seen(inputs))
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_norms_of_recurrent_layers_are_those_of_single_backward_passes(kind: str):
+    torch.manual_seed(1)
+    module = Recurrent(kind).eval()
+    inputs, labels = images(4, 5, 3), np.arange(4) % 3
+    net = pure_module(lambda: Recurrent(kind), (5, 3), 3)
+    restored = load_weights(net, state_of(module), "weights", kind)
+    outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
+    np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
+
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        logits = net.apply(params, restored.state, inputs, False)[0]
+        return jax.nn.log_softmax(logits)[np.arange(len(labels)), labels]
+
+    found = squared_grad_norms(log_prob, restored.params, inputs, labels)
+    np.testing.assert_allclose(found.total, squared_norms(module, inputs, labels), rtol=1e-5)
+    assert set(found.paths_of_leaves) == {"contracted"}
+
+
+class Single(nn.Module):
+    """A record is a sequence without an axis of records, and the first state is a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.start = nn.GRU(3, 3, batch_first=True), nn.Parameter(torch.full((1, 1, 3), 0.5))
+
+    def forward(self, inputs: Any) -> Any:
+        alone = torch.stack([self.layer(each, self.start[0])[1][0] for each in inputs])
+        return alone + self.layer(inputs, self.start.repeat(1, len(inputs), 1))[0][:, -1]
+
+
+def test_states_may_be_given_and_records_stand_alone():
+    torch.manual_seed(1)
+    module, inputs = Single().eval(), images(4, 5, 3)
+    net = pure_module(Single, (5, 3), 3)
+    restored = load_weights(net, state_of(module), "weights", "Single")
+    outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
+    np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)

@@ -168,13 +168,3 @@ def test_bfloat16_is_read(tmp_path: Path):
     found = factory.as_named_here(read_weights(tmp_path), "file")
     np.testing.assert_array_equal(found["classifier.weight"], module.classifier.weight.float().detach())
     assert found["classifier.weight"].dtype == np.float32
-
-
-def test_without_transformers_the_pip_line_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name=name)
-
-    save(bert(), tmp_path)
-    monkeypatch.setattr(transformers_classifier, "pytorch", lambda: missing("torch"))
-    with pytest.raises(InputError, match=r"pip install 'jaxaudit\[transformers\]'"):
-        TransformersClassifier(tmp_path)

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from jaxaudit.data.formats.csv_format import Asked, CsvFormat
+from jaxaudit.data.formats.csv_format import Asked
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.csv_table import load_csv, read_csv, read_label_column
 from jaxaudit.errors import InputError
@@ -84,31 +84,6 @@ def test_what_is_dropped_is_as_if_it_were_not_there(write):
     assert load_csv(write("age,Label\n1,a\n2,b\n"), drop=["Label"]).class_names == ("a", "b")
     with pytest.raises(InputError, match="left out"):
         load_csv(write("patient\nann\nbob\n"), drop=["patient"])
-
-
-def test_what_was_asked_for_counts(write):
-    path = write("a;b\n1,5;2\n")
-    assert cells(read_csv(path, header=False, asked=Asked(delimiter=":"))) == [["a;b"], ["1,5;2"]]
-    assert read_csv(path, asked=Asked(decimal=".")).format == CsvFormat("utf-8", ";", ".")
-    path = write("a,b\nž,2\n", "iso8859-2")
-    assert cells(read_csv(path, asked=Asked(encoding="iso8859-2")))[0][0] == "ž"
-    path = write("a,b\nx,2\n", "utf-16-le")
-    with pytest.raises(InputError, match=r"zero bytes.*utf-16-le"):
-        read_csv(path)
-    assert cells(read_csv(path, asked=Asked(encoding="utf-16-le"))) == [["x", "2"]]
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        *(Asked(delimiter=each) for each in ("", "ab", '"', "\n", "é")),
-        *(Asked(encoding=each) for each in ("klingon", "zlib", "a\0", "utf-16")),
-        Asked(decimal=";"),
-    ],
-)
-def test_what_cannot_be_asked_for(write, asked):
-    with pytest.raises(InputError):
-        read_csv(write("a,b\n1,é\n1,"), asked=asked)
 
 
 READERS = [read_csv, load_csv, read_label_column, read_people, lambda path: read_csv(path, header=False)]

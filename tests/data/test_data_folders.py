@@ -45,15 +45,6 @@ def test_gray_folders_in_sorted_order(tmp_path):
     assert examples.inputs[:, 0, 0].tolist() == [1, 2, 3, 4]
 
 
-def test_one_in_colour_makes_all_colour(tmp_path):
-    write(tmp_path, "a/1.png", gray(7))
-    write(tmp_path, "a/2.png", colour(9))
-    write(tmp_path, "a/3.png", gray(8))
-    inputs = load_image_folders(tmp_path).inputs
-    assert inputs.shape == (3, 3, 4, 3)
-    assert inputs[:, 0, 0].tolist() == [[7, 7, 7], [9, 0, 255], [8, 8, 8]]
-
-
 @pytest.mark.parametrize(
     ("array", "mode", "suffix", "expected"),
     [

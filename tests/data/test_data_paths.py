@@ -1,9 +1,7 @@
 """Only regular files are read or written; what a parser raises or prints is one line; bounds follow the machine."""
 
-import logging
 import os
 import stat
-import warnings
 from pathlib import Path
 
 import pytest
@@ -74,17 +72,6 @@ def test_whatever_a_parser_raises_is_an_input_error(error: Exception):
         raise MemoryError
     with pytest.raises(KeyboardInterrupt), parsing("a.bin: is damaged", "."):
         raise KeyboardInterrupt
-
-
-def test_a_parser_is_quiet_and_others_are_not(capfd: pytest.CaptureFixture[str]):
-    with parsing("a", "."):
-        warnings.warn("noise", RuntimeWarning, stacklevel=1)
-        for name in ("test", "test.inner"):
-            logging.getLogger(name).critical("noise")
-    logging.getLogger("test").critical("sound")
-    with pytest.warns(RuntimeWarning):
-        warnings.warn("sound", RuntimeWarning, stacklevel=1)
-    assert "noise" not in "".join(capfd.readouterr())
 
 
 def test_a_message_is_one_line_and_bounded():

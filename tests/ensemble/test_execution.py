@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
+from jaxaudit.ensemble import Execution
 from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.errors import InputError
 
@@ -52,15 +52,6 @@ def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float
     for part in parts[1:]:
         tell(part, 1, 1)
     assert seen[-1] == (WHOLE, WHOLE)
-
-
-def test_nobody_is_told_where_nobody_listens_and_work_without_parts_has_none():
-    silent, (_, whole) = Execution(3, None, Path("kept")), watched(5)
-    assert silent.split(1, 2, 0) == (silent,) * 3
-    assert Execution(None, None, None) == DEFAULT_EXECUTION
-    assert whole.split() == DEFAULT_EXECUTION.split() == ()
-    assert whole.at(2) == Execution(2, whole.progress, whole.checkpoints)
-    assert whole.at(None).models_per_batch is None
 
 
 def test_parts_may_report_at_the_same_time():

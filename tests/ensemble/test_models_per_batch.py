@@ -8,24 +8,10 @@ import pytest
 from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
 from jaxaudit.ensemble import fit_many, measure_models_per_batch, models_per_batch, train
-from jaxaudit.ensemble.devices import place_pool
-from jaxaudit.ensemble.plan import plan
 from jaxaudit.membership import everyone, only
 
 INPUTS, LABELS = records(41, 4)
 ONE = learner(small_mlp)
-
-
-@pytest.mark.parametrize(("near", "kept"), [(1, 1), (3, 2), (8, 8), (12, 8), (13, 13), (64, 13)])
-def test_a_number_known_of_another_shape_is_kept_as_far_as_it_fits(
-    near: int, kept: int, monkeypatch: pytest.MonkeyPatch
-):
-    """Nothing is searched for; the largest number there is room for is 13 here, that of the models."""
-    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
-    keys, rows = jax.random.split(jax.random.key(1), 13), everyone(41).repeat(13, axis=0)
-    groups = plan(np.asarray(jax.random.key_data(keys)), rows, ONE, members_only=True)
-    pool = place_pool(INPUTS), place_pool(LABELS)
-    assert models_per_batch.choose_models_per_batch(ONE, keys, rows, pool, groups, near) == (kept, {})
 
 
 def choose(models: int, rows: np.ndarray | None = None) -> models_per_batch.BatchChoice:

@@ -1,16 +1,19 @@
-"""Chunks trained by an executor's workers: the numbers of one process, whoever dies on the way."""
+"""Chunks trained by workers, of this machine or Ray's: the numbers of one process, whoever dies on the way."""
 
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,6 +24,7 @@ from support.workers_child import EPOCHS
 from jaxaudit.ensemble import Execution, LocalWorkers, RayWorkers, fit_many, kept_models
 from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
 from jaxaudit.ensemble.machine import this_machine, unlike
+from jaxaudit.ensemble.parts import LARGE, drop_left, shared
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
 from jaxaudit.membership import everyone, leave_one_out
@@ -277,3 +281,108 @@ def test_workers_end_with_their_driver(tmp_path: Path):
     subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, timeout=300)
     alone = fit(learner(Dropped, epochs=EPOCHS), Execution(1))
     assert np.load(tmp_path / "models.npy").tobytes() == alone.tobytes()
+
+
+@pytest.mark.outer
+def test_large_arrays_go_beside_the_code(two: Any):
+    """Once for all chunks; what `summarize` holds of the pool as well."""
+    count = LARGE // 16 + 1
+    inputs, labels = records(count, 4)
+    rows = leave_one_out(np.arange(4), count)
+    call = KEYS[:4], rows, inputs, labels, NearestCentroid()
+
+    def of_pool(params: Any, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(params).reshape(len(rows), -1) + inputs[rows].sum()
+
+    alone = fit_many(*call, execution=Execution(2), summarize=of_pool)
+    assert fit_many(*call, execution=Execution(2, executor=two), summarize=of_pool).tobytes() == alone.tobytes()
+
+
+@pytest.mark.outer
+def test_what_cannot_be_sent_is_named(two: Any):
+    lock = threading.Lock()
+    with pytest.raises(InputError, match="cannot be sent to a worker"):
+        fit_many(
+            *(KEYS, ROWS, *POOL, NearestCentroid()),
+            execution=Execution(3, executor=two),
+            summarize=lambda params, rows: lock,
+        )
+
+
+@pytest.mark.outer
+def test_arrays_of_numbers_that_numpy_does_not_know_travel(two: Any):
+    inputs, labels = POOL
+    coarse = np.asarray(inputs, ml_dtypes.bfloat16).repeat(1000, axis=1)
+    assert coarse.nbytes > LARGE
+    alone, spread = (
+        fit_many(KEYS, ROWS, coarse, labels, NearestCentroid(), execution=execution)
+        for execution in (Execution(3), Execution(3, executor=two))
+    )
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(spread), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.outer
+def test_arrays_that_a_killed_process_left_are_removed(tmp_path: Path):
+    driver = f"""
+import os, signal
+from pathlib import Path
+import numpy as np
+from jaxaudit.ensemble.parts import shared
+with shared(None, {{"a": np.zeros(9)}}, Path({str(tmp_path)!r})):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", driver]).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    drop_left(tmp_path)
+    assert left.is_dir(), "its process might be about to lock it"
+    for path in (left / "lock", tmp_path):
+        os.utime(path, (1, 1))
+    with shared(None, {"a": np.zeros(9)}, tmp_path):
+        assert not left.exists()
+        (held,) = tmp_path.iterdir()
+        os.utime(held / "lock", (1, 1))
+        drop_left(tmp_path)
+        assert (held / "a.npy").is_file()
+    assert not any(tmp_path.iterdir())
+
+
+def by_ray(scene: str) -> dict[str, Any]:
+    """What a scene of `ray_child` found; skipped where Ray is not installed."""
+    pytest.importorskip("ray")
+    tests = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, tests / "support" / "ray_child.py", scene],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.outer
+def test_an_actor_that_is_killed_changes_nothing():
+    found = by_ray("actors")
+    assert found["large"]
+    assert found["stored"] == 1  # the inputs, once; labels are small
+    assert found["killed"]
+    assert found["actors"] == 1
+    assert found["same"]
+    assert len(found["told"]) == 1
+    assert "attempt 2 of 4" in found["told"][0]
+
+
+@pytest.mark.outer
+def test_a_node_that_goes_and_one_that_comes_change_nothing():
+    found = by_ray("nodes")
+    assert found["workers"] == 2
+    assert found["exchanged"]
+    assert found["same"]
+
+
+@pytest.mark.outer
+def test_only_its_own_processes_reach_a_ray_of_this_machine():
+    assert by_ray("strangers") == {"own": True, "none": False, "other": False}

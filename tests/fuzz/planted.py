@@ -70,7 +70,7 @@ PLANTED: dict[str, Callable[[Path], object]] = {
     "exception-card": lambda folder: check_card("---\nmodel-index: []\nmore: 1\n---\n"),
     "exception-link": lambda folder: check_markdown("# A\n\nsee www.example.org"),
     "exception-entry": lambda folder: check_bibliography(f"{as_bibtex((), '1')}% @misc{{x, title = {{x}}}}"),
-    "exception-script": lambda folder: check_page("<p onclick='x()'>"),
+    "exception-script": lambda folder: check_page("<p onclick='x()'></p>"),
     "exception-meanwhile": reads_again,
     "cell": refuse(f"row 3 holds {SECRET}"),
 }

@@ -1,7 +1,6 @@
 """Keras models as they are, beside Keras itself."""
 
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -147,15 +146,6 @@ def test_a_file_that_is_no_weights_of_this_model_is_refused(keras: Any, tmp_path
     assert net.origin.read is not None
     with pytest.raises(InputError, match=r"net\.weights\.h5"):
         net.origin.read(path)
-
-
-def test_an_archive_without_weights_is_refused(keras: Any, tmp_path: Path):
-    with zipfile.ZipFile(tmp_path / "net.keras", "w") as archive:
-        archive.writestr("config.json", "{}")
-    net = pure_module(lambda num_classes: network(), (4, 4, 2), 3)
-    assert net.origin.read is not None
-    with pytest.raises(InputError, match=r"net\.keras"):
-        net.origin.read(tmp_path / "net.keras")
 
 
 def test_the_command_line_judges_a_saved_model(keras: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

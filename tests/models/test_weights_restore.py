@@ -14,7 +14,7 @@ from support.pure_modules import images as host_images
 
 from jaxaudit.data.weights.weights import read_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models import PureModule, pure_module
+from jaxaudit.models import PureModule
 from jaxaudit.models.restore import load_weights, name_weights
 
 
@@ -135,15 +135,3 @@ def test_other_float_types_are_converted_and_said(dtype):
     assert all(np.array_equal(back[name], other[name].astype(np.float32)) for name in weights)
     assert jax.tree.structure((restored.params, restored.state)) == jax.tree.structure(net.init(KEY))
     assert load_weights(net, weights, "w", "Net").notes == ()
-
-
-def test_a_module_that_says_weight_itself_is_not_taken_for_pytorchs():
-    class Own(nnx.Module):
-        def __init__(self, input_shape, classes, *, rngs):
-            self.weight = nnx.Param(jnp.ones((*input_shape, classes)))
-
-        def __call__(self, inputs):
-            return inputs @ self.weight
-
-    net = pure_module(Own, (4,), 3)
-    assert load_weights(net, {"weight": np.ones((4, 3), np.float32)}, "w", "Own").notes == ()

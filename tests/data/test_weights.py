@@ -218,8 +218,6 @@ def header(length: int = 0, kind: str = "F8_E5M2") -> bytes:
         ("w.msgpack", SAFE, "its content is safetensors; rename it"),
         ("w.txt", b"hello, world", "is neither safetensors nor Flax msgpack; weights are a .safetensors file"),
         ("w.msgpack", b"\xff\xff", r"is not a tree of arrays as flax.serialization writes it \("),
-        ("w.msgpack", serialization.to_bytes(TREE)[:-9], "is not a tree of arrays"),
-        ("w.msgpack", packed([1, 2]), "its root is no"),
         ("w.msgpack", b"\x81\xa1a" + b"\x91" * 5000 + b"\0", "is not a tree of arrays"),
         ("w.msgpack", packed({"a": msgpack.ExtType(7, b"")}), "a value of the unknown kind 7"),
         ("w.msgpack", array_of([3], b"O", b"x" * 24), "an array of type b'O'"),
@@ -228,7 +226,6 @@ def header(length: int = 0, kind: str = "F8_E5M2") -> bytes:
         ("w.msgpack", pieces(shape={"0": 1}, chunks={"1": 1}), "in pieces without its piece '0'"),
         *(("w.msgpack", array_of([1], kind, b"x"), "is not a tree of arrays") for kind in (7, None, [b"f4"])),
         ("w.msgpack", packed({"a": msgpack.ExtType(1, packed([[]] * 1000))}), "is not a tree of arrays"),
-        ("w.msgpack", packed({"a": "text"}), "a value that is no"),
         *(
             ("w.msgpack", packed({"n" * length: dict.fromkeys(map(str, range(50_000)))}), "names that are too long")
             for length in (100_000, 990)

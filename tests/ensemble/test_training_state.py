@@ -11,7 +11,7 @@ import optax
 import pytest
 from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, learner, records, small_mlp
 
-from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_models_per_batch, kept_states
+from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_states
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
 from jaxaudit.ensemble.training_state import KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
@@ -109,23 +109,6 @@ def test_an_interrupt_keeps_the_very_step(name: str, tmp_path: Path, monkeypatch
     stopped, last = killed(LEARNERS[name], tmp_path, 0.5, KeyboardInterrupt), Watched()
     assert fit(LEARNERS[name], tmp_path, last).tobytes() == fit(LEARNERS[name], None).tobytes()
     assert stopped[-1] in last.calls[:3]
-
-
-def test_a_state_tells_where_it_goes_on_and_at_which_width(tmp_path: Path):
-    killed(NETWORK, tmp_path)
-    (path,) = states(tmp_path)
-    kept = read_arrays(path)
-    assert kept is not None
-    taken, steps, epochs = kept["position"]
-    assert (steps, epochs) == (11, EPOCHS)
-    assert kept_states(tmp_path) == [KeptState(MODELS, taken // 11 + 1, EPOCHS)]
-    assert kept_models(tmp_path) == 0
-    pool = records(EXAMPLES, 4)
-    assert kept_models_per_batch(KEYS, ROWS, *pool, tmp_path) == 3
-    # The width of what is kept is used, or it would be lost.
-    last = Watched()
-    fit_many(KEYS, ROWS, *pool, NETWORK, execution=Execution(1, last, checkpoints=tmp_path), summarize=flat)
-    assert last.calls[1] == 3 * taken
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "another learner's", "other rows", "too few arrays"])

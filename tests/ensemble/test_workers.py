@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.processes import environment, printed, script
 from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows, learner, records
 from support.workers_child import EPOCHS
 
-from jaxaudit.ensemble import Execution, LocalWorkers, RayWorkers, fit_many, kept_models
+from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
 from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
 from jaxaudit.ensemble.machine import this_machine, unlike
 from jaxaudit.ensemble.parts import LARGE, drop_left, shared
@@ -200,22 +201,6 @@ def test_each_worker_has_one_gpu(visible: str | None, own: list[list[str]], monk
         assert sorted(workers.everyone(gpus_here, 60.0)) == sorted(own)
 
 
-@pytest.mark.outer
-@pytest.mark.parametrize(("visible", "own"), [("4,7", [["4"], ["7"]]), ("GPU-5a,GPU-3b", [["GPU-3b"], ["GPU-5a"]])])
-def test_each_actor_has_the_gpu_that_ray_gave_it(visible: str, own: list[list[str]], monkeypatch: pytest.MonkeyPatch):
-    """Ray limits what its actors see; nothing that is set here takes its place. Two GPUs are pretended."""
-    ray = pytest.importorskip("ray")
-    monkeypatch.setattr("jaxaudit.ensemble.ray_workers.jax.default_backend", lambda: "gpu")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    ray.init(address="local", num_gpus=2, include_dashboard=False, logging_level="ERROR")
-    try:
-        with RayWorkers() as workers:
-            assert sorted(workers.everyone(gpus_here, 120.0)) == own
-    finally:
-        ray.shutdown()
-
-
 INDICES = st.integers(0, 99).map(str)
 NAMES = st.text("0123456789abcdef-", min_size=1, max_size=8)
 DEVICES = st.one_of(*(st.lists(each, min_size=1, max_size=9, unique=True) for each in
@@ -257,12 +242,10 @@ def alive(pid: int) -> bool:
 @pytest.mark.outer
 def test_workers_end_with_their_driver(tmp_path: Path):
     """Killed, and then interrupted, in the midst of chunks; the third call ends as one that was never stopped."""
-    tests = Path(__file__).parent.parent
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}
-    words = [sys.executable, str(tests / "support" / "workers_child.py"), str(tmp_path)]
+    words = script("workers_child.py", tmp_path)
     for number in (signal.SIGKILL, signal.SIGINT):
         before = kept_models(tmp_path / "kept")
-        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as driver:
+        with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True) as driver:
             assert driver.stdout is not None
             workers = [int(word) for word in driver.stdout.readline().split()]
             assert len(workers) == 2
@@ -278,24 +261,9 @@ def test_workers_end_with_their_driver(tmp_path: Path):
             assert time.monotonic() < deadline, "workers outlive their driver"
             time.sleep(0.05)
         assert before < kept_models(tmp_path / "kept") < MODELS
-    subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, timeout=300)
+    printed("workers_child.py", tmp_path)
     alone = fit(learner(Dropped, epochs=EPOCHS), Execution(1))
     assert np.load(tmp_path / "models.npy").tobytes() == alone.tobytes()
-
-
-@pytest.mark.outer
-def test_large_arrays_go_beside_the_code(two: Any):
-    """Once for all chunks; what `summarize` holds of the pool as well."""
-    count = LARGE // 16 + 1
-    inputs, labels = records(count, 4)
-    rows = leave_one_out(np.arange(4), count)
-    call = KEYS[:4], rows, inputs, labels, NearestCentroid()
-
-    def of_pool(params: Any, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(params).reshape(len(rows), -1) + inputs[rows].sum()
-
-    alone = fit_many(*call, execution=Execution(2), summarize=of_pool)
-    assert fit_many(*call, execution=Execution(2, executor=two), summarize=of_pool).tobytes() == alone.tobytes()
 
 
 @pytest.mark.outer
@@ -350,17 +318,7 @@ with shared(None, {{"a": np.zeros(9)}}, Path({str(tmp_path)!r})):
 def by_ray(scene: str) -> dict[str, Any]:
     """What a scene of `ray_child` found; skipped where Ray is not installed."""
     pytest.importorskip("ray")
-    tests = Path(__file__).parent.parent
-    done = subprocess.run(
-        [sys.executable, tests / "support" / "ray_child.py", scene],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(printed("ray_child.py", scene).splitlines()[-1])
 
 
 @pytest.mark.outer

@@ -111,7 +111,7 @@ def test_statistics_that_loading_turns_into_constants_are_refused(keras: Any):
         pure_module(build, (4,), 3)
 
 
-FAULTS = ["cut", "other", "more", "huge", "chunk", "object", "twice", "linked", "nan", "empty"]
+FAULTS = ["cut", "other", "more", "huge", "chunk", "object", "linked", "nan", "empty"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -136,8 +136,6 @@ def test_a_file_that_is_no_weights_of_this_model_is_refused(keras: Any, tmp_path
                 file.create_dataset("layers/dense/vars/9", (4,), "f4", maxshape=(None,), chunks=(2**29,))
             elif fault == "object":
                 file.create_dataset("layers/dense/vars/9", data=["a"], dtype=h5py.string_dtype())
-            elif fault == "twice":
-                file["layers/away"] = file["layers/dense"]
             elif fault == "linked":
                 file["layers/away"] = h5py.ExternalLink("/etc/passwd", "/x")
             else:

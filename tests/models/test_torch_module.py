@@ -202,7 +202,6 @@ REFUSED = [
         of_forward(lambda self, inputs: self.layer(inputs) * (2 if inputs.sum() > 0 else 1)),
         ["values of its records", "shadows plan"],
     ),
-    (of_forward(lambda self, inputs: self.layer(inputs) + inputs[inputs[:, 0] > 9].sum()), ["values of its records"]),
     (of_forward(hidden_gradient), ["gradient", "no_grad", "shadows plan"]),
     (of_forward(lambda self, inputs: self.layer(inputs) @ OUTSIDE), ["torch.Tensor", "register_buffer"]),
     (
@@ -512,24 +511,3 @@ def test_norms_of_recurrent_layers_are_those_of_single_backward_passes(kind: str
     found = squared_grad_norms(log_prob, restored.params, inputs, labels)
     np.testing.assert_allclose(found.total, squared_norms(module, inputs, labels), rtol=1e-5)
     assert set(found.paths_of_leaves) == {"contracted"}
-
-
-class Single(nn.Module):
-    """A record is a sequence without an axis of records, and the first state is a parameter."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.start = nn.GRU(3, 3, batch_first=True), nn.Parameter(torch.full((1, 1, 3), 0.5))
-
-    def forward(self, inputs: Any) -> Any:
-        alone = torch.stack([self.layer(each, self.start[0])[1][0] for each in inputs])
-        return alone + self.layer(inputs, self.start.repeat(1, len(inputs), 1))[0][:, -1]
-
-
-def test_states_may_be_given_and_records_stand_alone():
-    torch.manual_seed(1)
-    module, inputs = Single().eval(), images(4, 5, 3)
-    net = pure_module(Single, (5, 3), 3)
-    restored = load_weights(net, state_of(module), "weights", "Single")
-    outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
-    np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)

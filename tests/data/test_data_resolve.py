@@ -138,9 +138,8 @@ def test_a_folder_that_cannot_be_read_is_named_with_the_way_round_it(data):
 def test_an_unknown_name_lists_near_ones(data):
     _write_npz(data / "hospital_a.npz", 1)
     for typed, near in (("mnits", "mnist"), ("hospital_b", "hospital_a.npz")):
-        with pytest.raises(
-            InputError, match=f"^`{typed}` is not a file or folder here or in {data}, not an "
-        ) as caught:
+        here = rf"^`{typed}` is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
+        with pytest.raises(InputError, match=here) as caught:
             load(typed, data_dir=data)
         assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")
     with pytest.raises(InputError, match=r"none is set: --data-dir or JAXAUDIT_DATA.* Is it spelled right\?$"):

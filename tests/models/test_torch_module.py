@@ -454,7 +454,7 @@ def test_norms_of_several_arrays_by_name_are_those_of_single_backward_passes():
     with torch.no_grad():
         for name, each in module.named_parameters():
             each.copy_(torch.from_numpy(np.array(params[name])))
-    given = {name: np.float32(each) if each.dtype == float else each for name, each in arrays.items()}
+    given = {name: each.astype(np.float32) if each.dtype == float else each for name, each in arrays.items()}
     shown = [{name: each[i] for name, each in given.items()} for i in range(COUNT)]
     np.testing.assert_allclose(found.measured.per_example, squared_norms(module, shown, LABELS), rtol=1e-5)
     assert set(found.measured.paths.values()) == {"contracted"}

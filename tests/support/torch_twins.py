@@ -1,5 +1,6 @@
 """What PyTorch itself says of a module, for the tests of those that run here."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ def state_of(module: Any) -> dict[str, np.ndarray]:
 
 def squared_norms(module: Any, records: Any, labels: np.ndarray) -> np.ndarray:
     """Of each record's gradient, by a loop of backward passes; records are arrays, or several of each by name."""
-    import torch
-
+    torch: Any = import_module("torch")
     found = []
     for record, label in zip(records, labels, strict=True):
         module.zero_grad()

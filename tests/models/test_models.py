@@ -68,13 +68,16 @@ def test_liu_cnn_is_convolution_norm_relu_pool_and_two_dense_layers():
     state = jax.tree.map(lambda leaf: jnp.abs(leaf) + 0.1, random_like(2, state))
     inputs = images(5, 6, 7, 2)
     p, s = plain(params), plain(state)
-    maps = NUMPY.relu(normalize(convolve(inputs, p["conv"], 1, 3), p["norm"], s["norm"]["mean"], s["norm"]["var"]))
+    raw = convolve(inputs, p["conv"], 1, 3)
+    maps = NUMPY.relu(normalize(raw, p["norm"], s["norm"]["mean"], s["norm"]["var"]))
     flat = windows(maps).max(axis=(2, 4)).reshape(5, -1)
     hidden = NUMPY.relu(NUMPY.dense(flat, p["hidden"]))
     expected = NUMPY.dense(hidden, p["output"])
     logits, _ = net.apply(params, state, inputs, False)
     # Sums of up to 1,024 float32 products of logits in the hundreds.
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5 * float(jnp.abs(expected).max()))
+    moved = plain(net.apply(params, state, inputs, True)[1])["norm"]["mean"]
+    np.testing.assert_allclose(moved, 0.9 * s["norm"]["mean"] + 0.1 * raw.mean(axis=(0, 1, 2)), rtol=0, atol=1e-4)
 
 
 def test_medical_cnn_in_evaluation_is_its_four_blocks_on_the_central_window():

@@ -19,14 +19,10 @@ Y = np.array([0, 1, 2, 1])
     "names",
     [
         ("x", "y"),
-        ("X", "Y"),
         ("images", "labels"),
         ("inputs", "labels"),
-        ("data", "targets"),
         ("x_train", "y_train"),
-        ("X_train", "y_train"),
         ("train_images", "train_labels"),
-        ("test_images", "test_labels"),
         ("val-data", "val-target"),
     ],
 )
@@ -60,16 +56,6 @@ def test_splits_of_npz(tmp_path):
         load_path(path)
 
 
-def test_records_without_a_split_are_train(tmp_path):
-    np.savez(tmp_path / "a.npz", x=X, y=Y)
-    assert len(load_path(tmp_path / "a.npz", split="train")) == len(load_path(tmp_path / "a.npz", split="all")) == 4
-    (tmp_path / "a.csv").write_text("a,label\n1,x\n")
-    assert len(load_path(tmp_path / "a.csv", split="train")) == 1
-    for name in ("a.npz", "a.csv"):
-        with pytest.raises(InputError, match="has no split 'test'; it has only one set of records"):
-            load_path(tmp_path / name, split="test")
-
-
 def test_class_names(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x=X, y=Y, class_names=["cat", "dog", "emu", "fox"])
@@ -88,9 +74,7 @@ def test_class_names(tmp_path):
     [
         (X.astype(np.int64), np.uint8),
         (X.astype(np.int64) * 100, np.float32),
-        (X.astype(np.float64), np.float32),
         (X > 3, np.float32),
-        (X.reshape(4, 6), np.float32),
         (np.asfortranarray(X), np.uint8),
     ],
 )
@@ -105,16 +89,13 @@ def test_types_of_inputs(tmp_path, inputs, dtype):
     ("arrays", "message"),
     [
         ({"a": X, "b": Y}, r"found no inputs and labels among 'a', 'b'; name them x and y"),
-        ({}, "found no inputs and labels among no arrays"),
         ({"x": X}, "'x' has no labels beside it; add them under the matching name"),
         ({"x_train": X, "y_test": Y}, "'x_train' has no labels beside it"),
         ({"x": X, "images": X, "y": Y}, "'x' and 'images' could both be the inputs; keep one"),
         ({"x": X, "y": Y[:3]}, r"4 inputs but labels of shape \(3,\)"),
         ({"x": X[:0], "y": Y[:0]}, "there are no labels"),
         ({"x": Y, "y": Y}, r"inputs are int64 of shape \(4,\); give numbers of shape"),
-        ({"x": np.array([["a"]] * 4), "y": Y}, "inputs are <U1"),
         ({"x": X.astype(object), "y": Y}, "pickled objects"),
-        ({"x": X, "y": Y.astype(object)}, "pickled objects"),
         ({"x_train": X, "y_train": Y, "x_test": X, "y_test": np.eye(3)[Y]}, r"labels have shapes \(4,\), \(4, 3\)"),
         ({"x": np.full((4, 2), 1e300), "y": Y}, "NaN or infinite"),
         *(({"x": np.zeros(shape, np.uint8), "y": Y}, "shape") for shape in ((4, 0), (4, 0, 3), (4, 3, 0))),
@@ -130,11 +111,9 @@ def test_refused_npz(tmp_path, arrays, message):
     ("inputs", "labels"),
     [
         ("scans", "scans_labels"),
-        ("scans", "scans-labels"),
         ("x", "y"),
         ("images", "labels"),
         ("train_images", "train_labels"),
-        ("X_test", "y_test"),
     ],
 )
 def test_npy_finds_its_labels(tmp_path, inputs, labels):
@@ -144,15 +123,6 @@ def test_npy_finds_its_labels(tmp_path, inputs, labels):
         load_path(tmp_path / f"{inputs}.npy")
     np.save(tmp_path / f"{labels}.npy", Y)
     assert load_path(tmp_path / f"{inputs}.npy").labels.tolist() == Y.tolist()
-
-
-def test_folder_of_npy(tmp_path):
-    for name, array in (("x_train", X), ("y_train", Y), ("x_test", X[:1]), ("y_test", Y[:1])):
-        np.save(tmp_path / f"{name}.npy", array)
-    assert [len(load_path(tmp_path, split=split)) for split in (None, "test")] == [4, 1]
-    (tmp_path / "y_train.npy").unlink()
-    with pytest.raises(InputError, match="'x_train' has no labels beside it"):
-        load_path(tmp_path)
 
 
 def test_labels_from_another_file(tmp_path):
@@ -208,15 +178,11 @@ def test_a_folder_of_one_data_file_is_that_file(tmp_path):
     with pytest.raises(InputError, match=r"x.npy: there are no labels beside it"):
         load_path(folder)
     (folder / "x.npy").unlink()
-    for name, column in (("scans.npz", None), ("scans.csv", "kind")):
-        np.savez(folder / "scans.npz", x=X, y=Y)
-        if column:
-            (folder / "scans.npz").unlink()
-            (folder / name).write_text("a,b,kind\n1,2,x\n3,4,y\n")
-        examples = load_path(folder, label_column=column)
-        assert (examples.name, examples.content_hash) == (name, load_path(folder / name).content_hash)
-        with pytest.raises(InputError, match="has no split 'test'"):
-            load_path(folder, split="test")
+    (folder / "scans.csv").write_text("a,kind,b\n1,x,2\n3,y,4\n")
+    examples = load_path(folder, label_column="kind")
+    assert (examples.name, examples.inputs.tolist()) == ("scans.csv", [[1, 2], [3, 4]])
+    with pytest.raises(InputError, match="has no split 'test'"):
+        load_path(folder, split="test")
 
 
 def test_a_folder_of_several_data_files_names_some(tmp_path):
@@ -237,12 +203,3 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
     for path in (tmp_path, tmp_path / name):
         with pytest.raises(InputError):
             load_path(path)
-
-
-def test_names_in_a_message_are_bounded_and_visible(tmp_path):
-    arrays: dict[str, Any] = {f"\x1b[31m{k}\n" + "n" * 60_000: X for k in range(9)}
-    np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(InputError, match="found no inputs and labels among") as caught:
-        load_path(tmp_path / "a.npz")
-    assert len(str(caught.value)) < 2000
-    assert str(caught.value).isprintable()

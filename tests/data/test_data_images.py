@@ -1,13 +1,23 @@
-"""Preprocessing equals Pillow's within its rounding, and depends on the image alone."""
+"""Folders of images, digits to try with, and preprocessing: as Pillow does, by the image alone."""
+
+import os
+import struct
+import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from sklearn.datasets import load_digits
 
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.images import is_image, prepare_images
+from jaxaudit.cli.read_sets import read_examples
+from jaxaudit.data import Examples, load, prepare_images
+from jaxaudit.data.files import load_path
+from jaxaudit.data.formats.folders import SUFFIXES, load_image_folders
+from jaxaudit.data.images import is_image
+from jaxaudit.data.sets.embedded import digits
+from jaxaudit.data.sets.printed import printed_digits
 from jaxaudit.errors import InputError
 
 
@@ -38,12 +48,6 @@ def test_resize_equals_pillow(sizes, channels, seed):
     np.testing.assert_allclose(ours * 255, theirs, atol=1.01)
 
 
-def test_gray_is_luma():
-    images = noise(5, 6, 7, 3)
-    expected = (images @ np.array([0.299, 0.587, 0.114]))[..., None] / 255
-    np.testing.assert_allclose(prepare_images(make(images), (6, 7)).inputs, expected, atol=1e-7)
-
-
 def test_shapes_of_images():
     shapes = {(8, 8): True, (8, 8, 3): True, (64,): False, (8, 8, 5): False}
     assert {shape: is_image(make(noise(1, *shape))) for shape in shapes} == shapes
@@ -56,15 +60,6 @@ def test_shapes_of_images():
     np.testing.assert_array_equal(
         prepare_images(make(alpha), gray=False).inputs, prepare_images(make(alpha[..., :3]), gray=False).inputs
     )
-
-
-def test_levels_stay_levels_without_resizing_and_white_stays_white():
-    levels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16)
-    ours = prepare_images(make(levels), (16, 16)).inputs.ravel()
-    np.testing.assert_array_equal(ours, np.arange(256, dtype=np.float32) / 255)
-    for shape in ((3, 5), (50, 50)):
-        white = np.full((1, *shape, 3), 255, np.uint8)
-        np.testing.assert_array_equal(prepare_images(make(white)).inputs, 1)
 
 
 def test_the_result_depends_on_the_image_alone(monkeypatch):
@@ -91,15 +86,6 @@ def test_sums_are_exact():
         assert ours[i, j] == np.float32(total / (WEIGHT_ONE**2 * 255 * 1000))
 
 
-def test_float_images_in_the_unit_interval_are_taken_as_they_are():
-    floats = np.random.default_rng(0).random((2, 8, 8), np.float32)
-    np.testing.assert_array_equal(prepare_images(make(floats), (8, 8)).inputs[..., 0], floats)
-    bytes_ = noise(2, 8, 8)
-    np.testing.assert_allclose(
-        prepare_images(make(bytes_ / np.float32(255))).inputs, prepare_images(make(bytes_)).inputs, atol=1e-6
-    )
-
-
 @pytest.mark.parametrize(
     ("inputs", "size", "message"),
     [
@@ -114,3 +100,213 @@ def test_float_images_in_the_unit_interval_are_taken_as_they_are():
 def test_what_is_refused(inputs, size, message):
     with pytest.raises(InputError, match=message):
         prepare_images(make(inputs), size)
+
+
+@pytest.fixture(scope="module")
+def printed():
+    return printed_digits()
+
+
+def test_default_set(printed):
+    assert printed.inputs.shape == (2000, 28, 28)
+    assert printed.inputs.dtype == np.uint8
+    assert printed.class_names == digits().class_names
+    np.testing.assert_array_equal(np.bincount(printed.labels), np.full(10, 200))
+    assert len(np.unique(printed.record_hashes)) == 2000
+    # Shuffled: runs of one class are 200 expected in 2,000 records, standard deviation 13.
+    assert 130 < (np.diff(printed.labels) == 0).sum() < 270
+    for records, size in ((9, 28), (10, 7)):
+        with pytest.raises(InputError, match="at least 10 records"):
+            printed_digits(records, size)
+
+
+def test_same_arguments_same_bytes_other_seed_other_bytes(printed):
+    assert printed_digits().content_hash == printed.content_hash
+    assert not set(printed_digits(100, seed=1).record_hashes.tolist()) & set(printed.record_hashes.tolist())
+
+
+def test_digits_can_be_told_apart(printed):
+    # A linear model learns them; on digits in the wrong font or cut off it would not.
+    from sklearn.linear_model import RidgeClassifier
+
+    flat = prepare_images(printed, (14, 14)).inputs.reshape(2000, -1)
+    model = RidgeClassifier().fit(flat[:1000], printed.labels[:1000])
+    assert model.score(flat[1000:], printed.labels[1000:]) > 0.8
+
+
+def test_digits_keep_every_gray_level():
+    examples = digits()
+    levels, labels = load_digits(return_X_y=True)
+    assert examples.inputs.dtype == np.uint8
+    assert examples.class_names == tuple("0123456789")
+    np.testing.assert_array_equal(np.rint(examples.inputs.astype(float) * 16 / 255).reshape(-1, 64), levels)
+    np.testing.assert_array_equal(examples.labels, labels)
+    assert examples.inputs.max() == 255
+
+
+def write(root, name, array, mode=None):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(np.asarray(array))
+    (image if mode is None else image.quantize(4) if mode == "P" else image.convert(mode)).save(path)
+    return path
+
+
+def gray(level, shape=(3, 4)):
+    return np.full(shape, level, np.uint8)
+
+
+def colour(level, shape=(3, 4)):
+    return np.stack([gray(level, shape), gray(0, shape), gray(255, shape)], axis=2)
+
+
+def test_gray_folders_in_sorted_order(tmp_path):
+    for name, level in (("dog/b.png", 4), ("dog/a.bmp", 3), ("cat/2.png", 2), ("cat/10.PNG", 1)):
+        write(tmp_path, name, gray(level))
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "cat" / ".DS_Store").write_bytes(b"")
+    (tmp_path / "cat" / "notes.txt").write_bytes(b"")
+    os.mkfifo(tmp_path / "cat" / "pipe.png")
+    examples = load_path(tmp_path)
+    assert examples.class_names == ("cat", "dog")
+    assert examples.labels.tolist() == [0, 0, 1, 1]
+    assert examples.inputs.shape == (4, 3, 4)
+    assert examples.inputs[:, 0, 0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("array", "mode", "suffix", "expected"),
+    [
+        (gray(200), "1", "png", 255),
+        (gray(200), "LA", "png", 200),
+        (np.full((3, 4), 65535, np.uint16), None, "png", 255),
+        (np.full((3, 4), 257 * 9, np.uint16), None, "tif", 9),
+        (colour(200), "RGBA", "png", [200, 0, 255]),
+        (colour(200), "P", "gif", [200, 0, 255]),
+        (colour(0), "CMYK", "tif", [0, 0, 255]),
+    ],
+)
+def test_modes(tmp_path, array, mode, suffix, expected):
+    write(tmp_path, f"a/1.{suffix}", array, mode)
+    assert load_image_folders(tmp_path).inputs[0, 0, 0].tolist() == expected
+
+
+def test_splits(tmp_path):
+    for name, level in (("train/a/1.png", 1), ("test/a/1.png", 2)):
+        write(tmp_path, name, gray(level))
+    assert load_path(tmp_path).inputs[0, 0, 0] == 1
+    assert load_path(tmp_path, split="test").inputs[0, 0, 0] == 2
+    assert load_path(tmp_path, split="test").name == tmp_path.name
+    with pytest.raises(InputError, match="has no split 'test'; it has only one set of records"):
+        load_path(tmp_path / "train", split="test")
+
+
+def drawn(seed, *shape):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("keep_gray", [True, False])
+@pytest.mark.parametrize("coloured", [(), (0,), (2,), (0, 1, 2, 3, 4)])
+def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_path, coloured, keep_gray):
+    shapes = [(9, 7), (9, 7), (12, 30), (28, 28), (5, 4)]
+    images = [drawn(k, *shape, 3) if k in coloured else drawn(k, *shape) for k, shape in enumerate(shapes)]
+    for k, image in enumerate(images):
+        write(tmp_path / "mixed", f"a/{k}.png", image)
+    found = prepare_images(load_path(tmp_path / "mixed", size=(8, 6), gray=keep_gray), (8, 6), keep_gray)
+    channels = 3 if coloured and not keep_gray else 1
+    assert found.inputs.shape == (5, 8, 6, channels)
+    for k, image in enumerate(images):
+        alone = Examples(image[None], np.zeros(1, np.int32), ("a",), "alone")
+        expected = prepare_images(alone, (8, 6), keep_gray).inputs[0]
+        np.testing.assert_array_equal(found.inputs[k], np.broadcast_to(expected, (8, 6, channels)))
+
+
+def test_splits_of_differing_sizes_are_joined(tmp_path):
+    write(tmp_path, "train/a/1.png", gray(100))
+    other = write(tmp_path, "test/a/2.png", gray(200, (5, 4)))
+    found = load(f"{tmp_path}@train+test", image_size=(4, 4))
+    assert found.inputs[:, 0, 0, 0].tolist() == [np.float32(100 / 255), np.float32(200 / 255)]
+    assert load(f"{tmp_path}@all", image_size=(4, 4)).inputs.shape == (2, 4, 4, 1)
+    assert read_examples(f"{tmp_path}@all", None, (4, 4), True, None).inputs.shape == (2, 4, 4, 1)
+    # Those of one size are not brought to another, yet.
+    assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
+    other.rename(tmp_path / "train" / "a" / "2.png")
+    with pytest.raises(InputError, match=r"2.png: is 5x4 pixels but 1.png is 3x4; .*--image-size"):
+        load_path(tmp_path / "train")
+
+
+def test_refused_folders(tmp_path):
+    def refused(message, **options):
+        with pytest.raises(InputError, match=message):
+            load_path(tmp_path, **options)
+
+    refused("no data of a known kind")
+    write(tmp_path, "a/1.png", gray(1))
+    (tmp_path / "b").mkdir()
+    refused("no images")
+    write(tmp_path, "b/1.png", gray(1))
+    refused(r"2 images of 3x4 need up to 0\.0 GiB, more than the.*0\.0 GiB", max_bytes=50)
+    (tmp_path / "b" / "more").mkdir()
+    refused("more: ")
+
+
+def test_refused_images(tmp_path, monkeypatch):
+    path = write(tmp_path, "a/1.png", np.random.default_rng(0).integers(0, 256, (30, 30), dtype=np.uint8))
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"rubbish", b""):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
+            load_path(tmp_path)
+    path.write_bytes(whole)
+    for limit in (600, 100):  # Pillow warns from the limit on and refuses from twice the limit on
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        with pytest.raises(InputError, match=rf"1\.png: claims 30 x 30 pixels, more than the limit of {limit};"):
+            load_path(tmp_path)
+    monkeypatch.undo()
+    path.unlink()
+    write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
+    with pytest.raises(InputError, match=r"1.tif: has 32-bit pixels"):
+        load_path(tmp_path)
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    """A small PNG whose header states this size."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(bytes(700))), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "words"),
+    [
+        (9_000, 9_000, r"claims 9,000 x 9,000 pixels, more than its \d+ bytes can hold"),
+        (11_000, 11_000, "claims 11,000 x 11,000 pixels, more than the limit of 89,478,485"),
+        (2**31 - 1, 2**31 - 1, "claims 2,147,483,647 x 2,147,483,647 pixels, more than the limit of 89,478,485"),
+    ],
+)
+def test_what_a_picture_claims_is_said_and_not_allocated(tmp_path, width, height, words):
+    write(tmp_path, "a/1.png", gray(1)).write_bytes(png_claiming(width, height))
+    for size in (None, (28, 28)):
+        with pytest.raises(InputError, match=rf"1\.png: {words}"):
+            load_path(tmp_path, size=size)
+    assert Image.MAX_IMAGE_PIXELS == 89_478_485
+
+
+def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):
+    # Pillow would hand this to Ghostscript.
+    path = tmp_path / "a" / "1.png"
+    path.parent.mkdir()
+    Image.new("L", (3, 4)).save(path, "EPS")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
+    with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
+        load_image_folders(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", sorted(SUFFIXES))
+def test_every_suffix_is_read(tmp_path, suffix):
+    write(tmp_path, f"a/1{suffix}", gray(100))
+    assert load_image_folders(tmp_path).inputs.shape[:3] == (1, 3, 4)

@@ -1,31 +1,26 @@
-"""Only regular files are read or written; what a parser raises or prints is one line; bounds follow the machine."""
+"""Only regular files are read, whole, whoever writes meanwhile; what a parser raises is one line; memory is bounded."""
 
-import logging
+import json
 import os
 import stat
-import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
+from support.banks import describe, rows, save, write_bank
 
-from jaxaudit.data.formats.bounded import header_line, open_bounded, read_exactly
-from jaxaudit.data.formats.parsing import parsed, parsing
+from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.data.bank.bank import load_bank
+from jaxaudit.data.formats.arrays import StoredArray
+from jaxaudit.data.formats.bounded import open_bounded
+from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.memory import MAX_BYTES, SHARE, memory_bytes
-from jaxaudit.data.paths import entries, exists, open_data, regular_files
+from jaxaudit.data.paths import entries, open_data, regular_files
+from jaxaudit.data.records import open_records
 from jaxaudit.data.regular_files import open_regular, whole_file
 from jaxaudit.errors import LONGEST_MESSAGE, InputError
 from jaxaudit.places import without_folders
-
-
-def test_a_regular_file_is_opened_also_through_a_link(tmp_path: Path):
-    (tmp_path / "file").write_bytes(b"12345")
-    (tmp_path / "link").symlink_to("file")
-    for name in ("file", "link"):
-        with open_data(tmp_path / name) as file:
-            assert read_exactly(file, 3).tobytes() == b"123"
-            with pytest.raises(EOFError):
-                read_exactly(file, 3)
-    assert [exists(Path(each)) for each in (tmp_path, "a" * 5000, "a\0b")] == [True, False, False]
 
 
 def test_nothing_else_is_opened_or_waited_for(tmp_path: Path):
@@ -76,30 +71,6 @@ def test_whatever_a_parser_raises_is_an_input_error(error: Exception):
         raise KeyboardInterrupt
 
 
-def test_a_parser_is_quiet_and_others_are_not(capfd: pytest.CaptureFixture[str]):
-    with parsing("a", "."):
-        warnings.warn("noise", RuntimeWarning, stacklevel=1)
-        for name in ("test", "test.inner"):
-            logging.getLogger(name).critical("noise")
-    logging.getLogger("test").critical("sound")
-    with pytest.warns(RuntimeWarning):
-        warnings.warn("sound", RuntimeWarning, stacklevel=1)
-    assert "noise" not in "".join(capfd.readouterr())
-
-
-def test_only_the_parser_of_pieces_is_within():
-    def pieces():
-        yield 1
-        raise KeyError("broken")
-
-    found = parsed(pieces, "a: is damaged", "save it again.")
-    assert next(found) == 1
-    with pytest.raises(InputError, match="broken"):
-        next(found)
-    with pytest.raises(ZeroDivisionError):
-        next(piece / 0 for piece in parsed(pieces, "a", "."))
-
-
 def test_a_message_is_one_line_and_bounded():
     message = str(InputError("a\nb\x1b[31m" + "x" * 10_000 + "; do this."))
     assert message.isprintable()
@@ -126,13 +97,6 @@ def test_memory_is_the_machines_or_its_groups(tmp_path: Path):
     groups = "3:cpu:/x\n4:cpuset,memory:/outer/inner\n"
     assert limited(tmp_path / "c", groups, memory__memory_dot_limit_in_bytes="2000\n") == 2000
     assert limited(tmp_path / "d", "rubbish\n\n::\n") == machine
-
-
-def test_a_table_of_very_many_columns_is_not_parsed(tmp_path: Path):
-    for line in (b"," * 10_000, b"x" * 2**20):
-        (tmp_path / "a").write_bytes(line + b"\n")
-        with open_bounded(tmp_path / "a") as stream, pytest.raises(InputError, match="first line"):
-            header_line(stream, tmp_path / "a")
 
 
 def test_only_regular_files_are_read(tmp_path: Path):
@@ -202,3 +166,66 @@ def test_a_path_below_the_working_directory_is_told_from_there(tmp_path: Path, m
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert without_folders(f"{here}/data/q.npz") == "q.npz"
+
+
+def large_bank(folder: Path, records: int) -> Path:
+    """A bank of 6 models, whose files are longer than a page of memory."""
+    write_bank(folder, 0)
+    counts = {"query": records // 2, "holdout": records // 4, "calibration": records // 4}
+    (folder / "bank.json").write_text(json.dumps(describe(records=records, counts=counts)))
+    np.save(folder / "labels.npy", np.arange(records) % 3)
+    np.save(folder / "membership.npy", np.random.default_rng(1).random((6, records)) < 0.5)
+    for model in range(3):
+        save(folder, model, np.random.default_rng(model).normal(size=(records, 3)).astype(np.float32))
+    return folder
+
+
+@pytest.mark.parametrize("what", ["membership.npy", "labels.npy", "outputs/00001.npy", "x.npy"])
+def test_a_file_that_is_cut_short_after_it_was_opened_ends_no_process(tmp_path: Path, what: str):
+    """If it were mapped, a signal would end this one."""
+    if what == "x.npy":
+        np.save(tmp_path / "x.npy", np.zeros((10_000, 4), np.float32))
+        np.save(tmp_path / "y.npy", np.zeros(10_000, int))
+        opened = open_records(tmp_path)
+        assert opened is not None
+        read = lambda: opened.inputs[5000:5004]  # noqa: E731
+    else:
+        bank = load_bank(large_bank(tmp_path, 40_000))
+        read = lambda: bank_evidence(bank, bank.finished().tolist())  # noqa: E731
+    os.truncate(tmp_path / what, 200)
+    # What was read when the bank was opened is read no more.
+    read_later = what in ("outputs/00001.npy", "x.npy")
+    with pytest.raises(InputError, match="short") if read_later else nullcontext():
+        read()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("near", [1, 1 << 20])
+def test_rows_are_read_as_numpy_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, near: int):
+    """Row by row or column by column; with columns of one piece, and with many columns together."""
+    monkeypatch.setattr("jaxaudit.data.formats.arrays.NEAR", near)
+    for shape in ((7,), (7, 3), (7, 2, 5), (0, 3), (7, 2, 3, 4)):
+        array = np.asarray(np.random.default_rng(2).normal(size=shape).astype(">f4"), order=order)  # pyright: ignore
+        np.save(tmp_path / "a.npy", array)
+        stored = StoredArray(tmp_path / "a.npy")
+        assert (stored.shape, stored.dtype, stored.nbytes) == (array.shape, array.dtype, array.nbytes)
+        for span in (slice(None), slice(2, 5), slice(6, 7), slice(5, 90), slice(3, 3), slice(5, 2), slice(-2, None)):
+            np.testing.assert_array_equal(stored[span], array[span])
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_written_since_it_was_opened_is_not_mixed(tmp_path: Path, replaced: bool):
+    """Nor one that another replaced, even of the same size and time."""
+    path, other = tmp_path / "a.npy", tmp_path / "b.npy"
+    np.save(path, rows())
+    stored = StoredArray(path)
+    np.testing.assert_array_equal(stored[1:2], rows()[1:2])
+    np.save(other, ~rows())
+    if replaced:
+        os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+        other.replace(path)
+    else:
+        path.write_bytes(other.read_bytes())
+        os.utime(path, ns=(0, 0))
+    with pytest.raises(InputError, match="was written while it was read"):
+        stored[:]

@@ -1,18 +1,21 @@
-"""What a person types -> the right data, or one line that says what to do."""
+"""What a person types, `NAME[@SPLIT]` -> the right data, or one line that says what to do."""
 
-import os
-import subprocess
-import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.prepared_set import tiny_digits
-from support.small_sets import write_mnist
+from support.small_sets import TABLES, write_mnist
 
 import jaxaudit.data.resolve as resolve_module
 import jaxaudit.data.tfds.prepare as prepare_module
 from jaxaudit.data import Examples, digits, load, load_tfds
+from jaxaudit.data.selection import Bound, Part, choose_parts, parse_split, split_name
+from jaxaudit.data.sets.embedded_tables import wine
+from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.errors import InputError
 
 
@@ -132,22 +135,13 @@ def test_a_folder_that_cannot_be_read_is_named_with_the_way_round_it(data):
         load("mine/", data_dir=data)
 
 
-@pytest.mark.parametrize(
-    ("typed", "near"),
-    [
-        ("mnits", "mnist"),
-        ("MNIST", "mnist"),
-        ("digit", "digits"),
-        ("hospital_b", "hospital_a.npz"),
-        ("svhn-cropped", "svhn_cropped"),
-    ],
-)
-def test_an_unknown_name_lists_near_ones(data, typed, near):
+def test_an_unknown_name_lists_near_ones(data):
     _write_npz(data / "hospital_a.npz", 1)
-    here = rf"^`{typed}` is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
-    with pytest.raises(InputError, match=here) as caught:
-        load(typed, data_dir=data)
-    assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")
+    for typed, near in (("mnits", "mnist"), ("hospital_b", "hospital_a.npz")):
+        here = rf"^`{typed}` is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
+        with pytest.raises(InputError, match=here) as caught:
+            load(typed, data_dir=data)
+        assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")
     with pytest.raises(InputError, match=r"none is set: --data-dir or JAXAUDIT_DATA.* Is it spelled right\?$"):
         load("zzzzzzzzzz.npz")
 
@@ -171,12 +165,181 @@ def test_a_bad_split_is_refused_before_anything_is_prepared(data, monkeypatch):
             load(name, data_dir=data)
 
 
-@pytest.mark.outer
-def test_importing_the_data_room_is_light():
-    code = (
-        "import sys, jaxaudit.data; "
-        "heavy = {'jax', 'tensorflow', 'tensorflow_datasets', 'sklearn', 'scipy', 'pandas', 'pyarrow', 'PIL'}; "
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mnist", ("mnist", None)),
+        ("mnist@test", ("mnist", "test")),
+        ("a@b.npz@train[:5]", ("a@b.npz", "train[:5]")),
+    ],
+)
+def test_the_last_at_sign_ends_the_name_and_something_stands_on_both_sides(text, expected):
+    assert split_name(text) == expected
+    for wrong, message in (("@x", "data set; write NAME or NAME@SPLIT"), (f"{text}@", "has nothing after the '@'")):
+        with pytest.raises(InputError, match=message):
+            split_name(wrong)
+
+
+bounds = st.none() | st.builds(Bound, st.integers(-40, 40), st.just(False))
+
+
+@given(start=bounds, stop=bounds, records=st.integers(1, 30))
+def test_a_slice_selects_what_python_selects_or_is_refused(start, stop, records):
+    part = Part("train", start, stop)
+    (parsed,) = parse_split(str(part))
+    assert parsed == part
+    amounts = [bound.amount if bound else None for bound in (start, stop)]
+    expected = range(records)[amounts[0] : amounts[1]]
+    inside = all(amount is None or abs(amount) <= records for amount in amounts)
+    if inside and len(expected):
+        assert part.span(records, "set") == expected
+    else:
+        with pytest.raises(InputError, match=r"^set: `train.*` (reaches outside|selects none of) the \d+ records"):
+            part.span(records, "set")
+
+
+@given(records=st.integers(1, 1000), cuts=st.lists(st.integers(1, 99), unique=True).map(sorted))
+def test_percentages_partition_a_split(records, cuts):
+    ends = [0, *cuts, 100]
+    found = []
+    for start, stop in pairwise(ends):
+        (part,) = parse_split(f"train[{start}%:{stop}%]")
+        try:
+            found += list(part.span(records, "set"))
+        except InputError as error:
+            assert "selects none" in str(error)  # noqa: PT017 - both outcomes are right, and both are checked
+    assert found == list(range(records))
+
+
+def test_a_percentage_rounds_to_the_closest_record_and_counts_from_the_end_as_written():
+    assert Part("s", None, Bound(10, True)).span(255, "set") == range(26)
+    assert Part("s", Bound(-10, True), None).span(255, "set") == range(229, 255)
+    # One percent of 25 records is none of them: the last none, not (as 0 would have it) all.
+    with pytest.raises(InputError, match="selects none of the 25 records"):
+        Part("s", Bound(-1, True), None).span(25, "set")
+
+
+def test_spaces_do_not_matter_and_parts_keep_their_order():
+    parts = parse_split(" test [ : 5 ] + train[10%:] ")
+    assert parts == (Part("test", None, Bound(5, False)), Part("train", Bound(10, True), None))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["train[", "train[5]", "train[:1:2]", "train[a:]", "[:5]", "train+", "a b", "train[:1.5]", f"train[:{'9' * 5000}]"],
+)
+def test_what_is_no_split_is_refused(text):
+    with pytest.raises(InputError, match=r"is not a split; write a split or a slice of one \(train, train\[:1000\]"):
+        parse_split(text)
+    with pytest.raises(InputError, match="101%; a percentage"):
+        parse_split("train[:101%]")
+
+
+def test_which_splits_are_meant():
+    assert choose_parts(None, ("only",), "set") == (Part("only"),)
+    assert choose_parts(None, ("test", "train"), "set") == (Part("train"),)
+    with pytest.raises(InputError, match="set has several splits and none is `train`; name one of: a, b"):
+        choose_parts(None, ("a", "b"), "set")
+    assert choose_parts("all", ("train", "test"), "set") == (Part("train"), Part("test"))
+    assert choose_parts("all[:3]", ("train", "all"), "set") == (Part("all", None, Bound(3, False)),)
+    with pytest.raises(InputError, match="mnist has no split `tset`; it has: train, test"):
+        choose_parts("train+tset", ("train", "test"), "mnist")
+
+
+@pytest.fixture
+def tables(data):
+    """A data directory with a little of every table."""
+    for name, write in TABLES.items():
+        (data / name).mkdir()
+        write(data / name)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [
+        ("wine", 178),
+        ("adult", 3),
+        ("adult@test+train[:1]", 3),
+        ("acs", 4),
+        ("location", 3),
+        ("purchase", 60),
+    ],
+)
+def test_names_of_tables(tables, name, records):
+    table = load_table(name, data_dir=tables)
+    assert len(table) == records
+    assert table.name == name
+
+
+def test_records_come_in_the_order_asked_for(tables, monkeypatch):
+    monkeypatch.setenv("JAXAUDIT_DATA", str(tables))
+    assert load_table("adult@test+train[:1]").values[:, 8].tolist() == [0, 0, 1]
+    assert load_table("acs").values[:, 0].tolist() == [20, 21, 30, 31]
+    assert load_table("acs@b2019+a2018").values[:, 0].tolist() == [30, 31, 20, 21]
+    assert load_table("wine").content_hash == wine().content_hash
+
+
+def test_options_of_named_sets(tables):
+    table = load_table("acs", data_dir=tables, categorical=["age"], drop=["race", "sex"])
+    assert [column.name for column in table.columns] == ["age", "marital-status"]
+    assert table.columns[0].categories == ("20", "21", "30", "31")
+    with pytest.raises(InputError, match="leave out the label column"):
+        load_table("acs", data_dir=tables, label="income")
+    with pytest.raises(InputError, match="'rase'; did you mean 'race'"):
+        load_table("acs", data_dir=tables, drop=["rase"])
+
+
+def test_files_of_tables(data):
+    here = Path.cwd()
+    content = "a,b,income\n1,x,no\n2,y,yes\n3,x,no\n"
+    (here / "people.csv").write_text(content)
+    (data / "more.csv").write_text(content)
+    (here / "odd@name.csv").write_text(content)
+    for name in ("people.csv", str(here / "people.csv"), "more.csv", "odd@name.csv"):
+        table = load_table(name, label="income", numeric=["a"], data_dir=data)
+        assert table.values.tolist() == [[1, 0], [2, 1], [3, 0]]
+        assert table.name == name
+    part = load_table("people.csv@train[1:]", label="income")
+    assert part.labels.tolist() == [1, 0]
+    assert part.columns[0].categories == ("1", "2", "3")
+    # A set's name means the set; a path says that a file is meant.
+    (here / "wine").write_text(content)
+    assert len(load_table("wine")) == 178
+    assert len(load_table("./wine", label="income")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("adult", r"put UCI's adult\.data and adult\.test \(or \.gz\) into a folder DIR/adult"),
+        ("location", "put dataset_location.tgz of .* into a folder DIR/location and set JAXAUDIT_DATA=DIR"),
+        ("acs", "put person files of the American Community Survey"),
+        ("adutl", r"known table \(breast-cancer"),
+        ("zzz\n", r"Is it spelled right\?"),
+        ("~nobody-at-all/x.csv", "file here"),
+        (".", "is a folder; give a CSV or Parquet file or one of breast-cancer"),
+        ("wine@test", "wine@test has no split `test`; it has: train"),
+    ],
+)
+def test_names_of_tables_that_are_refused(name, message):
+    with pytest.raises(InputError, match=message) as raised:
+        load_table(name)
+    assert "\n" not in str(raised.value)
+
+
+def test_tables_that_are_not_in_the_data_directory(tables):
+    for folder in ("adult", "acs", "location", "purchase"):
+        for path in (tables / folder).iterdir():
+            path.unlink()
+        with pytest.raises(InputError, match=f"{folder}: .* into .*data.{folder}\\."):
+            load_table(folder, data_dir=tables)
+    with pytest.raises(InputError, match=r"`x.csv` .*data.* known table"):
+        load_table("x.csv", data_dir=tables)
+
+
+def test_purchase_is_the_same_set_every_time(tables, monkeypatch, tmp_path):
+    first = load_table("purchase", data_dir=tables)
+    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "another cache"))
+    assert load_table("purchase", data_dir=tables).content_hash == first.content_hash
+    assert len(np.bincount(first.labels)) == 10

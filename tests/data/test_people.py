@@ -1,20 +1,28 @@
-"""A person's own CSV file: what its columns are found to be, what is said of them or missing, and what is refused."""
+"""A person's own CSV or Parquet file: what its columns are found to be, what is said of them, and what is refused."""
 
 import csv
+import datetime
+import decimal
 import gzip
+import json
+import time
+from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
 
-from jaxaudit.data import describe_record
+from jaxaudit.data import describe_record, load
+from jaxaudit.data.files import load_path
+from jaxaudit.data.formats.csv_format import Asked
+from jaxaudit.data.formats.parquet_footer import declared_columns
 from jaxaudit.data.sets.people import read_people
 from jaxaudit.data.tables.column_choice import recode
-from jaxaudit.data.tables.describe import describe_table
-from jaxaudit.data.tables.incomplete import check_missing, fill
-from jaxaudit.data.tables.resolve import load_table
 from jaxaudit.data.tables.table import MISSING, Column, Table, join_tables
 from jaxaudit.errors import InputError
 
@@ -52,13 +60,6 @@ def test_few_different_numbers_are_categories_in_the_order_of_numbers(read):
     ten, eleven = (read(column_of(*range(count), rows=22), label="y").columns[0].categories for count in (10, 11))
     assert ten == tuple(map(str, range(10)))
     assert eleven is None
-
-
-def test_different_texts_of_one_number_are_one_number(read):
-    texts = ["1", "1.0", "+1", " 1 ", "1e0", *range(2, 10)]
-    assert read(column_of(*texts), label="y").columns[0].categories is not None
-    table = read(column_of(*texts), label="y", few=8)
-    assert table.values[:, 0].tolist() == [1, 1, 1, 1, 1, *range(2, 10)]
 
 
 def test_what_is_said_of_a_column_counts(read):
@@ -138,23 +139,6 @@ def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
             assert there == sorted(there) or [float(each) for each in there] == sorted(map(float, there))
 
 
-def test_a_column_in_which_nearly_all_records_differ_is_pointed_at(read):
-    prices = column_of(*(f"EUR {i}" for i in range(20)))
-    (note,) = read(prices).notes
-    assert note.startswith("column 'a' has a different value")
-    assert note.endswith("--drop a leaves it out")
-    (note,) = read(column_of(*(f"EUR {i}" for i in range(19)), "EUR 3", name="a b")).notes
-    assert note.startswith("column 'a b' has 19 categories in 20 records")
-    assert "--drop 'a b'" in note
-    assert read(prices, categorical=["a"]).notes == ()
-    assert read(column_of(*(f"EUR {i}" for i in range(11)), rows=22)).notes == ()
-    (note,) = read(column_of(*(7 * i % 100 for i in range(40)))).notes
-    assert note.startswith("column 'a' has a different value")
-    for different in ([0.5, *range(30)], [0, *range(30)], range(19)):
-        assert read(column_of(*different)).notes == ()
-    assert read(column_of(*range(40)), numeric=["a"]).notes == ()
-
-
 MANY = column_of(*range(20))
 
 
@@ -167,10 +151,8 @@ MANY = column_of(*range(20))
         ("a,b,a,y\n1,2,3,4\n", {}, "its own name in the header"),
         ("0.5,1\n0.1,0\n", {}, "looks like a record, not like column names, because"),
         (PEOPLE, {}, "the label; name the label column"),
-        ("y,class\n1,2\n", {}, "columns 'y', 'class' could all be the label; name the label column"),
         (PEOPLE, {"label": "incme"}, r"'incme'; did you mean 'income'\?"),
         (PEOPLE, {"label": "income", "drop": ["zzz"]}, "'zzz'; the columns are 'age', 'work', 'children'"),
-        ("a:y\nx:n\n", {"label": "y"}, "the columns are 'a:y'. Is the file comma-separated, with a header line?"),
         (PEOPLE, {"label": "income", "drop": ["income"]}, "'income' cannot be both label and drop; name it once"),
         (PEOPLE, {"label": "income", "numeric": ["age"], "categorical": ["age"]}, "both categorical and numeric"),
         (PEOPLE, {"label": "income", "drop": ["age", "work", "children", "city"]}, "no column"),
@@ -179,11 +161,9 @@ MANY = column_of(*range(20))
         ("a,y\n" + "".join(f"x,{i}.5\n" for i in range(51)), {}, "51 different numbers; a classifier needs a few"),
         ("a,y\n" + "".join(f"x,n{i}\n" for i in range(6)), {"most_classes": 5}, "6 different texts, more than 5 cl"),
         (MANY + ",n\n", {}, r"numbers are missing in 'a' \(1 of 21\); .*--missing drop, mean or category"),
-        (MANY + "?,n\n" * 4, {}, r"'a' \(4 of 24\)"),
         (MANY + "x1,n\n", {"numeric": ["a"]}, "text, not a number; correct it"),
         (MANY + "1_0,n\n", {"numeric": ["a"]}, "row 21, column 'a'"),
         (MANY + "1e999,n\n", {}, "row 21, column 'a' is not finite; correct it"),
-        (column_of(1, "-inf"), {}, "row 2, column 'a' is not finite"),
         (column_of(*range(20), "x"), {"most_categories": 20}, "21 different categories, more than 20; row 21"),
         (column_of(*"abcdef"), {"most_categories": 5}, "6 different categories, more than 5; is it an identifier"),
         ("a,b,c\n1,2,3\n", {"most_columns": 2}, "its first line has 3 columns or"),
@@ -202,24 +182,6 @@ def test_missing_file_and_packed_file(tmp_path, content):
         (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=r"a\.csv: cannot be read"):
         read_people(tmp_path / "a.csv")
-
-
-def test_description(read):
-    table = read(PEOPLE, label="income", few=3)
-    assert [str(summary) for summary in describe_table(table)] == [
-        "age: numeric, 38.5 to 53",
-        "work: 3 categories (Private, State, ...), 2 missing",
-        "children: numeric, 0 to 10",
-        "city: 1 category (Rome), constant",
-    ]
-    age, work, _, city = describe_table(table)
-    assert (work.missing, work.categories, age.constant, city.constant) == (2, 3, False, True)
-    many = read(column_of(*"aabbbcd"), label="y")
-    assert str(describe_table(many)[0]) == "a: 4 categories (b, a, c, ...)"
-    nothing = read("a,b,y\n,x,n\n,x,p\n", label="y")
-    assert str(describe_table(nothing)[0]) == "a: 1 category, 2 missing, constant"
-    same = read(column_of(3, rows=2), label="y", numeric=["a"])
-    assert str(describe_table(same)[0]) == "a: numeric, 3 to 3, constant"
 
 
 TABLE = Table(
@@ -242,23 +204,6 @@ def test_recode():
     assert recode(TABLE, categorical=["city"], numeric=["age"]).content_hash == TABLE.content_hash
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"drop": ["town"]}, "'town'; the columns are 'age', 'rooms', 'city'"),
-        ({"drop": ["age"], "numeric": ["age"]}, "column 'age' cannot be both numeric and drop"),
-        ({"drop": ["age", "rooms", "city"]}, "there is no column"),
-        ({"numeric": ["city"]}, "column 'city' holds text, so it cannot be numeric; leave it categorical"),
-    ],
-)
-def test_recode_refuses(options, message):
-    with pytest.raises(InputError, match=message):
-        recode(TABLE, **options)
-    missing = Table(np.zeros((1, 1)), (Column("a", ("1", MISSING)),), np.array([0]), ("no",), "tiny")
-    with pytest.raises(InputError, match="column 'a' has missing values, so it cannot be numeric"):
-        recode(missing, numeric=["a"])
-
-
 ROWS = [[f"{i}.5" if i % 4 else "", "" if i == 1 else "ab"[i % 2], "np"[i % 2]] for i in range(40)]
 
 
@@ -267,17 +212,6 @@ def path(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age,work,y\n" + "".join(",".join(row) + "\n" for row in ROWS))
     return path
-
-
-def test_refused_unless_said(path):
-    with pytest.raises(InputError, match=r"missing in 'age' \(10 of 40\).*--missing drop, mean or category"):
-        read_people(path)
-    with pytest.raises(InputError, match="error, drop, mean, category, not 'zero'"):
-        check_missing("zero")
-    named: list[dict[str, Any]] = [{"missing": "drop"}, {"delimiter": ";"}]
-    for options in named:
-        with pytest.raises(InputError, match=f"--{next(iter(options))}"):
-            load_table("wine", **options)
 
 
 def test_drop_leaves_records_out_and_says_where_the_others_stand(path):
@@ -328,8 +262,166 @@ def test_mean_and_category(path):
     assert table.values[:, 3].tolist() == [0, 0]
 
 
-def test_the_mean_of_the_largest_numbers_is_finite():
-    numbers = np.array([1.7e308, np.nan, 1.6e308, -0.0])
-    filled = fill("a", numbers, (), "mean").values[0]
-    assert filled[1] == pytest.approx(1.1e308)
-    assert fill("a", np.array([0.0, np.nan]), (), "mean").values[0].tolist() == [0, 0]
+N = 24
+COLUMNS = {
+    "age": [i + 0.25 for i in range(N)],
+    "work": [["state", "private", None][i % 3] for i in range(N)],
+    "children": [i % 4 for i in range(N)],
+    "y": ["no" if i % 2 else "yes" for i in range(N)],
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_parquet(columns, **how):
+        path = tmp_path / "people.parquet"
+        parquet.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **how)
+        return path
+
+    return write_parquet
+
+
+@pytest.mark.parametrize("name", ["people.parquet", "people.csv"])
+def test_the_table_is_that_of_the_csv(write, tmp_path, name):
+    path = write(COLUMNS).rename(tmp_path / "dir").rename(tmp_path / name)
+    other = tmp_path / "same.csv"
+    arrow_csv.write_csv(pa.table(COLUMNS), other)
+    assert read_people(path).content_hash == read_people(other).content_hash
+    assert read_people(path).columns[1].categories == ("private", "state", MISSING)
+    with pytest.raises(InputError, match="are for CSV"):
+        read_people(path, asked=Asked(delimiter=","))
+
+
+NUMBERS = {"age": COLUMNS["age"], "children": COLUMNS["children"], "label": COLUMNS["y"]}
+
+
+def test_records_are_those_of_the_csv(write, tmp_path):
+    """As a data set, with a column of labels, labels beside it, or the index that pandas keeps."""
+    arrow_csv.write_csv(pa.table(NUMBERS), tmp_path / "same.csv")
+    wanted = load(str(tmp_path / "same.csv"))
+    assert wanted.inputs.shape == (N, 2)
+    path = write(NUMBERS)
+    assert load(str(path)).content_hash == wanted.content_hash
+    assert load(f"{path}@train[:5]").labels.tolist() == wanted.labels[:5].tolist()
+    assert load(str(path), drop=("age",)).inputs.shape == (N, 1)
+    write(with_index({**NUMBERS, "__index__": list(range(N))}, {"index_columns": ["__index__"]}))
+    assert load(str(path)).content_hash == wanted.content_hash
+    write({name: values for name, values in NUMBERS.items() if name != "label"})
+    np.save(tmp_path / "y.npy", np.array(NUMBERS["label"]))
+    assert load_path(path, tmp_path / "y.npy").content_hash == wanted.content_hash
+    for column, words in (
+        ([None, *COLUMNS["age"][1:]], "row 1, column 'age' is empty"),
+        (COLUMNS["work"], "column 'age' holds text"),
+        ([[1.0, 2.0]] * N, "column 'age' has values of type list"),
+    ):
+        with pytest.raises(InputError, match=words):
+            load(str(write({**NUMBERS, "age": column})))
+
+
+@pytest.mark.parametrize(
+    ("values", "categories"),
+    [
+        (pa.array(["b", None, "a"] * 2).dictionary_encode(), ("a", "b", MISSING)),
+        (pa.array([3, 1, None] * 2).dictionary_encode(), ("1", "3", MISSING)),
+        (pa.array([True, None, False] * 2), ("false", "true", MISSING)),
+        (pa.array([datetime.date(2020, 1, 2), None] * 3), ("2020-01-02", MISSING)),
+        (pa.array([decimal.Decimal("1.50"), decimal.Decimal("-2.25")] * 3), ("-2.25", "1.50")),
+        (pa.array([2**63, 1] * 3, pa.uint64()), ("1", str(2**63))),
+        (pa.nulls(6), (MISSING,)),
+    ],
+)
+def test_kinds_of_columns(write, values, categories):
+    table = read_people(write({"a": values, "y": [0, 1] * 3}))
+    assert table.columns[0].categories == categories
+
+
+@pytest.mark.parametrize("values", [[[1, 2], [3]] * 3, [{"a": 1}] * 6, [b"\xff\x00"] * 6, [datetime.timedelta(1)] * 6])
+def test_columns_without_a_text_are_refused_or_left_out(write, values):
+    path = write({"a": values, "b": ["u", "v"] * 3, "y": [0, 1] * 3})
+    with pytest.raises(InputError, match="values of type"):
+        read_people(path)
+    assert [column.name for column in read_people(path, drop=["a"]).columns] == ["b"]
+
+
+def with_index(columns, index):
+    table = pa.table(columns)
+    return table.replace_schema_metadata({"pandas": index if isinstance(index, str) else json.dumps(index)})
+
+
+def test_the_index_that_pandas_kept_is_left_out(write):
+    columns = {**COLUMNS, "person": [f"p{i}" for i in range(N)], "__index_level_0__": list(range(5, N + 5))}
+    path = write(with_index(columns, {"index_columns": ["person", "__index_level_0__"]}))
+    table = read_people(path)
+    assert [column.name for column in table.columns] == ["age", "work", "children"]
+    assert table.notes == ("the pandas index in the file ('person', '__index_level_0__') is left out",)
+    assert [c.name for c in read_people(path, categorical=["person"]).columns] == ["age", "work", "children", "person"]
+    columns.pop("__index_level_0__")
+    for damaged in ("{", "[]", "[" * 9999, '{"index_columns": [{"kind": "range"}, 3]}', '{"index_columns": 5}'):
+        assert len(read_people(write(with_index(columns, damaged))).columns) == 4
+
+
+def test_equal_rows_are_bounded_before_they_are_read(write):
+    part = pa.table({"a": np.zeros(10**6), "b": np.zeros(10**6), "y": np.zeros(10**6)})
+    path = write(pa.concat_tables([part] * 50), compression="zstd")
+    assert path.stat().st_size < 10**6
+    start = time.process_time()
+    with pytest.raises(InputError, match="50,000,000 rows of 3 columns unpack to"):
+        read_people(path)
+    assert time.process_time() - start < 2
+    text = pa.array(["x" * 10**6, "z"]).dictionary_encode()
+    path = write({"a": text.take(pa.array([0, 1] * 5000)), "y": [0, 1] * 5000})
+    with pytest.raises(InputError, match="the texts of column 'a'"):
+        read_people(path)
+    with pytest.raises(InputError, match="at most 2"):
+        read_people(write(pa.table({"a": [1], "b": [2], "y": [3]})), most_columns=2)
+
+
+def test_damaged_files_are_refused(write):
+    whole = write(COLUMNS).read_bytes()
+    path = write(COLUMNS)
+    random = np.random.default_rng(3)
+    for trial in range(60):
+        data = bytearray(whole)
+        if trial % 3 == 0:
+            del data[int(random.integers(4, len(data))) :]
+        else:
+            data[int(random.integers(4, len(data)))] ^= 1 << int(random.integers(8))
+        path.write_bytes(data)
+        try:
+            read_people(path, missing="mean")
+        except InputError as error:
+            assert "private" not in str(error)  # noqa: PT017
+
+
+def test_names_occur_once_and_records_exist(write):
+    with pytest.raises(InputError, match="two columns have"):
+        read_people(write(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])))
+    with pytest.raises(InputError, match="no records"):
+        read_people(write({"a": pa.array([], pa.int64()), "y": pa.array([], pa.string())}))
+    with pytest.raises(InputError):
+        read_people(write(pa.table({})))
+
+
+def written(table: pa.Table, **how: Any) -> bytes:
+    stream = BytesIO()
+    parquet.write_table(table, stream, **how)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("how", [{}, {"row_group_size": 77}, {"compression": "gzip", "use_dictionary": False}])
+def test_the_footer_is_read_as_pyarrow_reads_it(how):
+    table = pa.table(
+        {
+            "a": np.arange(1000.0),
+            "text": [f"{n % 7}" for n in range(1000)],
+            "lists": [[1.0] * (n % 4) for n in range(1000)],
+            "empty": pa.array([None] * 1000, pa.int32()),
+        }
+    )
+    data = written(table, **how)
+    metadata = parquet.ParquetFile(BytesIO(data)).metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    for column, found in enumerate(declared_columns(BytesIO(data))):
+        parts = [group.column(column) for group in groups]
+        assert found.values == sum(part.num_values for part in parts)
+        assert found.unpacked_bytes == sum(part.total_uncompressed_size for part in parts)

@@ -109,26 +109,6 @@ def test_what_orbax_saves(tmp_path: Path):
         read_weights(tmp_path / "tree", max_bytes=20)
 
 
-@pytest.mark.parametrize("ocdbt", [True, False])
-def test_a_damaged_orbax_checkpoint_is_one_line(tmp_path: Path, ocdbt: bool, capfd):
-    # With ocdbt of one array: of several, those still being read when the first fails would complain of it later.
-    folder = tmp_path / "tree"
-    ocp.PyTreeCheckpointer().save(folder, {"kernel": np.arange(1000.0)}) if ocdbt else saved(folder, use_ocdbt=False)
-    data = [*folder.glob("ocdbt.process_0/d/*"), *folder.glob("d/*")]
-    places = (data, [folder / "manifest.ocdbt"]) if ocdbt else ([folder / "a/0.0"], [folder / "b.0.c/.zarray"])
-    for paths in (*places, [folder / "_METADATA"]):
-        whole = {path: path.read_bytes() for path in paths}
-        for content in (b"{",) if ocdbt else (b"xx", b"", b"{}", b"[]", b'{"tree_metadata": {"a": 3}}'):
-            for path in paths:
-                path.write_bytes(content)
-            with pytest.raises(InputError, match="is not a whole Orbax checkpoint") as caught:
-                read_weights(folder)
-            assert "\n" not in str(caught.value)
-        for path, before in whole.items():
-            path.write_bytes(before)
-    assert ocdbt or capfd.readouterr() == ("", "")
-
-
 def saved(folder: Path, use_ocdbt: bool, use_zarr3: bool = False) -> Path:
     """An Orbax checkpoint in one of its formats."""
     handler = ocp.PyTreeCheckpointHandler(use_ocdbt=use_ocdbt, use_zarr3=use_zarr3)
@@ -232,26 +212,20 @@ def header(length: int = 0, kind: str = "F8_E5M2") -> bytes:
     [
         ("w.safetensors", b"", "is empty; was it written to its end"),
         ("w.safetensors", SAFE[:-1], "safetensors file"),
-        ("w.safetensors", b"x" * 40, "safetensors file"),
         ("w.safetensors", struct.pack("<Q", 2**62) + b"{}", "safetensors file"),
         ("w.safetensors", SAFE.replace(b"F32", b"F99"), "safetensors file"),
         ("w.safetensors", serialization.to_bytes(TREE), "its content is msgpack; rename"),
         ("w.msgpack", SAFE, "its content is safetensors; rename it"),
         ("w.txt", b"hello, world", "is neither safetensors nor Flax msgpack; weights are a .safetensors file"),
         ("w.msgpack", b"\xff\xff", r"is not a tree of arrays as flax.serialization writes it \("),
-        ("w.msgpack", serialization.to_bytes(TREE)[:-9], "is not a tree of arrays"),
-        ("w.msgpack", serialization.to_bytes(TREE) + b"\1", "is not a tree of arrays"),
-        ("w.msgpack", packed([1, 2]), "its root is no"),
         ("w.msgpack", b"\x81\xa1a" + b"\x91" * 5000 + b"\0", "is not a tree of arrays"),
         ("w.msgpack", packed({"a": msgpack.ExtType(7, b"")}), "a value of the unknown kind 7"),
         ("w.msgpack", array_of([3], b"O", b"x" * 24), "an array of type b'O'"),
         ("w.msgpack", array_of([2**40], b"float32", b"x" * 24), "is not a tree of arrays"),
-        ("w.msgpack", array_of("3", b"float32", b"x" * 12), "is not a tree of arrays"),
         ("w.msgpack", pieces(), "in pieces without its shape"),
         ("w.msgpack", pieces(shape={"0": 1}, chunks={"1": 1}), "in pieces without its piece '0'"),
         *(("w.msgpack", array_of([1], kind, b"x"), "is not a tree of arrays") for kind in (7, None, [b"f4"])),
         ("w.msgpack", packed({"a": msgpack.ExtType(1, packed([[]] * 1000))}), "is not a tree of arrays"),
-        ("w.msgpack", packed({"a": "text"}), "a value that is no"),
         *(
             ("w.msgpack", packed({"n" * length: dict.fromkeys(map(str, range(50_000)))}), "names that are too long")
             for length in (100_000, 990)

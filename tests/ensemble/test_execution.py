@@ -1,15 +1,23 @@
-"""How models are trained, as a value: parts of the work report their shares of one whole."""
+"""How models are trained, as a value: its parts' progress, the fastest width, chunks side by side, their workers."""
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
+from jaxaudit.ensemble import Execution, concurrency, fit_many, measure_models_per_batch, models_per_batch, train
 from jaxaudit.ensemble.execution import WHOLE
+from jaxaudit.ensemble.pull import STARTS, Pulling, WorkerEnded
 from jaxaudit.errors import InputError
+from jaxaudit.membership import everyone, leave_one_out, only
 
 WEIGHTS = st.lists(st.one_of(st.just(0), st.integers(1, 1000), st.floats(1e-3, 1e6)), min_size=1, max_size=8).filter(
     lambda weights: sum(weights) > 0
@@ -42,14 +50,6 @@ def test_what_is_reported_never_falls_and_ends_at_the_whole(weights: list[float]
     assert seen[-1] == (WHOLE, WHOLE)
 
 
-@given(WEIGHTS, st.integers(0, 7), st.integers(0, 10))
-def test_a_part_counts_for_its_weight(weights: list[float], chosen: int, tenths: int):
-    seen, whole = watched()
-    chosen %= len(weights)
-    tell(whole.split(*weights)[chosen], tenths, 10)
-    assert abs(seen[0][0] - WHOLE * weights[chosen] / sum(weights) * tenths / 10) <= 1
-
-
 @given(WEIGHTS, WEIGHTS)
 def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float]):
     seen, whole = watched()
@@ -60,30 +60,6 @@ def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float
     for part in parts[1:]:
         tell(part, 1, 1)
     assert seen[-1] == (WHOLE, WHOLE)
-
-
-def test_a_part_of_nothing_is_at_its_end():
-    seen, whole = watched()
-    first, second = whole.split(1, 1)
-    tell(first, 0, 0)
-    tell(second, 0, 4)
-    assert seen == [(WHOLE // 2, WHOLE)] * 2
-
-
-def test_parts_are_as_the_whole_but_for_their_progress():
-    _, whole = watched(5)
-    parts = whole.split(1, 0, 2)
-    assert [(part.models_per_batch, part.checkpoints) for part in parts] == [(5, Path("kept"))] * 3
-    assert len({part.progress for part in parts}) == 3
-
-
-def test_nobody_is_told_where_nobody_listens_and_work_without_parts_has_none():
-    silent, (_, whole) = Execution(3, None, Path("kept")), watched(5)
-    assert silent.split(1, 2, 0) == (silent,) * 3
-    assert Execution(None, None, None) == DEFAULT_EXECUTION
-    assert whole.split() == DEFAULT_EXECUTION.split() == ()
-    assert whole.at(2) == Execution(2, whole.progress, whole.checkpoints)
-    assert whole.at(None).models_per_batch is None
 
 
 def test_parts_may_report_at_the_same_time():
@@ -105,3 +81,215 @@ def test_parts_may_report_at_the_same_time():
 def test_weights_that_are_none_are_refused(weights: tuple[float, ...], progress):
     with pytest.raises(InputError, match="give finite numbers of at least 0"):
         Execution(progress=progress).split(*weights)
+
+
+INPUTS, LABELS = records(41, 4)
+ONE = learner(small_mlp)
+
+
+def choose(models: int, rows: np.ndarray | None = None) -> models_per_batch.BatchChoice:
+    keys = jax.random.split(jax.random.key(1), models)
+    return measure_models_per_batch(
+        keys, everyone(41).repeat(models, axis=0) if rows is None else rows, INPUTS, LABELS, ONE
+    )
+
+
+@pytest.fixture
+def timings(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """Seconds a model-step that the probe pretends to measure; it notes what it was asked in `probed`."""
+    seconds: dict[int, float] = {}
+    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
+    monkeypatch.setattr(models_per_batch, "probe_models_per_batch", lambda *args: seconds[args[-1]])
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("measured", "best", "tried"),
+    [
+        # All of them, the last being the models.
+        ({4: 2.0, 8: 1.0, 13: 0.5}, 13, [4, 8, 13]),
+        # One clearly slower width is passed over.
+        ({4: 1.0, 8: 1.2, 13: 0.9}, 13, [4, 8, 13]),
+        # Nothing wider was faster: now narrower ones.
+        ({4: 1.0, 8: 1.1, 13: 1.2, 2: 0.9, 1: 1.0}, 2, [4, 8, 13, 2, 1]),
+        # As good as the best: the widest of them.
+        ({4: 1.0, 8: 1.029, 13: 1.031, 2: 1.0, 1: 1.0}, 8, [4, 8, 13, 2, 1]),
+        # Not clearly slower yet; two that are: nothing wider is tried, and nothing narrower where a wider was faster.
+        ({4: 1.0, 8: 1.14, 16: 1.14, 32: 1.14, 40: 1.14, 2: 2.0, 1: 2.0}, 4, [4, 8, 16, 32, 40, 2, 1]),
+        ({4: 1.0, 8: 1.16, 16: 1.16, 2: 2.0, 1: 2.0}, 4, [4, 8, 16, 2, 1]),
+        ({4: 1.0, 8: 0.9, 16: 1.16, 32: 1.16}, 8, [4, 8, 16, 32]),
+    ],
+)
+def test_the_fastest_width_wins_and_the_search_turns_back(timings, measured, best, tried):
+    timings.update(measured)
+    choice = choose(13 if 13 in measured else 40)
+    assert choice.models_per_batch == best
+    assert choice.seconds == measured
+    assert list(choice.seconds) == tried
+
+
+def test_measuring_stops_after_a_tenth_of_the_work(timings):
+    timings.update({4: 1e-12, 8: 1e-13})
+    assert choose(13) == (4, {4: 1e-12})
+
+
+def test_there_is_nothing_to_measure_for_one_model_without_a_step_or_without_steps(timings):
+    assert choose(1) == (1, {})
+    assert choose(3, only(np.array([], int), 41).repeat(3, axis=0)) == (3, {})
+    keys = jax.random.split(jax.random.key(1), 2)
+    assert measure_models_per_batch(keys, everyone(41).repeat(2, axis=0), INPUTS, LABELS, NearestCentroid()) == (16, {})
+
+
+def test_memory_bounds_the_width(timings, monkeypatch):
+    timings.update({1: 3.0, 2: 2.0, 3: 1.0, 4: 0.5})
+    state = sum(leaf.nbytes for leaf in jax.tree.leaves(jax.jit(ONE.init)(jax.random.key(1))))
+    batch = ONE.batch_size * INPUTS[0].nbytes
+    # Two copies of the training state, and the batch with its activations.
+    monkeypatch.setattr(models_per_batch, "CPU_BYTES", 3 * (2 * state + 4 * batch))
+    assert choose(13) == (3, {1: 3.0, 2: 2.0, 3: 1.0})
+    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 3)  # a third of the memory each
+    assert choose(13) == (1, {})
+    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
+    monkeypatch.setattr(models_per_batch, "CPU_BYTES", 1)
+    assert choose(13) == (1, {})
+
+
+def test_the_probe_times_a_model_step():
+    choice = choose(4)
+    assert set(choice.seconds) <= {1, 2, 4}
+    assert choice.models_per_batch in choice.seconds
+    # Some 20 multiply-adds a record: between a nanosecond and a second on any machine.
+    assert all(1e-9 < seconds < 1 for seconds in choice.seconds.values())
+
+
+def test_fit_many_uses_the_width_it_measured(timings, monkeypatch):
+    timings.update({1: 2.0, 2: 1.0, 4: 3.0})
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
+    keys, rows, sizes = jax.random.split(jax.random.key(1), 4), everyone(41).repeat(4, axis=0), []
+
+    def summarize(params: Any, rows: np.ndarray) -> np.ndarray:
+        sizes.append(len(jax.tree.leaves(params)[0]))
+        return np.zeros(sizes[-1])
+
+    fit_many(keys, rows, INPUTS, LABELS, ONE, summarize=summarize)
+    assert sizes == [2, 2]
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_every_task_is_collected_once_and_no_more_are_under_way_than_asked(at_once):
+    lock, under_way, most, collected = threading.Lock(), 0, 0, {}
+
+    def work(task, stop):
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.002)
+        return 10 * task
+
+    def collect(task, result):
+        nonlocal under_way
+        assert threading.current_thread() is threading.main_thread()
+        with lock:
+            under_way -= 1
+        assert task not in collected
+        collected[task] = result
+
+    concurrency.run_at_once(range(20), work, collect, at_once)
+    assert collected == {task: 10 * task for task in range(20)}
+    assert most == at_once
+    concurrency.run_at_once([], work, collect, at_once)
+    assert len(collected) == 20
+
+
+@pytest.mark.parametrize("where", ["work", "collect"])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_ends_the_others_and_is_raised(where, error):
+    ended, started = [], threading.Event()
+
+    def work(task, stop):
+        if task == 0:
+            started.wait(10)
+            if where == "work" and error is ValueError:
+                raise error("first")
+            return task
+        started.set()
+        try:
+            while True:
+                stop.check()
+                time.sleep(0.001)
+        except concurrency.Interrupted:
+            ended.append(task)
+            raise
+
+    def collect(task, result):
+        raise error("first")
+
+    with pytest.raises(error, match="first"):
+        concurrency.run_at_once(range(6), work, collect, 2)
+    assert ended == [1]
+
+
+def test_models_do_not_depend_on_what_trains_beside_them(monkeypatch):
+    inputs, labels = records(41, 4)
+    keys = jax.numpy.repeat(jax.random.key(3)[None], 12)
+    call = keys, leave_one_out(np.arange(12), 41), inputs, labels, learner(small_mlp)
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
+    alone = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
+    monkeypatch.setattr(train, "concurrent_chunks", lambda: 4)
+    beside = jax.tree.leaves(fit_many(*call, execution=Execution(3)))
+    assert all((one == other).all() for one, other in zip(alone, beside, strict=True))
+
+
+class Answering:
+    """A worker in this thread, which answers in this way."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.ended = answer, threading.Event()
+
+    def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        return self.answer(self, fn)
+
+    def kill(self) -> None:
+        self.ended.set()
+
+
+def test_a_place_whose_workers_can_do_nothing_is_given_up():
+    """They live, and say so when all is asked."""
+    asked = threading.Event()
+
+    def broken(worker: Answering, fn: Any) -> Any:
+        asked.wait(20)
+        raise OSError("no device")
+
+    with Pulling(lambda place: Answering(broken), 1) as workers:
+        answers = [workers.submit(print) for _ in range(STARTS + 2)]
+        asked.set()
+        assert [str(each.exception(timeout=20)) for each in answers] == ["no device"] * (STARTS + 2)
+        with pytest.raises(RuntimeError, match="no device"):
+            workers.submit(print)
+
+
+def test_a_worker_that_never_answers_holds_up_nobody():
+    def silent(worker: Answering, fn: Any) -> Any:
+        worker.ended.wait(60)
+        raise WorkerEnded("ended")
+
+    with Pulling(lambda place: Answering(silent if place else lambda worker, fn: fn()), 2) as workers:
+        answered, other = sorted(workers.everyone(lambda: 5, 2.0), key=str)
+    assert answered == 5
+    assert isinstance(other, WorkerEnded)
+
+
+def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
+    started = threading.Event()
+
+    def late(place: int) -> Any:
+        started.wait(20)
+        raise OSError("no device")
+
+    with Pulling(late, 1) as workers:
+        asked = workers.submit(print)
+        threading.Timer(0.2, started.set).start()
+        workers.close()
+    assert asked.cancelled() or asked.exception(timeout=0) is not None

@@ -1,25 +1,23 @@
-"""What `fit_many` costs: compilations, memory, devices, and the path that drives convolutions from the host."""
+"""What `fit_many` keeps and costs: it goes on after its last finished chunk, on any device, within bounded memory."""
 
 import gc
+import hashlib
 import json
 import os
-import subprocess
-import sys
-from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.processes import printed
 from support.tiny_learners import (
-    OPTIMIZERS,
     Convolved,
     ConvolvedNormed,
     NearestCentroid,
-    averaging,
     compiled_fit,
     flat,
     flat_rows,
@@ -28,16 +26,207 @@ from support.tiny_learners import (
     small_mlp,
 )
 
-from jaxaudit.ensemble import Execution, fit_many
+from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
+from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_arrays
 from jaxaudit.ensemble.concurrency import concurrent_chunks
-from jaxaudit.ensemble.host_program import _optimizer_reads_params, steps_from_host
+from jaxaudit.ensemble.host_program import steps_from_host
 from jaxaudit.ensemble.program import LEAST_WORDS
-from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.errors import InputError
+from jaxaudit.learners import network
 from jaxaudit.membership import bernoulli_halves, everyone, leave_one_out
 from jaxaudit.models import MLP
 
-EXAMPLES = 41
+EXAMPLES, MODELS = 41, 11
 INPUTS, LABELS = records(EXAMPLES, 4)
+KEYS = jax.random.split(jax.random.key(1), MODELS)
+RANDOM = np.random.default_rng(1)
+# Own walks of 20 members each, then pool walks: two groups, in chunks of three that are filled up.
+ROWS = np.concatenate([[RANDOM.permutation(EXAMPLES) < 20 for _ in range(5)], leave_one_out(np.arange(6), EXAMPLES)])
+CHUNKS = 4
+NETWORK, CENTROIDS = learner(small_mlp), NearestCentroid()
+LEARNERS = pytest.mark.parametrize("one", [NETWORK, CENTROIDS])
+
+
+class Stop(Exception):
+    pass
+
+
+class Scores(NamedTuple):
+    first: np.ndarray
+    all: np.ndarray
+
+
+class Count:
+    """A `then` that counts its calls and stops at one of them."""
+
+    def __init__(self, stop: int = 0) -> None:
+        self.calls, self.stop = 0, stop
+
+    def __call__(self, params: Any, rows: np.ndarray) -> Any:
+        self.calls += 1
+        if self.calls == self.stop:
+            raise Stop
+        every = flat_rows(params, len(jax.tree.leaves(params)[0]))
+        return every[:, 0] > 0, every.astype(np.float32)
+
+
+def fit(one: Any, then: Any, checkpoints: Path | None, models_per_batch: int | None = 3, progress: Any = None) -> Any:
+    execution = Execution(models_per_batch, progress, checkpoints)
+    return fit_many(KEYS, ROWS, INPUTS, LABELS, one, execution=execution, summarize=then)
+
+
+def files(checkpoints: Path) -> list[Path]:
+    return sorted(checkpoints.glob("*/*.npz"))
+
+
+def same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and all(
+        a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True)
+    )
+
+
+@LEARNERS
+def test_a_stopped_call_goes_on(one: Any, tmp_path: Path):
+    whole = Count()
+    expected = fit(one, whole, None)
+    before, after = Count(stop=3), Count()
+    with pytest.raises(Stop):
+        fit(one, before, tmp_path)
+    assert len(files(tmp_path)) == 2
+    calls: list[tuple[int, int]] = []
+    result = fit(one, after, tmp_path, progress=lambda *call: calls.append(call))
+    assert same(result, expected)
+    assert after.calls == whole.calls - 2
+    assert [path.suffix for path in tmp_path.rglob("*") if path.is_file()] == [".npz"] * whole.calls
+    # Two chunks of three models are done before the first step of the third.
+    total = calls[0][1]
+    done = [call[0] for call in calls]
+    assert done[0] == 0
+    assert done[2] == (6 if one is CENTROIDS else one.epochs * 11 * 6)
+    assert done[-1] >= total
+    # And one that is finished trains nothing.
+    never = Count(stop=1)
+    assert same(fit(one, never, tmp_path), expected)
+    assert never.calls == 0
+
+
+def test_a_damaged_chunk_is_trained_again(tmp_path: Path):
+    expected = fit(CENTROIDS, Count(), tmp_path)
+    victim, other, *_ = files(tmp_path)
+    content = victim.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    # The last is another chunk's, under this one's name.
+    for damaged in (content[:-1], b"", b"PK\x03\x04" + bytes(100), bytes(flipped), other.read_bytes()):
+        victim.write_bytes(damaged)
+        again = Count()
+        assert same(fit(CENTROIDS, again, tmp_path), expected)
+        assert again.calls == 1
+        assert victim.read_bytes() == content
+
+
+def test_a_chunk_is_never_unpickled_and_a_packed_one_is_none_of_ours(tmp_path: Path):
+    """With the digest that it has. What is read is never larger than the file: ours are not compressed."""
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (Path(tmp_path / "owned").touch, ())
+
+    expected = fit(CENTROIDS, Count(), tmp_path)
+    for packed in (False, True):
+        for path in files(tmp_path):
+            arrays, content, again = read_arrays(path), BytesIO(), Count()
+            assert arrays is not None
+            if packed:
+                np.savez_compressed(content, allow_pickle=False, **arrays)
+            else:
+                np.savez(content, allow_pickle=True, **{**arrays, "0": np.array([Evil()] * len(arrays["0"]))})
+            digest = hashlib.blake2b(content.getvalue(), digest_size=DIGEST_BYTES).digest()
+            path.write_bytes(digest + content.getvalue())
+        assert same(fit(CENTROIDS, again, tmp_path), expected)
+        assert again.calls == CHUNKS
+    assert not (tmp_path / "owned").exists()
+
+
+def test_chunks_of_other_calls_are_never_taken(tmp_path: Path):
+    calls: dict[str, Any] = {
+        "keys": (jax.random.split(jax.random.key(2), MODELS), ROWS, INPUTS, LABELS),
+        "membership": (KEYS, ROWS ^ (np.arange(EXAMPLES) == 7), INPUTS, LABELS),
+        "inputs": (KEYS, ROWS, INPUTS + np.float32(1e-3), LABELS),
+        "labels": (KEYS, ROWS, INPUTS, (LABELS + 1) % 3),
+        "their type": (KEYS, ROWS, INPUTS.astype(np.float64), LABELS),
+    }
+    fit(CENTROIDS, Count(), tmp_path)
+    for name, call in calls.items():
+        count = Count()
+        fit_many(
+            *call, learner=CENTROIDS, execution=Execution(models_per_batch=3, checkpoints=tmp_path), summarize=count
+        )
+        assert count.calls == CHUNKS, name
+    assert len(os.listdir(tmp_path)) == 1 + len(calls)
+    assert kept_models(tmp_path) == MODELS * (1 + len(calls))
+
+
+def test_the_width_of_what_is_kept_is_used(tmp_path: Path):
+    """Chunks of another width would be other chunks: what was trained would be lost."""
+    call = (KEYS, ROWS, INPUTS, LABELS)
+    assert kept_models_per_batch(*call, tmp_path) is None
+    with pytest.raises(Stop):
+        fit(NETWORK, Count(stop=3), tmp_path, models_per_batch=3)
+    assert kept_models_per_batch(*call, tmp_path) == 3
+    assert kept_models_per_batch(KEYS[::-1], *call[1:], tmp_path) is None
+    assert kept_models(tmp_path) == 6
+    for number in (None, 2):
+        count = Count()
+        fit(NETWORK, count, tmp_path, models_per_batch=number)
+        assert count.calls == (2 if number is None else 0)
+
+
+def test_a_named_tuple_comes_back_as_itself(tmp_path: Path):
+    def then(params: Any, rows: np.ndarray) -> Scores:
+        every = np.asarray(params).reshape(len(params), -1)
+        return Scores(every[:, 0], every)
+
+    expected, restored = (fit(CENTROIDS, then, tmp_path) for _ in range(2))
+    assert isinstance(restored, Scores)
+    assert same(restored, expected)
+    array, restored = (fit(CENTROIDS, None, tmp_path / "whole") for _ in range(2))
+    assert isinstance(restored, np.ndarray)
+    np.testing.assert_array_equal(restored, array)
+
+
+class Inner:
+    class Hidden(NamedTuple):
+        first: np.ndarray
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (lambda p, _: {"all": np.asarray(p)}, "of plain numbers can be kept"),
+        (lambda p, _: (np.asarray(p), [np.asarray(p)]), "returned list"),
+        (lambda p, _: jax.numpy.asarray(p, "bfloat16"), "returned bfloat16"),
+        (lambda p, _: jax.random.split(jax.random.key(1), len(p)), "returned"),
+        (lambda p, _: np.array(["a"] * len(p)), "returned"),
+        (lambda p, _: Inner.Hidden(np.asarray(p)), "returned a Hidden, which cannot be"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(then: Any, message: str, tmp_path: Path):
+    fit(CENTROIDS, then, None)
+    with pytest.raises(InputError, match=message) as caught:
+        fit(CENTROIDS, then, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert files(tmp_path) == []
+
+
+def test_a_call_on_other_devices_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    call = (tmp_path, KEYS, ROWS, INPUTS, LABELS)
+    here = call_directory(*call)
+    assert here == call_directory(*call)
+    monkeypatch.setattr("jax.local_devices", lambda: 2 * jax.devices())
+    assert call_directory(*call) != here
+
+
 CLOSE = {"rtol": 0, "atol": 1e-4}  # as in test_fit_many.py
 
 
@@ -45,34 +234,6 @@ def half_rows(models: int) -> np.ndarray:
     """Rows of 20 members each."""
     random = np.random.default_rng(1)
     return np.stack([random.permutation(EXAMPLES) < 20 for _ in range(models)])
-
-
-@dataclass(frozen=True, eq=False)
-class Counted(NetworkLearner):
-    """A learner that notes every time its step is traced."""
-
-    traces: list = field(default_factory=list)
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def step(self, state: Any, inputs: Any, labels: Any, weights: Any) -> Any:
-        self.traces.append(inputs.shape)
-        return NetworkLearner.step(self, state, inputs, labels, weights)
-
-
-def test_one_trace_a_shape():
-    made = learner(small_mlp)
-    one = Counted(made.net, made.optimizer, 3, made.batch_size, made.convolves)
-    for models in (4, 40, 3):
-        fit_many(
-            jax.random.split(jax.random.key(1), models), half_rows(models), INPUTS, LABELS, one, execution=Execution(4)
-        )
-        # 3 epochs and 10 chunks of 4 models; then one of 3, filled up.
-        assert one.traces == [(4, 4)]
 
 
 def live_bytes() -> int:
@@ -117,16 +278,10 @@ def test_memory_is_bounded_by_the_chunk():
 def on_eight_devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict[str, np.ndarray]]:
     path = tmp_path_factory.mktemp("devices") / "rows.npz"
     np.savez(path, keys=np.asarray(jax.random.key_data(device_keys())), rows=device_rows())
-    tests = Path(__file__).parent.parent
-    done = subprocess.run(
-        [sys.executable, "-W", "error", tests / "support" / "devices_child.py", path],
-        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu",
-             "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    report = json.loads(printed("devices_child.py", path, PYTHONWARNINGS="error", **eight))
     with np.load(path.with_name("models.npz")) as file:
-        return json.loads(done.stdout), dict(file)
+        return report, dict(file)
 
 
 def device_rows() -> np.ndarray:
@@ -180,20 +335,3 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
             alone = flat(compiled_fit(one)(key, IMAGES, IMAGE_LABELS, row.astype(np.float32)))
             np.testing.assert_allclose(flat(jax.tree.map(lambda x, m=model: x[m], models)), alone, **CLOSE)
     assert calls[-1][0] == calls[-1][1]
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "reads"),
-    [
-        (OPTIMIZERS["adam"], False),
-        (OPTIMIZERS["momentum"], False),
-        (optax.adamw(0.1, weight_decay=0.1), False),  # the update reads them, the new state does not
-        (optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1)), False),
-        (optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.1)), True),
-        (averaging(0.1), True),
-    ],
-)
-def test_whether_the_optimisers_state_reads_the_parameters(optimizer, reads):
-    one: Any = network(small_mlp, (4,), 3, optimizer=optimizer, epochs=1, batch_size=4)
-    key = jax.random.key(1)
-    assert _optimizer_reads_params(one, jax.eval_shape(one.init, key), key) is reads

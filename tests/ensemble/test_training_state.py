@@ -11,9 +11,9 @@ import optax
 import pytest
 from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, learner, records, small_mlp
 
-from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_models_per_batch, kept_states
+from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_states
 from jaxaudit.ensemble.checkpoint import read_arrays, read_chunk, write_arrays, write_chunk
-from jaxaudit.ensemble.training_state import MOST_SECONDS, KeptState, StateKeeper, UnderWay
+from jaxaudit.ensemble.training_state import KeptState, StateKeeper, UnderWay
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner, by_epoch, network, schedule
 from jaxaudit.membership import leave_one_out
@@ -111,36 +111,6 @@ def test_an_interrupt_keeps_the_very_step(name: str, tmp_path: Path, monkeypatch
     assert stopped[-1] in last.calls[:3]
 
 
-def test_an_interrupt_soon_after_the_begin_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("JAXAUDIT_KEEP_SECONDS")
-    killed(NETWORK, tmp_path, 0.5, KeyboardInterrupt)
-    assert list(tmp_path.glob("*/*")) == []
-
-
-def test_calls_of_any_length_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch):
-    expected = fit(NETWORK, None)
-    for steps in (2, 64):
-        monkeypatch.setattr(chunk, "FIRST_STEPS", steps)
-        assert fit(NETWORK, None).tobytes() == expected.tobytes()
-
-
-def test_a_state_tells_where_it_goes_on_and_at_which_width(tmp_path: Path):
-    killed(NETWORK, tmp_path)
-    (path,) = states(tmp_path)
-    kept = read_arrays(path)
-    assert kept is not None
-    taken, steps, epochs = kept["position"]
-    assert (steps, epochs) == (11, EPOCHS)
-    assert kept_states(tmp_path) == [KeptState(MODELS, taken // 11 + 1, EPOCHS)]
-    assert kept_models(tmp_path) == 0
-    pool = records(EXAMPLES, 4)
-    assert kept_models_per_batch(KEYS, ROWS, *pool, tmp_path) == 3
-    # The width of what is kept is used, or it would be lost.
-    last = Watched()
-    fit_many(KEYS, ROWS, *pool, NETWORK, execution=Execution(1, last, checkpoints=tmp_path), summarize=flat)
-    assert last.calls[1] == 3 * taken
-
-
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "another learner's", "other rows", "too few arrays"])
 def test_a_state_that_does_not_fit_is_ignored(damage: str, tmp_path: Path):
     expected = fit(NETWORK, None)
@@ -182,28 +152,6 @@ def test_no_byte_with_a_flipped_bit_is_taken(tmp_path: Path):
 
 def keeper(path: Path | None) -> StateKeeper:
     return StateKeeper(path, np.arange(2), 10, 3)
-
-
-def test_writing_takes_a_small_part_of_the_time_but_is_never_put_off_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    now, seconds = 0.0, iter((0.1, 1.0, 9.0, 0.0))
-
-    def slow(*_: Any) -> bool:
-        nonlocal now
-        now += next(seconds)
-        return True
-
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monkeypatch.setattr("jaxaudit.ensemble.training_state.write_arrays", slow)
-    monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "20")
-    ours = keeper(tmp_path / "a.state")
-    for wait in (20, 50, MOST_SECONDS, 20):
-        now += ours.wait + 1
-        ours.passing(UnderWay((jnp.zeros(3),), 7))
-        assert ours.wait == pytest.approx(wait)
-        assert ours.since == now
-    assert MOST_SECONDS < 300
 
 
 def test_states_that_are_gone_or_would_come_back_as_others_are_not_kept(tmp_path: Path):

@@ -1,26 +1,31 @@
-"""Chunks trained by an executor's workers: the numbers of one process, whoever dies on the way."""
+"""Chunks trained by workers, of this machine or Ray's: the numbers of one process, whoever dies on the way."""
 
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.processes import environment, printed, script
 from support.tiny_learners import Convolved, Dropped, NearestCentroid, flat_rows, learner, records
 from support.workers_child import EPOCHS
 
-from jaxaudit.ensemble import Execution, LocalWorkers, RayWorkers, fit_many, kept_models
+from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
 from jaxaudit.ensemble.local_workers import gpus_of, seen_by_cuda
 from jaxaudit.ensemble.machine import this_machine, unlike
+from jaxaudit.ensemble.parts import LARGE, drop_left, shared
 from jaxaudit.errors import InputError
 from jaxaudit.learners import stop_early
 from jaxaudit.membership import everyone, leave_one_out
@@ -129,22 +134,6 @@ def test_chunks_that_end_their_workers_are_given_up(
 
 
 @pytest.mark.outer
-def test_results_may_be_of_a_class_that_only_this_process_has(two: Any):
-    class Means(NamedTuple):
-        first: np.ndarray
-
-    def summarize(params: Any, rows: np.ndarray) -> Means:
-        return Means(np.stack([np.asarray(each).reshape(len(rows), -1).mean(1) for each in jax.tree.leaves(params)], 1))
-
-    found = [
-        fit_many(KEYS, ROWS, *POOL, NearestCentroid(), execution=execution, summarize=summarize)
-        for execution in (Execution(3), Execution(3, executor=two))
-    ]
-    assert [type(each) for each in found] == [Means, Means]
-    np.testing.assert_array_equal(found[0].first, found[1].first)
-
-
-@pytest.mark.outer
 def test_any_executor_will_do_and_a_broken_one_loses_nothing_that_was_finished(tmp_path: Path):
     one = LEARNERS["whole"]
     alone = fit(one, Execution(3))
@@ -212,22 +201,6 @@ def test_each_worker_has_one_gpu(visible: str | None, own: list[list[str]], monk
         assert sorted(workers.everyone(gpus_here, 60.0)) == sorted(own)
 
 
-@pytest.mark.outer
-@pytest.mark.parametrize(("visible", "own"), [("4,7", [["4"], ["7"]]), ("GPU-5a,GPU-3b", [["GPU-3b"], ["GPU-5a"]])])
-def test_each_actor_has_the_gpu_that_ray_gave_it(visible: str, own: list[list[str]], monkeypatch: pytest.MonkeyPatch):
-    """Ray limits what its actors see; nothing that is set here takes its place. Two GPUs are pretended."""
-    ray = pytest.importorskip("ray")
-    monkeypatch.setattr("jaxaudit.ensemble.ray_workers.jax.default_backend", lambda: "gpu")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    ray.init(address="local", num_gpus=2, include_dashboard=False, logging_level="ERROR")
-    try:
-        with RayWorkers() as workers:
-            assert sorted(workers.everyone(gpus_here, 120.0)) == own
-    finally:
-        ray.shutdown()
-
-
 INDICES = st.integers(0, 99).map(str)
 NAMES = st.text("0123456789abcdef-", min_size=1, max_size=8)
 DEVICES = st.one_of(*(st.lists(each, min_size=1, max_size=9, unique=True) for each in
@@ -269,12 +242,10 @@ def alive(pid: int) -> bool:
 @pytest.mark.outer
 def test_workers_end_with_their_driver(tmp_path: Path):
     """Killed, and then interrupted, in the midst of chunks; the third call ends as one that was never stopped."""
-    tests = Path(__file__).parent.parent
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}
-    words = [sys.executable, str(tests / "support" / "workers_child.py"), str(tmp_path)]
+    words = script("workers_child.py", tmp_path)
     for number in (signal.SIGKILL, signal.SIGINT):
         before = kept_models(tmp_path / "kept")
-        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as driver:
+        with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True) as driver:
             assert driver.stdout is not None
             workers = [int(word) for word in driver.stdout.readline().split()]
             assert len(workers) == 2
@@ -290,6 +261,86 @@ def test_workers_end_with_their_driver(tmp_path: Path):
             assert time.monotonic() < deadline, "workers outlive their driver"
             time.sleep(0.05)
         assert before < kept_models(tmp_path / "kept") < MODELS
-    subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, timeout=300)
+    printed("workers_child.py", tmp_path)
     alone = fit(learner(Dropped, epochs=EPOCHS), Execution(1))
     assert np.load(tmp_path / "models.npy").tobytes() == alone.tobytes()
+
+
+@pytest.mark.outer
+def test_what_cannot_be_sent_is_named(two: Any):
+    lock = threading.Lock()
+    with pytest.raises(InputError, match="cannot be sent to a worker"):
+        fit_many(
+            *(KEYS, ROWS, *POOL, NearestCentroid()),
+            execution=Execution(3, executor=two),
+            summarize=lambda params, rows: lock,
+        )
+
+
+@pytest.mark.outer
+def test_arrays_of_numbers_that_numpy_does_not_know_travel(two: Any):
+    inputs, labels = POOL
+    coarse = np.asarray(inputs, ml_dtypes.bfloat16).repeat(1000, axis=1)
+    assert coarse.nbytes > LARGE
+    alone, spread = (
+        fit_many(KEYS, ROWS, coarse, labels, NearestCentroid(), execution=execution)
+        for execution in (Execution(3), Execution(3, executor=two))
+    )
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(spread), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.outer
+def test_arrays_that_a_killed_process_left_are_removed(tmp_path: Path):
+    driver = f"""
+import os, signal
+from pathlib import Path
+import numpy as np
+from jaxaudit.ensemble.parts import shared
+with shared(None, {{"a": np.zeros(9)}}, Path({str(tmp_path)!r})):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", driver]).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    drop_left(tmp_path)
+    assert left.is_dir(), "its process might be about to lock it"
+    for path in (left / "lock", tmp_path):
+        os.utime(path, (1, 1))
+    with shared(None, {"a": np.zeros(9)}, tmp_path):
+        assert not left.exists()
+        (held,) = tmp_path.iterdir()
+        os.utime(held / "lock", (1, 1))
+        drop_left(tmp_path)
+        assert (held / "a.npy").is_file()
+    assert not any(tmp_path.iterdir())
+
+
+def by_ray(scene: str) -> dict[str, Any]:
+    """What a scene of `ray_child` found; skipped where Ray is not installed."""
+    pytest.importorskip("ray")
+    return json.loads(printed("ray_child.py", scene).splitlines()[-1])
+
+
+@pytest.mark.outer
+def test_an_actor_that_is_killed_changes_nothing():
+    found = by_ray("actors")
+    assert found["large"]
+    assert found["stored"] == 1  # the inputs, once; labels are small
+    assert found["killed"]
+    assert found["actors"] == 1
+    assert found["same"]
+    assert len(found["told"]) == 1
+    assert "attempt 2 of 4" in found["told"][0]
+
+
+@pytest.mark.outer
+def test_a_node_that_goes_and_one_that_comes_change_nothing():
+    found = by_ray("nodes")
+    assert found["workers"] == 2
+    assert found["exchanged"]
+    assert found["same"]
+
+
+@pytest.mark.outer
+def test_only_its_own_processes_reach_a_ray_of_this_machine():
+    assert by_ray("strangers") == {"own": True, "none": False, "other": False}

@@ -71,8 +71,8 @@ def _log_odds(values: np.ndarray) -> np.ndarray:
     return np.log(share) - np.log1p(-share)
 
 
-def shown(folder: Path, choose: random.Random) -> object:
-    return command(folder, (*SHOW, *choose.choice(((), ("--json",)))))
+def asked(*words: str) -> Callable[[Path, random.Random], object]:
+    return lambda folder, choose: command(folder, (*words, *choose.choice(((), ("--json",)))))
 
 
 def judged(folder: Path, choose: random.Random) -> object:
@@ -88,10 +88,6 @@ def attacked(folder: Path, choose: random.Random) -> object:
     return _kept(folder, words, choose)
 
 
-def powered(folder: Path, choose: random.Random) -> object:
-    return command(folder, ("power", "--shadows", "bank", *choose.choice(((), ("--json",)))))
-
-
 def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
     words += choose.choice((("--out", "run", "--json"), ("--json",), ()))
     with swept(folder):
@@ -105,7 +101,7 @@ def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
 def added(folder: Path, choose: random.Random) -> object:
     model = choose.choice((("--model", "19"), (), ("--model", "3")))
     command(folder, ("shadows", "add", "bank", choose.choice(("bank/outputs/00019.npy", "all.npy")), *model))
-    return shown(folder, choose)
+    return asked(*SHOW)(folder, choose)
 
 
 def imported(folder: Path, choose: random.Random) -> object:
@@ -138,12 +134,12 @@ def planned_again(folder: Path, choose: random.Random) -> object:
 
 
 READERS = [
-    Reader("bank-show", several_views, shown, 4),
+    Reader("bank-show", several_views, asked(*SHOW), 4),
     Reader("bank-ks", bank, judged, 4),
     Reader("bank-ks-log-odds", log_odds, judged, 3),
     Reader("bank-attack", bank, attacked, 4),
     Reader("bank-attack-views", several_views, attacked, 3),
-    Reader("bank-power", log_odds, powered, 2),
+    Reader("bank-power", log_odds, asked("power", "--shadows", "bank"), 2),
     Reader("bank-add", bank, added, 3, writes=True),
     Reader("bank-plan", planned_bank, planned_again, 3, writes=True),
     Reader("bank-lira", other_tool(lambda folder: write_lira(folder, 6, 5)), imported, 3),

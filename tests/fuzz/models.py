@@ -55,10 +55,6 @@ def saved(folder: Path, arrays: dict[str, np.ndarray], shards: int) -> None:
     (place / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def hub(shards: int) -> Callable[[Path], None]:
-    return lambda folder: saved(folder, weights(), shards)
-
-
 def read_folder(folder: Path, choose: random.Random) -> object:
     place = only(folder, "hub")
     inner = choose.choice(("", "", "", "model.safetensors", "model.safetensors.index.json", "config.json"))
@@ -108,8 +104,8 @@ def read_keras(folder: Path, choose: random.Random) -> object:
 
 
 READERS = [
-    Reader("hub", hub(1), read_folder, 3),
-    Reader("hub-shards", hub(2), read_folder, 3),
+    Reader("hub", lambda folder: saved(folder, weights(), 1), read_folder, 3),
+    Reader("hub-shards", lambda folder: saved(folder, weights(), 2), read_folder, 3),
     *([Reader("hub-classifier", classifier, read_classifier, 3)] if find_spec("transformers") else []),
     *(
         [Reader(f"keras-{name}", keras_archive(name), read_keras, 2) for name in ("w.keras", "w.weights.h5")]

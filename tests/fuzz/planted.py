@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import itertools
 import os
 import random
 import sys
@@ -27,24 +28,6 @@ def refuse(message: str) -> Callable[[Path], object]:
     return read
 
 
-def hang(folder: Path) -> object:
-    os.mkfifo(folder / "pipe")
-    return (folder / "pipe").read_bytes()
-
-
-def turn(folder: Path) -> object:
-    while True:
-        pass
-
-
-def leave(folder: Path) -> object:
-    return tempfile.mkstemp()
-
-
-def change(folder: Path) -> object:
-    return (folder / "more").write_bytes(b"")
-
-
 def reads_again(folder: Path) -> object:
     """Takes for granted that a file stays what it was."""
     (folder / "x").write_bytes(b"x" * 99)
@@ -58,19 +41,19 @@ PLANTED: dict[str, Callable[[Path], object]] = {
     "refused": refuse("a.csv: cannot be read; is it there?"),
     "exception": lambda folder: {}["no such key"],
     "noise": lambda folder: print("a word", file=sys.stderr, flush=True),
-    "hang": hang,
-    "cpu": turn,
+    "hang": lambda folder: (os.mkfifo(folder / "pipe"), (folder / "pipe").read_bytes()),
+    "cpu": lambda folder: sum(itertools.repeat(0)),
     "memory": lambda folder: b"\1" * (1100 << 20),
     "crash": lambda folder: ctypes.string_at(0),
-    "leftover": leave,
-    "leftover-input": change,
+    "leftover": lambda folder: tempfile.mkstemp(),
+    "leftover-input": lambda folder: (folder / "more").write_bytes(b""),
     "import": lambda folder: importlib.import_module("fuzz_canary"),
     "message": refuse("two\nlines"),
     "message-long": refuse("long" * 1000),
     "exception-card": lambda folder: check_card("---\nmodel-index: []\nmore: 1\n---\n"),
     "exception-link": lambda folder: check_markdown("# A\n\nsee www.example.org"),
     "exception-entry": lambda folder: check_bibliography(f"{as_bibtex((), '1')}% @misc{{x, title = {{x}}}}"),
-    "exception-script": lambda folder: check_page("<p onclick='x()'>"),
+    "exception-script": lambda folder: check_page("<p onclick='x()'></p>"),
     "exception-meanwhile": reads_again,
     "cell": refuse(f"row 3 holds {SECRET}"),
 }

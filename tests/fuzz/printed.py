@@ -2,11 +2,11 @@
 
 import math
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import yaml
 from markdown_it import MarkdownIt
+from support.html_pages import Parsed
 
 from jaxaudit.report.papers import as_bibtex, bibliography
 
@@ -79,23 +79,10 @@ def check_bibliography(text: str) -> None:
         assert "@" not in line, f"a comment that BibTeX reads: {line[:200]!r}"
 
 
-class _Tags(HTMLParser):
-    """Every tag of a page with its attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str]]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, {name: value or "" for name, value in attrs}))
-
-
 def check_page(text: str) -> None:
-    tags = _Tags()
-    tags.feed(text)
-    for tag, attributes in tags.found:
+    for tag, attributes in Parsed(text).elements:
         assert tag not in NO_TAGS, f"<{tag} {attributes}>"
-        for name, value in attributes.items():
+        for name, value in ((name, value or "") for name, value in attributes.items()):
             assert not name.startswith("on"), f"<{tag} {name}={value[:100]!r}>"
             loads = name in ("href", "src", "xlink:href", "action", "srcset", "formaction", "data")
             assert not loads or value == "data:," or value.startswith("#"), f"<{tag} {name}={value[:100]!r}>"

@@ -122,12 +122,8 @@ def read_and_fit(folder: Path, choose: random.Random) -> object:
     return load_weights(network(), read_weights(only(folder, "w")), "w", "the network")
 
 
-def name_of_set(folder: Path) -> None:
-    (folder / f"set{names.SUFFIX}").write_text("digits@train[:10%]")
-
-
-def name_of_table(folder: Path) -> None:
-    (folder / f"table{names.SUFFIX}").write_text("wine@train[5:50]")
+def name(text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / f"it{names.SUFFIX}").write_text(text)
 
 
 def read_name(of: Callable[..., object]) -> Callable[[Path, random.Random], object]:
@@ -150,6 +146,6 @@ READERS = [
     Reader("orbax-zarr", orbax(use_ocdbt=False), read_any_weights, 2, threads=True),
     Reader("orbax-ocdbt", orbax(), read_any_weights, 2, threads=True),
     Reader("orbax-manager", orbax_manager, read_any_weights, 1, threads=True),
-    Reader("name-set", name_of_set, read_name(load), 3),
-    Reader("name-table", name_of_table, read_name(load_table), 2),
+    Reader("name-set", name("digits@train[:10%]"), read_name(load), 3),
+    Reader("name-table", name("wine@train[5:50]"), read_name(load_table), 2),
 ]

@@ -35,10 +35,6 @@ def read_folder(folder: Path, choose: random.Random) -> object:
     return load(f"{folder}{split}", image_size=size, gray=gray)
 
 
-def read_with_labels(folder: Path, choose: random.Random) -> object:
-    return load_path(only(folder, "x"), only(folder, "y"))
-
-
 def read_arrays(folder: Path, choose: random.Random) -> object:
     """Records that stay in their file: all slices, and what is made of them."""
     path = only(folder, "x") if choose.random() < 0.7 else folder
@@ -66,10 +62,6 @@ def npy_pair(folder: Path) -> None:
     """Rows of numbers; one-hot labels beside them."""
     np.save(folder / "x.npy", ROWS)
     np.save(folder / "x_labels.npy", np.eye(3, dtype=np.int8)[LABELS])
-
-
-def npz(folder: Path) -> None:
-    np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS)
 
 
 def npz_splits(folder: Path) -> None:
@@ -128,15 +120,6 @@ def read_acdc(folder: Path, choose: random.Random) -> object:
     return load_acdc(folder, folder / "field_strength.csv", choose.choice((1.5, 3.0)), size=8)
 
 
-def prepared(folder: Path) -> None:
-    tiny_digits(folder)
-
-
-def prepared_tfrecord(folder: Path) -> None:
-    """The same in files of the older kind."""
-    rewrite(tiny_digits(folder), "tfrecord")
-
-
 def read_prepared_set(folder: Path, choose: random.Random) -> object:
     """By its name in a data directory, or by its own folder."""
     split = choose.choice(("", "", "@all", "@test", "@train[:30%]"))
@@ -179,10 +162,10 @@ PICTURES = {"png": 3, "jpeg": 1, "tiff": 3, "bmp": 1, "gif": 1, "webp": 1, "ppm"
 READERS = [
     Reader("npy-folder", npy_folder, read_folder, 4),
     Reader("npy", npy_pair, read_set, 4),
-    Reader("npz", npz, read_set, 6),
+    Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set, 6),
     Reader("npz-arrays", npz_arrays, read_arrays, 4),
     Reader("npz-splits", npz_splits, read_set),
-    Reader("labels", labels_elsewhere, read_with_labels),
+    Reader("labels", labels_elsewhere, lambda folder, choose: load_path(only(folder, "x"), only(folder, "y"))),
     Reader("csv", csv_rows, read_set, 4),
     *(Reader(f"idx{ending}", idx_folder(ending), read_folder) for ending in ("", ".gz")),
     Reader("mat", matlab, read_set, 3),
@@ -190,8 +173,8 @@ READERS = [
     *(Reader(f"images-{kind}", image_folders(kind), read_folder, share) for kind, share in PICTURES.items()),
     Reader("images-splits", image_folders("png", ("train", "test")), read_folder),
     Reader("acdc", acdc, read_acdc, 4),
-    Reader("tfds", prepared, read_prepared_set, 5),
-    Reader("tfds-tfrecord", prepared_tfrecord, read_prepared_set),
+    Reader("tfds", tiny_digits, read_prepared_set, 5),
+    Reader("tfds-tfrecord", lambda folder: rewrite(tiny_digits(folder), "tfrecord"), read_prepared_set),
     Reader("people", people, read_table, 6),
     *(Reader(name, table(name), named_table(name), 4 if name == "location" else 2) for name in TABLES),
 ]

@@ -1,28 +1,22 @@
 """A few hundred cases on every change; thousands by hand (see the package)."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.processes import environment
 
-import jaxaudit
 from fuzz.planted import PLANTED
 
 pytestmark = pytest.mark.outer
 
 CASES = 200
-TESTS = Path(__file__).parent.parent
 
 
 def fuzz(*words: str) -> subprocess.CompletedProcess[str]:
     """`python -m fuzz WORDS`: a process of its own, because it forks, and this one has threads."""
-    sources = os.pathsep.join(map(str, (TESTS, Path(jaxaudit.__file__).parent.parent)))
-    environment = {**os.environ, "PYTHONPATH": sources}
-    return subprocess.run(
-        [sys.executable, "-m", "fuzz", *words], env=environment, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-m", "fuzz", *words]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
 
 
 def test_whatever_is_given_is_read_or_refused():

@@ -5,19 +5,20 @@ import faulthandler
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import re
 import resource
-import select
 import shutil
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fuzz.cases import Case
 from fuzz.meanwhile import Meddler
@@ -31,6 +32,7 @@ PATIENCE = 90.0
 LATE = ("attr", "rich.markdown", "tensorflow_datasets", "tracemalloc")
 """Imported where a name is unknown, for help, and by warnings: valid inputs need none of them."""
 BACKSTOP = 4 * MOST_GROWTH
+FORK = multiprocessing.get_context("fork")
 
 
 class Job(NamedTuple):
@@ -47,12 +49,11 @@ class Corpus(NamedTuple):
 
 def make_corpus(readers: dict[str, Reader], folder: Path, read: bool = True) -> Corpus:
     """Makes and reads every valid input in a process of its own, then imports what that process had to import."""
-    child = os.fork()
-    if child == 0:
-        end_with(lambda: _make(readers, folder, read))
-    _, status = os.waitpid(child, 0)
-    if status:
-        raise RuntimeError(f"the corpus cannot be made (status {status})")
+    child = FORK.Process(target=_make, args=(readers, folder, read))
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise RuntimeError(f"the corpus cannot be made (status {child.exitcode})")
     said = json.loads((folder / "said.json").read_text())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,15 +98,10 @@ class Worker:
     def __init__(self, corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        orders, self.orders = os.pipe()
-        self.answers, answers = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self.orders)
-            os.close(self.answers)
-            end_with(lambda: _serve(corpus, readers, seed, folder, orders, answers))
-        os.close(orders)
-        os.close(answers)
+        self.line, theirs = FORK.Pipe()
+        self.process = FORK.Process(target=_serve, args=(corpus, readers, seed, folder, self.line, theirs))
+        self.process.start()
+        theirs.close()
         self.job: Job | None = None
         self.began = self.moved = time.monotonic()
         self.used = -1
@@ -113,34 +109,29 @@ class Worker:
     def give(self, job: Job) -> None:
         self.job, self.used = job, -1
         self.began = self.moved = time.monotonic()
-        os.write(self.orders, f"{json.dumps(job)}\n".encode())
+        self.line.send(job)
 
     def answer(self) -> tuple[Outcome, list[str]]:
         """What came of its case, once there is something to read; the death of the process is an outcome, too."""
-        line = b""
-        while not line.endswith(b"\n"):
-            piece = os.read(self.answers, 2**16)
-            if not piece:
-                return self.end()
-            line += piece
-        outcome, said = json.loads(line)
-        return Outcome(*outcome), said
+        try:
+            return self.line.recv()
+        except (EOFError, OSError):
+            return self.end()
 
     def end(self, why: str = "") -> tuple[Outcome, list[str]]:
         """Ends the process, if it has not ended; why it did, and what it was reading."""
-        with contextlib.suppress(ProcessLookupError):
-            if why:
-                os.kill(self.pid, signal.SIGUSR1)  # says where it is
-                time.sleep(0.3)
-            os.kill(self.pid, signal.SIGKILL) if why or self.job is None else None
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self.orders)
-        os.close(self.answers)
+        if why and self.process.pid:
+            os.kill(self.process.pid, signal.SIGUSR1)  # says where it is
+            time.sleep(0.3)
+        if why or self.job is None:
+            self.process.kill()
+        self.process.join()
+        self.line.close()
         text = self._told("faults")
         text = text[max(0, text.find("Current thread")) :]  # another's, where it is the code of a library that waits
         said = self._told("said").splitlines()
         shutil.rmtree(self.folder, ignore_errors=True)
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        number = max(0, -(self.process.exitcode or 0))
         kind = why or ("cpu" if number == signal.SIGXCPU else "crash")
         where = f"{stopped_at(text)}{'' if why or kind == 'cpu' else f' (signal {number})'}"
         return Outcome(kind, where, "\n".join(text.splitlines()[:10])), said
@@ -153,7 +144,7 @@ class Worker:
         """Whether it has stood still, or been at its case, for too long."""
         now = time.monotonic()
         try:
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return False
         used = int(fields[11]) + int(fields[12])
@@ -168,23 +159,8 @@ def stopped_at(text: str) -> str:
     return f"{found[1]}:{found[2]} {found[3]}" if found else "?"
 
 
-def end_with(work: Callable[[], object]) -> None:
-    """Does the work of a child process, and nothing that its parent would do afterwards."""
-    status = 1
-    try:
-        work()
-        status = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, orders: int, answers: int) -> None:
+def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, theirs: Any, line: Any) -> None:
+    theirs.close()
     faults = (folder / "faults").open("w")
     faulthandler.enable(faults)
     faulthandler.register(signal.SIGXCPU, faults, chain=True)
@@ -203,8 +179,8 @@ def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, 
         warnings.simplefilter("ignore", category)
     room = Room(folder / "room", output)
     try:
-        for line in os.fdopen(orders):
-            name, index = json.loads(line)
+        while True:
+            name, index = line.recv()
             reader = readers[name]
             said = [f"case {index} could not be made"]
             (folder / "said").write_text(said[0])
@@ -220,7 +196,9 @@ def _serve(corpus: Corpus, readers: dict[str, Reader], seed: int, folder: Path, 
                 meddler = case.meanwhile and Meddler(room.input, case.meanwhile)
                 outcome = watched(room, lambda r=reader, c=case: r.read(room.input, c.options), reader, meddler)
                 said += [meddler.said] if meddler and meddler.said else []
-            os.write(answers, f"{json.dumps([outcome, said])}\n".encode())
+            line.send((outcome, said))
+    except EOFError:
+        pass  # the process that watches has gone
     except BaseException:
         os.dup2(own, 2)
         raise
@@ -240,9 +218,9 @@ def run(
                 workers.append(Worker(corpus, readers, seed, folder / f"worker{started}"))
                 workers[-1].give(waiting)
                 waiting = next(jobs, None)
-            ready, _, _ = select.select([worker.answers for worker in workers], [], [], 0.25)
+            ready = wait([worker.line for worker in workers], 0.25)
             for worker in list(workers):
-                if worker.answers in ready:
+                if worker.line in ready:
                     job, (outcome, said) = worker.job, worker.answer()
                 elif worker.hangs():
                     job, (outcome, said) = worker.job, worker.end("hang")

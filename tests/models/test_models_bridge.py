@@ -1,14 +1,20 @@
-"""The bridge from any NNX module to two pure functions."""
+"""The bridge from any NNX or Linen module to two pure functions, and how the factories of such modules are called."""
 
+import pickle
+from functools import partial, wraps
+from typing import Any
+
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
-from support.pure_modules import KEY, compiled, images, is_key, plain
+from support.pure_modules import KEY, images, is_key, words
 
 from jaxaudit.errors import InputError
-from jaxaudit.models import MLP, LiuCNN, MedicalCNN, pure_module
+from jaxaudit.models import MLP, LiuCNN, MedicalCNN, PureModule, pure_module
+from jaxaudit.models.factory import plan_call
 
 
 class WithDropout(nnx.Module):
@@ -74,45 +80,72 @@ def as_words(leaf):
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
-def test_dropout_draws_from_its_state_and_is_off_in_evaluation():
-    net = compiled(WithDropout, (4,), 200)
-    params, state = net.init(KEY)
-    dense = plain(params)["dense"]
-    inputs = images(6, 4)
-    whole = inputs @ dense["kernel"] + dense["bias"]
-    first, after = net.apply(params, state, inputs, True)
-    again, _ = net.apply(params, state, inputs, True)
-    second, _ = net.apply(params, after, inputs, True)
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first == 0, second == 0)
-    kept = np.asarray(first) != 0
-    # 1,200 fair draws: further than 0.1 from a half has a chance under 1e-11.
-    assert abs(kept.mean() - 0.5) < 0.1
-    np.testing.assert_allclose(np.asarray(first)[kept], 2 * np.asarray(whole)[kept], rtol=1e-5, atol=1e-6)
-    for any_state in (state, after):
-        np.testing.assert_allclose(net.apply(params, any_state, inputs, False)[0], whole, rtol=1e-5, atol=1e-6)
-
-
-def test_keys_alone_decide_the_parameters():
-    net = compiled(MLP, (4,))
-    first, again, other = (jax.tree.leaves(net.init(jax.random.key(seed))[0]) for seed in (1, 1, 2))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[1], other[1])
-
-
 class TwoOutputs(WithDropout):
     def __call__(self, inputs):
         return super().__call__(inputs), inputs
 
 
-class Linen(linen.Module):
+def fixed(width: int, classes: int):
+    return lambda input_shape, num_classes, *, rngs: nnx.Linear(width, classes, rngs=rngs)
+
+
+class Noisy(linen.Module):
+    """Batch normalisation and dropout, told in the two usual ways whether they are in training."""
+
+    classes: int
+
+    @linen.compact
+    def __call__(self, inputs, *, training, deterministic=True):
+        hidden = linen.BatchNorm(use_running_average=not training, momentum=0.9)(linen.Dense(40)(inputs))
+        return linen.Dense(self.classes)(linen.Dropout(0.5, deterministic=deterministic)(hidden))
+
+
+def test_collections_and_keys_are_state():
+    net = pure_module(Noisy, (4,), 3)
+    assert (net.batch_coupled, net.draws) == (True, True)
+    params, state = jax.jit(net.init)(KEY)
+    inputs = jnp.asarray(images(50, 4))
+    apply = jax.jit(net.apply, static_argnums=3)
+    first, moved = apply(params, state, inputs, True)
+    again, _ = apply(params, state, inputs, True)
+    second, _ = apply(params, moved, inputs, True)
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, second, atol=1e-2)
+    assert jax.tree.structure(moved) == jax.tree.structure(state)
+    dense = params["Dense_0"]
+    hidden = inputs @ dense["kernel"] + dense["bias"]
+    mean = moved.collections["batch_stats"]["BatchNorm_0"]["mean"]
+    np.testing.assert_allclose(mean, 0.1 * hidden.mean(axis=0), rtol=1e-4, atol=1e-5)
+    shown, kept = apply(params, moved, inputs, False)
+    whole: Any = Noisy(3).apply({"params": params, **moved.collections}, inputs, training=False)
+    np.testing.assert_allclose(shown, whole, rtol=1e-5, atol=1e-5)
+    assert jax.tree.all(jax.tree.map(np.array_equal, kept.collections, moved.collections))
+
+
+class Always(linen.Module):
     @linen.compact
     def __call__(self, inputs):
+        return linen.Dropout(0.5, deterministic=False)(linen.Dense(3)(inputs))
+
+
+class AlwaysNNX(nnx.Module):
+    def __init__(self, input_shape, classes, *, rngs):
+        self.dense, self.rngs = nnx.Linear(4, classes, rngs=rngs), rngs.fork()
+
+    def __call__(self, inputs):
+        return self.dense(inputs) + jax.random.normal(self.rngs(), (3,))
+
+
+class Mask(linen.Module):
+    @linen.compact
+    def __call__(self, inputs, mask):
         return linen.Dense(3)(inputs)
 
 
-def fixed(width: int, classes: int):
-    return lambda input_shape, num_classes, *, rngs: nnx.Linear(width, classes, rngs=rngs)
+class Fixed(linen.Module):
+    @linen.compact
+    def __call__(self, inputs):
+        return inputs @ jnp.ones((7, 3))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +154,15 @@ def fixed(width: int, classes: int):
         (lambda input_shape: None, (4,), r"returned a NoneType, not a flax\.nnx\.Module"),
         (LiuCNN, (784,), r"LiuCNN could not build a network: .*called as LiuCNN\(input_shape=\(784,\), classes=3"),
         (LiuCNN, (1, 2, 1), "LiuCNN could not build a network: ValueError: pooling by 2 leaves nothing of .* 1x2 pixe"),
-        (lambda input_shape, classes, *, rngs: {}["x"], (4,), "could not build a network: KeyError"),
         (lambda input_shape, classes, *, rngs: 3, (4,), r"a int, not a flax\.nnx\.Module or flax\.linen\.Module"),
         (fixed(7, 3), (4,), r"does not accept records of shape \(4,\): TypeError: dot_general"),
-        (MedicalCNN, (5,), r"MedicalCNN does not accept records of shape \(5,\)"),
         (fixed(4, 7), (4,), r"maps 2 records to outputs of shape \(2, 7\)"),
         (TwoOutputs, (4,), r"TwoOutputs maps 2 records to a tuple; it must return logits of shape \(2, 3\)"),
+        (Always, (4,), "Always draws random numbers in evaluation, so"),
+        (AlwaysNNX, (4,), "AlwaysNNX draws random numbers in evaluation, so"),
+        (Mask, (4,), "train, training"),
+        (linen.Dense(7), (4,), r"Dense maps 2 records to outputs of shape \(2, 7\)"),
+        (Fixed, (4,), r"Fixed does not accept records of shape \(4,\): TypeError: "),
     ],
 )  # fmt: skip
 def test_a_module_that_does_not_fit_is_refused_in_one_line(factory, shape, message):
@@ -135,14 +171,129 @@ def test_a_module_that_does_not_fit_is_refused_in_one_line(factory, shape, messa
     assert "\n" not in str(caught.value)
 
 
-def test_a_linen_module_works_once_wrapped():
-    def factory(input_shape, classes, *, rngs):
-        return nnx.bridge.ToNNX(Linen(), rngs=rngs).lazy_init(jnp.zeros((1, *input_shape)))
+@pytest.mark.parametrize(
+    "factory", [lambda input_shape, classes, rngs: MLP(input_shape, classes, rngs=rngs, hidden=(3,)), Noisy]
+)
+def test_of_a_network_only_its_factory_travels(factory: Any):
+    """To a worker, which makes the same functions of it."""
+    net, inputs = pure_module(factory, (4,), 3), jnp.asarray(images(5, 4))
+    sent: PureModule = pickle.loads(cloudpickle.dumps(net))
+    (params, state), theirs = jax.jit(net.init)(KEY), jax.jit(sent.init)(KEY)
+    ours = jax.tree.leaves((params, state))
+    assert all((words(a) == words(b)).all() for a, b in zip(ours, jax.tree.leaves(theirs), strict=True))
+    outputs = net.apply(params, state, inputs, False)[0]
+    np.testing.assert_array_equal(outputs, sent.apply(params, state, inputs, False)[0])
+    assert sent[2:5] == net[2:5]
 
-    net = compiled(factory, (4,))
+
+class Net(nnx.Module):
+    def __init__(self, in_features: int, num_classes: int = 7, *, width: int = 5, rngs: nnx.Rngs) -> None:
+        self.first = nnx.Linear(in_features, width, rngs=rngs)
+        self.second = nnx.Linear(width, num_classes, rngs=rngs)
+
+    def __call__(self, inputs):
+        return self.second(nnx.relu(self.first(inputs.reshape(len(inputs), -1))))
+
+
+class Dense(linen.Module):
+    n_classes: int
+    width: int = 5
+
+    @linen.compact
+    def __call__(self, inputs):
+        return linen.Dense(self.n_classes)(linen.relu(linen.Dense(self.width)(inputs.reshape(len(inputs), -1))))
+
+
+def documented(input_shape, classes, *, rngs):
+    return Net(4, classes, rngs=rngs)
+
+
+@wraps(documented)
+def wrapped(*args, **kwargs):
+    return documented(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        Net,
+        partial(Net, 4),
+        wrapped,
+        lambda rngs: Net(4, 3, rngs=rngs),
+        lambda shape, rngs, /: Net(shape[0] * shape[1], 3, rngs=rngs),
+        lambda features_in, classes, rngs: Net(features_in, classes, rngs=rngs),
+    ],
+)
+def test_nnx_factories_that_say_the_same(factory):
+    net, same = pure_module(factory, (2, 2), 3), pure_module(documented, (2, 2), 3)
+    assert net.seeded
+    inputs = jnp.asarray(images(6, 2, 2))
+    ours, theirs = (each.apply(*each.init(KEY), inputs, False)[0] for each in (net, same))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "factory", [Dense, Dense(3), lambda: Dense(3), lambda rngs: Dense(3), lambda num_classes: Dense(num_classes)]
+)
+def test_linen_factories_that_say_the_same(factory):
+    net = pure_module(factory, (2, 2), 3)
+    assert net.seeded
+    inputs = jnp.asarray(images(6, 2, 2))
     params, state = net.init(KEY)
-    dense = plain(params)["Dense_0"]
-    inputs = images(2, 4)
-    np.testing.assert_allclose(
-        net.apply(params, state, inputs, True)[0], inputs @ dense["kernel"] + dense["bias"], rtol=1e-5, atol=1e-6
-    )
+    expected = Dense(3).apply(Dense(3).init(KEY, jnp.zeros((1, 2, 2))), inputs)
+    np.testing.assert_array_equal(net.apply(params, state, inputs, False)[0], expected)
+    other = net.init(jax.random.key(5))[0]
+    assert not np.array_equal(params["Dense_0"]["kernel"], other["Dense_0"]["kernel"])
+
+
+def test_a_network_that_brings_its_own_seed_is_told_apart():
+    net = pure_module(lambda: Net(4, 3, rngs=nnx.Rngs(1)), (4,), 3)
+    assert not net.seeded
+    first, other = (jax.tree.leaves(net.init(jax.random.key(seed))[0]) for seed in (1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def of_many(input_dim, in_channels, out_features, num_features, rngs): ...
+
+
+def with_defaults(num_classes=10, num_features=64, out_features=9, hidden=32): ...
+
+
+class Without(nnx.Module): ...
+
+
+class Wide(linen.Module):
+    classes: int
+    num_features: int = 64
+
+
+@pytest.mark.parametrize(
+    ("factory", "shape", "text"),
+    [
+        (of_many, (8, 6, 2), "f(input_dim=96, in_channels=2, out_features=3, num_features=96, rngs=...)"),
+        (with_defaults, (4,), "f(num_classes=3)"),
+        (Wide, (4,), "f(classes=3)"),
+        (Without, (4,), "f()"),
+        (max, (4,), "f((4,), 3, rngs=...)"),
+    ],
+)
+def test_calls(factory, shape, text):
+    assert plan_call(factory, "f", shape, 3).text == text
+
+
+class Hidden(linen.Module):
+    classes: int
+    num_features: int
+
+
+@pytest.mark.parametrize(
+    ("factory", "found"),
+    [
+        (lambda width, classes, *, rngs: None, r"\(width, classes, rngs\), of which width"),
+        (lambda key: None, r"\(key\), of which key"),
+        (Hidden, r"\(classes, num_features\), of which num_features"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_what_is(factory, found):
+    with pytest.raises(InputError, match=rf"{found}.*factory\(rngs\) and factory\(\).*num_classes.*in_features"):
+        pure_module(factory, (4,), 3)

@@ -13,13 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from support.cli_runs import process
+from support.cli_runs import jaxaudit, process
 from support.pure_modules import KEY, images
+from support.torch_twins import squared_norms, state_of
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, audit_efficacy
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import Execution, fit_many
+from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import network
 from jaxaudit.models import pure_module
 from jaxaudit.models.restore import load_weights, name_weights
@@ -68,14 +70,10 @@ def batches(records: int, *shape: int, size: int = 10) -> list[tuple[Any, Any]]:
     return [(inputs[start : start + size], labels[start : start + size]) for start in range(0, records, size)]
 
 
-def recipe(epochs: int = 1, batch_size: int = 10) -> dict[str, Any]:
-    return {"optimizer": optax.sgd(0.1, momentum=0.9), "epochs": epochs, "batch_size": batch_size}
-
-
 @pytest.mark.parametrize(("factory", "shape"), [(Plain, (4,)), (Pixels, (4, 4, 2))])
 def test_training_is_that_of_a_pytorch_loop(factory: Any, shape: tuple[int, ...]):
     """From the same weights, on the same minibatches: all parameters and all buffers, after six steps."""
-    learner = network(factory, shape, 3, **recipe())
+    learner = network(factory, shape, 3, optimizer=optax.sgd(0.1, momentum=0.9), epochs=1, batch_size=10)
     state = learner.init(KEY)
     module = factory(num_classes=3) if factory is Plain else factory(in_channels=shape[-1], num_classes=3)
     weights = {name: torch.from_numpy(np.array(each)) for name, each in name_weights(state.params, state.state).items()}
@@ -99,19 +97,6 @@ def test_training_is_that_of_a_pytorch_loop(factory: Any, shape: tuple[int, ...]
     np.testing.assert_allclose(
         learner.log_probs(learner.finish(state), jnp.asarray(inputs)), shown, rtol=1e-4, atol=1e-5
     )
-
-
-def trained(factory: Any, seeds: list[int], width: int) -> Any:
-    learner = network(factory, (4,), 3, **recipe(epochs=2))
-    inputs, labels = images(40, 4), np.arange(40, dtype=np.int32) % 3
-    rows = np.random.default_rng(2).random((len(seeds), 40)) < 0.5
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    return fit_many(keys, rows, inputs, labels, learner, execution=Execution(models_per_batch=width)).params
-
-
-def test_a_model_is_the_same_whatever_trains_beside_it():
-    one, eight = (trained(Plain, list(range(8)), width) for width in (1, 8))
-    jax.tree.map(lambda first, second: np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6), one, eight)
 
 
 def test_weights_are_drawn_by_the_key_alone():
@@ -187,15 +172,6 @@ def test_channels_go_where_the_module_wants_them(shown: Any, expected: Any):
     np.testing.assert_allclose(outputs, expected(inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_pytorchs_own_names_load_weights():
-    net, module = pure_module(Plain, (4,), 3), Plain()
-    weights = {name: each.numpy() for name, each in module.state_dict().items()}
-    restored = load_weights(net, weights, "file", "model")
-    inputs = images(6, 4)
-    shown = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
-    np.testing.assert_allclose(shown, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
-
-
 def hidden_gradient(self: Any, inputs: Any) -> Any:
     outputs = self.layer(inputs)
     with torch.no_grad():
@@ -226,7 +202,6 @@ REFUSED = [
         of_forward(lambda self, inputs: self.layer(inputs) * (2 if inputs.sum() > 0 else 1)),
         ["values of its records", "shadows plan"],
     ),
-    (of_forward(lambda self, inputs: self.layer(inputs) + inputs[inputs[:, 0] > 9].sum()), ["values of its records"]),
     (of_forward(hidden_gradient), ["gradient", "no_grad", "shadows plan"]),
     (of_forward(lambda self, inputs: self.layer(inputs) @ OUTSIDE), ["torch.Tensor", "register_buffer"]),
     (
@@ -246,6 +221,7 @@ def test_what_a_module_does_not_allow_is_refused_by_name(factory: Any, words: li
         assert caught.match(word)
 
 
+@pytest.mark.outer
 def test_nothing_of_pytorch_is_imported_for_flax_and_jax_keeps_its_options():
     code = """
         import os, sys, jax
@@ -262,21 +238,6 @@ def test_nothing_of_pytorch_is_imported_for_flax_and_jax_keeps_its_options():
     """
     found = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr
-
-
-@pytest.mark.parametrize("fault", [ModuleNotFoundError("No module named 'torchax'"), AttributeError("dim_Dimname")])
-def test_a_torchax_that_does_not_import_names_the_pip_line(fault: Exception, monkeypatch: pytest.MonkeyPatch):
-    class Broken:
-        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-            if name == "torchax":
-                raise fault
-
-    monkeypatch.delitem(sys.modules, "torchax")
-    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    with pytest.raises(InputError, match=r"pip install 'jaxaudit\[torch\]'") as caught:
-        pure_module(Plain, (4,), 3)
-    assert caught.match(torch.__version__.split("+")[0])
-    assert caught.match(str(fault))
 
 
 class Unsaved(nn.Module):
@@ -300,21 +261,6 @@ class Tokens(nn.Module):
 
     def forward(self, tokens: Any) -> Any:
         return self.out(torch.tanh(self.embedding(tokens)).mean(1))
-
-
-def state_of(module: Any) -> dict[str, np.ndarray]:
-    return {name: each.detach().numpy().copy() for name, each in module.state_dict().items()}
-
-
-def squared_norms(module: Any, inputs: Any, labels: np.ndarray) -> np.ndarray:
-    """Of each record's gradient, by a loop of backward passes."""
-    found = []
-    for record, label in zip(inputs, labels, strict=True):
-        module.zero_grad()
-        outputs = module(torch.from_numpy(record)[None])
-        nn.functional.cross_entropy(getattr(outputs, "logits", outputs), torch.tensor([int(label)])).backward()
-        found.append(sum(float(each.grad.double().square().sum()) for each in module.parameters()))
-    return np.array(found)
 
 
 def measured(factory: Any, module: Any, inputs: np.ndarray, labels: np.ndarray) -> Any:
@@ -344,13 +290,6 @@ class Gray(nn.Module):
         return self.out(torch.tanh(self.conv(inputs.unsqueeze(1))).flatten(1))
 
 
-def test_images_without_channels_are_not_turned():
-    torch.manual_seed(3)
-    module, inputs, labels = Gray(), images(6, 5, 5), np.arange(6) % 3
-    found = measured(Gray, module, inputs, labels)
-    np.testing.assert_allclose(found.judged.measured.per_example, squared_norms(module, inputs, labels), rtol=1e-5)
-
-
 class Photographs(Gray):
     """As usual in PyTorch: channels, height, width."""
 
@@ -358,12 +297,14 @@ class Photographs(Gray):
         return self.out(torch.tanh(self.conv(inputs)).flatten(1))
 
 
-@pytest.mark.parametrize("shape", [(5, 5), (5, 5, 1), (1, 5, 5)])
-def test_gray_images_get_the_channel_that_convolutions_want(shape: tuple[int, ...]):
+@pytest.mark.parametrize(
+    ("kind", "shape"), [(Gray, (5, 5)), (Photographs, (5, 5)), (Photographs, (5, 5, 1)), (Photographs, (1, 5, 5))]
+)
+def test_gray_images_are_not_turned_and_get_the_channel_that_convolutions_want(kind: Any, shape: tuple[int, ...]):
     torch.manual_seed(3)
-    module, inputs, labels = Photographs(), images(6, *shape), np.arange(6) % 3
-    found = measured(Photographs, module, inputs, labels)
-    wanted = squared_norms(module, inputs.reshape(6, 1, 5, 5), labels)
+    module, inputs, labels = kind(), images(6, *shape), np.arange(6) % 3
+    found = measured(kind, module, inputs, labels)
+    wanted = squared_norms(module, inputs.reshape(6, 5, 5) if kind is Gray else inputs.reshape(6, 1, 5, 5), labels)
     np.testing.assert_allclose(found.judged.measured.per_example, wanted, rtol=1e-5)
 
 
@@ -431,26 +372,6 @@ def test_names_may_have_the_prefix_of_a_wrapper(wrapper: str):
     jax.tree.map(np.testing.assert_array_equal, plain, wrapped)
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        (lambda state: {**state, "second.weight": state["second.weight"].T}, "opposite order"),
-        (
-            lambda state: {
-                **state,
-                "second.weight": state["second.weight"][:2],
-                "second.bias": state["second.bias"][:2],
-            },
-            "2 where the network has 3",
-        ),
-        (lambda state: {name.replace("second", "head"): each for name, each in state.items()}, "renamed"),
-    ],
-)
-def test_why_weights_do_not_fit_is_said(changed: Callable[[Any], Any], reason: str):
-    with pytest.raises(InputError, match=reason):
-        load_weights(pure_module(Plain, (4,), 3), changed(state_of(Plain())), "weights", "Plain")
-
-
 def test_parameters_without_running_statistics_are_not_enough():
     state = {name: each for name, each in state_of(Pixels(2, 3)).items() if "running" not in name}
     with pytest.raises(InputError, match="running statistics"):
@@ -468,42 +389,32 @@ class Net(nn.Sequential):
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "net.py").write_text(NET)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.outer
 def test_a_module_in_a_file_is_audited_on_embedded_data(own: Path):
     words = ("ks", "--model", "net.py:Net", "--epochs", "2", "--sample", "100", "--tests", "rho", "--replicates", "2")
-    first, again = (
-        process(*words, "--budget", "none", "--models-per-batch", "4", "--json", cwd=own).result for _ in range(2)
-    )
+    first, again = (jaxaudit(*words, "--budget", "none", "--models-per-batch", "4", "--json").result for _ in range(2))
     assert first["targets"] == again["targets"]
     assert first["provenance"]["versions"].keys() >= {"torch", "torchax"}
 
 
-@pytest.mark.outer
 def test_a_trained_module_is_measured_from_its_own_file(own: Path):
     """Becker & Liebig 2022: the mean squared norm of the log-probabilities' gradients, as a PyTorch loop has it."""
     namespace: dict[str, Any] = {}
     exec(NET, namespace)
     module = namespace["Net"](in_features=24).eval()
-    save_file(module.state_dict(), own / "net.safetensors")
+    save_file(module.state_dict(), "net.safetensors")
     inputs, labels = images(5, 4, 3, 2), np.arange(5)
-    np.savez(own / "forget.npz", x=inputs, y=labels)
+    np.savez("forget.npz", x=inputs, y=labels)
     words = ("--params", "net.safetensors", "--data", "forget.npz", "--classes", "10", "--json")
-    result = process("efficacy", "--model", "net.py:Net", *words, cwd=own).result
+    result = jaxaudit("efficacy", "--model", "net.py:Net", *words).result
     assert (result["framework"], result["conversion_error"] < 1e-6) == ("torch", True)
-    found = result["models"][0]["information"]
-    squares = []
-    for image, label in zip(inputs, labels, strict=True):
-        module.zero_grad()
-        nn.functional.cross_entropy(
-            module(torch.from_numpy(np.moveaxis(image, -1, 0).copy())[None]), torch.tensor([label])
-        ).backward()
-        squares.append(sum(float(each.grad.square().sum()) for each in module.parameters()))
-    assert found == pytest.approx(np.mean(squares), rel=1e-4)
+    expected = squared_norms(module, np.moveaxis(inputs, -1, 1).copy(), labels).mean()
+    assert result["models"][0]["information"] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.outer
@@ -512,3 +423,91 @@ def test_without_pytorch_the_pip_line_is_named(own: Path):
     done = process("ks", "--model", "net.py:Net", cwd=own)
     assert (done.code, done.out) == (2, "")
     assert "pip install 'jaxaudit[torch]'" in done.err
+
+
+DRAW = np.random.default_rng(0)
+COUNT, LENGTH, WORDS, CLASSES = 5, 9, 50, 3
+IDS = DRAW.integers(0, WORDS, (COUNT, LENGTH))
+MASK = (np.arange(LENGTH) < DRAW.integers(3, LENGTH + 1, (COUNT, 1))).astype(int)
+LABELS = np.arange(COUNT) % CLASSES
+
+
+class Texts(nn.Module):
+    """A mask, and a number that is no whole one."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.embed, self.out = nn.Embedding(WORDS, 4, padding_idx=0), nn.Linear(5, num_classes)
+
+    def forward(self, input_ids: Any, attention_mask: Any, age: Any) -> Any:
+        shown = (self.embed(input_ids) * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True)
+        return self.out(torch.cat([torch.tanh(shown), age[:, None]], dim=1))
+
+
+def test_norms_of_several_arrays_by_name_are_those_of_single_backward_passes():
+    arrays = {"input_ids": IDS, "attention_mask": MASK, "age": DRAW.normal(size=COUNT)}
+    records = Records(arrays, LABELS, "texts")
+    net = pure_module(Texts, records.inputs.shape[1:], CLASSES, records.fields)
+    params, state = net.init(KEY)
+    found = audit_efficacy(net, NamedWeights("judged", params, state), records).judged
+    module = Texts(CLASSES).eval()
+    with torch.no_grad():
+        for name, each in module.named_parameters():
+            each.copy_(torch.from_numpy(np.array(params[name])))
+    given = {name: each.astype(np.float32) if each.dtype == float else each for name, each in arrays.items()}
+    shown = [{name: each[i] for name, each in given.items()} for i in range(COUNT)]
+    np.testing.assert_allclose(found.measured.per_example, squared_norms(module, shown, LABELS), rtol=1e-5)
+    assert set(found.measured.paths.values()) == {"contracted"}
+    assert set(found.measured.paths) == {name for name, _ in module.named_parameters()}
+    assert found.conversion_error is not None
+    assert found.conversion_error < 1e-5
+
+
+KINDS = {
+    "lstm": lambda: nn.LSTM(3, 4, batch_first=True),
+    "deep": lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True, dropout=0.2, batch_first=True),
+    "projected": lambda: nn.LSTM(3, 5, proj_size=2, batch_first=True, bias=False),
+    "gru": lambda: nn.GRU(3, 4, num_layers=2, batch_first=True),
+    "both ways": lambda: nn.GRU(3, 4, bidirectional=True),
+    "rnn": lambda: nn.RNN(3, 4, nonlinearity="relu"),
+    "tanh": lambda: nn.RNN(3, 4, bidirectional=True, batch_first=True),
+}
+
+
+class Recurrent(nn.Module):
+    """Its outputs are made of all steps and of the last states."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer = KINDS[kind]()
+        self.out = nn.Linear(self.seen(torch.zeros(2, 5, 3)).shape[1], 3)
+
+    def seen(self, inputs: Any) -> Any:
+        first = self.layer.batch_first
+        outputs, last = self.layer(inputs if first else inputs.transpose(0, 1))
+        last = torch.cat(last, -1) if isinstance(last, tuple) else last
+        whole = (outputs if first else outputs.transpose(0, 1)).flatten(1)
+        return torch.cat([whole, last.transpose(0, 1).flatten(1)], -1)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.out(self.seen(inputs))
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_norms_of_recurrent_layers_are_those_of_single_backward_passes(kind: str):
+    torch.manual_seed(1)
+    module = Recurrent(kind).eval()
+    inputs, labels = images(4, 5, 3), np.arange(4) % 3
+    net = pure_module(lambda: Recurrent(kind), (5, 3), 3)
+    restored = load_weights(net, state_of(module), "weights", kind)
+    outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
+    np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach(), rtol=1e-5, atol=1e-6)
+
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
+        logits = net.apply(params, restored.state, inputs, False)[0]
+        return jax.nn.log_softmax(logits)[np.arange(len(labels)), labels]
+
+    found = squared_grad_norms(log_prob, restored.params, inputs, labels)
+    np.testing.assert_allclose(found.total, squared_norms(module, inputs, labels), rtol=1e-5)
+    assert set(found.paths_of_leaves) == {"contracted"}

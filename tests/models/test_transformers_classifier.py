@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import process
+from support.cli_runs import jaxaudit
+from support.torch_twins import squared_norms
 
 from jaxaudit.data.weights.weights import read_weights
 from jaxaudit.errors import InputError
@@ -41,30 +42,19 @@ def save(module: Any, folder: Path, **how: Any) -> Path:
     return folder
 
 
-def squared_norms(module: Any, records: list[dict[str, np.ndarray]], labels: np.ndarray) -> list[float]:
-    """Of each record's gradient, by a loop of backward passes."""
-    found = []
-    for record, label in zip(records, labels, strict=True):
-        module.zero_grad()
-        logits = module(**{name: torch.from_numpy(each)[None] for name, each in record.items()}).logits
-        torch.nn.functional.cross_entropy(logits, torch.tensor([int(label)])).backward()
-        found.append(sum(float(each.grad.double().square().sum()) for each in module.parameters()))
-    return found
-
-
 def changed(folder: Path, **entries: Any) -> Path:
     file = folder / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **entries}))
     return folder
 
 
-@pytest.mark.outer
-def test_a_saved_vit_is_measured_from_its_folder(tmp_path: Path):
+def test_a_saved_vit_is_measured_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     module, labels = vit(), np.array([0, 1, 2, 0])
     save(module, tmp_path / "saved-vit")
     images = np.random.default_rng(1).random((4, 8, 8, 3), dtype=np.float32)
-    np.savez(tmp_path / "forget.npz", x=images, y=labels)
-    done = process("efficacy", "--model", "saved-vit", "--data", "forget.npz", "--json", cwd=tmp_path)
+    np.savez("forget.npz", x=images, y=labels)
+    done = jaxaudit("efficacy", "--model", "saved-vit", "--data", "forget.npz", "--json")
     result = done.result
     records = [{"pixel_values": np.moveaxis(each, -1, 0).copy()} for each in images]
     expected = squared_norms(module, records, labels)
@@ -76,8 +66,8 @@ def test_a_saved_vit_is_measured_from_its_folder(tmp_path: Path):
     assert done.err.count("Loading") == 0
 
 
-@pytest.mark.outer
-def test_a_saved_bert_in_several_files_gets_ids_and_mask_by_name(tmp_path: Path):
+def test_a_saved_bert_in_several_files_gets_ids_and_mask_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
     module, labels = bert(), np.array([2, 1, 0])
     save(module, tmp_path / "bert", max_shard_size="5KB")
     draw = np.random.default_rng(1)
@@ -86,7 +76,7 @@ def test_a_saved_bert_in_several_files_gets_ids_and_mask_by_name(tmp_path: Path)
     np.savez(tmp_path / "texts.npz", input_ids=ids, attention_mask=mask, y=labels)
     assert len(list((tmp_path / "bert").glob("*.safetensors"))) > 1
     words = ("--model", "bert/config.json", "--params", "bert/model.safetensors.index.json", "--data", "texts.npz")
-    result = process("efficacy", *words, "--json", cwd=tmp_path).result
+    result = jaxaudit("efficacy", *words, "--json").result
     records = [{"input_ids": row, "attention_mask": seen} for row, seen in zip(ids, mask, strict=True)]
     expected = np.mean(squared_norms(module, records, labels))
     assert result["models"][0]["information"] == pytest.approx(expected, rel=1e-5)
@@ -121,7 +111,6 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
     ("entries", "words"),
     [
         ({"model_type": "mine"}, ["'mine'", "does not know", "--model package.module:factory"]),
-        ({"model_type": None}, ["no model_type"]),
         ({"model_type": ["bert"]}, ["does not know"]),
         ({"auto_map": {"AutoModel": "evil.Net"}}, ["auto_map", "never run"]),
         ({"text_config": {"auto_map": {"AutoModel": "evil.Net"}}}, ["auto_map", "never run"]),
@@ -129,13 +118,11 @@ def test_building_draws_new_weights_and_asks_for_no_network(tmp_path: Path, monk
         ({"model_type": "clip_text_model", "architectures": None}, ["clip_text_model", "no image or text classifier"]),
         ({"quantization_config": {"bits": 4}}, ["quantised"]),
         ({"use_timm_backbone": True}, ["another package"]),
-        ({"hidden_size": 10**12}, ["larger than any size"]),
         ({"hidden_size": 10**400}, ["larger than any size"]),
         ({"hidden_size": float("nan")}, ["larger than any size"]),
         ({"hidden_size": 2**20, "intermediate_size": 2**20}, ["GiB", "memory"]),
         ({"num_hidden_layers": 10**6}, ["parts"]),
         ({"hidden_act": "os.system"}, ["no configuration of BertForSequenceClassification"]),
-        ({"hidden_size": 15}, ["no configuration of BertForSequenceClassification"]),
     ],
 )
 def test_what_a_configuration_must_not_ask_for_is_refused(entries: dict[str, Any], words: list[str], tmp_path: Path):
@@ -146,16 +133,13 @@ def test_what_a_configuration_must_not_ask_for_is_refused(entries: dict[str, Any
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(("content", "words"), [("{", "not JSON"), ("[1]", "no configuration"), (" " * 99, "not JSON")])
-def test_what_is_no_configuration_is_refused(content: str, words: str, tmp_path: Path):
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(InputError, match=words):
-        TransformersClassifier(tmp_path / "config.json")
-
-
-def test_a_configuration_that_is_not_there_or_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_no_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match=r"config\.json: cannot be read"):
         TransformersClassifier(tmp_path)
+    for content, words in (("{", "not JSON"), ("[1]", "no configuration"), (" " * 99, "not JSON")):
+        (tmp_path / "config.json").write_text(content)
+        with pytest.raises(InputError, match=words):
+            TransformersClassifier(tmp_path / "config.json")
     monkeypatch.setattr(transformers_classifier, "LONGEST", 10)
     with pytest.raises(InputError, match="too many for a configuration"):
         TransformersClassifier(save(bert(), tmp_path))
@@ -174,21 +158,3 @@ def test_weights_that_do_not_fit_are_refused(edit: Callable[[Any], Any], words: 
     factory = TransformersClassifier(save(bert(), tmp_path))
     with pytest.raises(InputError, match=words):
         factory.as_named_here(edit(read_weights(tmp_path)), "file")
-
-
-def test_bfloat16_is_read(tmp_path: Path):
-    module = bert().bfloat16()
-    factory = TransformersClassifier(save(module, tmp_path))
-    found = factory.as_named_here(read_weights(tmp_path), "file")
-    np.testing.assert_array_equal(found["classifier.weight"], module.classifier.weight.float().detach())
-    assert found["classifier.weight"].dtype == np.float32
-
-
-def test_without_transformers_the_pip_line_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def missing(name: str) -> Any:
-        raise ModuleNotFoundError(name=name)
-
-    save(bert(), tmp_path)
-    monkeypatch.setattr(transformers_classifier, "pytorch", lambda: missing("torch"))
-    with pytest.raises(InputError, match=r"pip install 'jaxaudit\[transformers\]'"):
-        TransformersClassifier(tmp_path)

@@ -1,4 +1,4 @@
-"""Trains by actors of a Ray cluster, some of which die, and prints what test_ray_workers.py wants to know.
+"""Trains by actors of a Ray cluster, some of which die, and prints what test_workers.py wants to know.
 
 A process of its own, because Ray's is started by forks, which must come before JAX.
 """

@@ -1,12 +1,18 @@
-"""Prepared TensorFlow Datasets sets: their names and places, and every record, in order, without TensorFlow."""
+"""TensorFlow Datasets: where prepared sets are, every record of them, and preparing: refused in seconds offline."""
 
 import contextlib
+import http.server
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -14,12 +20,13 @@ import pytest
 from fuzz.texts import CANARY, HOSTILE_FEATURES
 from support.prepared_set import digit_features, encode_png, random_images, rewrite, tiny_digits, write_prepared
 
+import jaxaudit.data.tfds.prepare as prepare_module
+from jaxaudit.data import load
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import prepare_images
-from jaxaudit.data.paths import expanded
-from jaxaudit.data.tfds.features import KNOWN
+from jaxaudit.data.tfds.prepare import CONNECT_SECONDS, ask_hosts, prepare
 from jaxaudit.data.tfds.read import read_prepared
-from jaxaudit.data.tfds.tfds import SetName, find_prepared, parse_set_name, set_folders
+from jaxaudit.data.tfds.tfds import SetName, find_prepared
 from jaxaudit.errors import InputError
 
 
@@ -129,31 +136,6 @@ def test_damaged_tfrecords_are_named(as_tfrecord, content):
         read_prepared(as_tfrecord.folder, "test", "tiny")
 
 
-def test_what_is_damaged_or_missing_is_named(prepared):
-    shard = next(prepared.folder.glob("*-test.array_record*"))
-    whole = {path: path.read_bytes() for path in (shard, *prepared.folder.glob("*.json"))}
-    wrong = [(shard, b"\0" * 200), (shard, None)]
-    for name, key in (("dataset_info.json", "splits"), ("features.json", "featuresDict")):
-        wrong += [(prepared.folder / name, text.encode()) for text in ("", "{", "[]", f'{{"{key}": 3}}')]
-    for path, content in wrong:
-        path.unlink() if content is None else path.write_bytes(content)
-        with pytest.raises(InputError, match=r"tiny: .* cannot be read .*delete it and prepare it again"):
-            read_prepared(prepared.folder, "test", "tiny")
-        path.write_bytes(whole[path])
-    assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
-def test_a_file_beside_a_set_may_have_a_name_that_is_no_text(prepared):
-    usual = read_prepared(prepared.folder, "test", "tiny_digits")
-    (prepared.folder / os.fsdecode(b"\xff.json")).write_text("{}")
-    np.testing.assert_array_equal(read_prepared(prepared.folder, "test", "tiny_digits").inputs, usual.inputs)
-
-
-CORE = "tensorflow_datasets.core.features."
-CONTAINER = CORE + "features_dict.FeaturesDict"
-
-
 @pytest.mark.parametrize("features", [*HOSTILE_FEATURES, {"pythonClass": CANARY}, json.loads("[" * 80 + "]" * 80)])
 @pytest.mark.parametrize("place", ["features.json", "dataset_info.json"])
 def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monkeypatch, features, place):
@@ -189,37 +171,6 @@ def test_the_metadata_that_are_checked_are_those_that_are_used(prepared, monkeyp
     assert len(read_prepared(prepared.folder, "test", "tiny")) == 7
 
 
-@pytest.mark.parametrize("legacy", ["message", "list"])
-def test_sets_prepared_before_2022(prepared, legacy):
-    image, label = CORE + "image_feature.Image", CORE + "class_label_feature.ClassLabel"
-    if legacy == "list":
-        content: dict[str, Any] = {
-            "image": {"type": image, "content": {"shape": [8, 8, 1], "dtype": "uint8", "encoding_format": "png"}},
-            "label": {"type": label, "content": {"num_classes": 3}},
-        }
-    else:
-        shape = {"dimensions": ["8", "8", "1"]}
-        content = {
-            "features": {
-                "image": {"pythonClassName": image, "image": {"shape": shape, "dtype": "uint8"}},
-                "label": {"pythonClassName": label, "classLabel": {"numClasses": "3"}},
-            }
-        }
-    (prepared.folder / "features.json").write_text(json.dumps({"type": CONTAINER, "content": content}))
-    found = read_prepared(prepared.folder, "test", "tiny")
-    np.testing.assert_array_equal(found.inputs, prepared.images["test"])
-    assert found.class_names == ("zero", "one", "two")
-
-
-def test_every_class_of_tfds_is_known():
-    import tensorflow_datasets as tfds
-
-    names = set(tfds.features.FeatureConnector._registered_features)
-    assert {name for name in names if name.startswith("tensorflow_datasets.")} - {
-        CORE + "top_level_feature.TopLevelFeature"
-    } == set(KNOWN)
-
-
 @pytest.mark.parametrize("kind", ["dangling", "circle", "pipe", "names", "huge"])
 def test_what_lies_in_the_folder_is_looked_at_first(prepared, kind):
     more, names = prepared.folder / "more", prepared.folder / "label.labels.txt"
@@ -250,14 +201,6 @@ def test_promises_of_the_metadata_are_not_believed(prepared, file, old, new):
         read_prepared(prepared.folder, "test", "tiny")
 
 
-@pytest.mark.parametrize("channels", [3, 4])
-def test_colour_images_keep_their_channels(tmp_path, channels):
-    images = random_images((5, 7, channels), {"train": 4}, seed=3)["train"]
-    records = [{"image": encode_png(image), "label": 1} for image in images]
-    folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, channels)))
-    np.testing.assert_array_equal(read_prepared(folder, None, "colour").inputs, images)
-
-
 def test_images_of_differing_sizes_are_refused(tmp_path):
     records = [{"image": encode_png(np.zeros(size, np.uint8)), "label": 0} for size in [(8, 8), (8, 8), (8, 9)]]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, 1)))
@@ -278,7 +221,6 @@ def test_images_of_differing_sizes_are_brought_to_one(tmp_path, channels):
         for image, row in zip(images, found, strict=True):
             alone = Examples(image[None], np.zeros(1, np.int32), ("a",), "alone")
             np.testing.assert_array_equal(row, prepare_images(alone, size, gray).inputs[0])
-    assert read_prepared(folder, "train[:2]", "mixed", (6, 4)).inputs.dtype == np.uint8
     joined = read_prepared(folder, "train[:2]+train[2:]", "mixed", (6, 4)).inputs
     np.testing.assert_array_equal(joined, read_prepared(folder, None, "mixed", (6, 4)).inputs)
 
@@ -304,23 +246,6 @@ def test_supervised_keys_choose_among_several(tmp_path):
             read(name, features, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("mnist", SetName("mnist", None, None)),
-        ("mnist:3.0.1", SetName("mnist", None, "3.0.1")),
-        ("emnist/letters", SetName("emnist", "letters", None)),
-        ("a/b-c.d:1.2.3", SetName("a", "b-c.d", "1.2.3")),
-        ("huggingface:mnist", None),
-        ("../etc", None),
-        ("a/b/c", None),
-        ("x.npz", None),
-    ],
-)
-def test_what_is_a_tfds_name(text, expected):
-    assert parse_set_name(text) == expected
-
-
 def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):
     older = tiny_digits(tmp_path, version="1.9.0")
     newer = tiny_digits(tmp_path, version="1.10.0")
@@ -329,10 +254,6 @@ def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):
     assert find_prepared(SetName("tiny_digits", None, "2.0.0"), (tmp_path,)) is None
     assert find_prepared(SetName("tiny_digits", "letters", None), (tmp_path,)) is None
     assert find_prepared(SetName("tiny", None, None), (tmp_path, tmp_path / "absent")) is None
-    # The first folder that has it is taken.
-    near, name = tiny_digits(tmp_path / "near"), SetName("tiny_digits", None, None)
-    assert find_prepared(name, (tmp_path / "absent", tmp_path / "near", tmp_path)) == near.folder
-    assert find_prepared(name, (tmp_path, tmp_path / "near")) == newer.folder
 
 
 def test_which_config_is_meant(tmp_path):
@@ -347,11 +268,9 @@ def test_which_config_is_meant(tmp_path):
     default.mkdir()
     (default / "metadata.json").write_text('{"default_config_name": "small"}')
     assert find_prepared(name, (tmp_path,)) == small.folder
-    (default / "metadata.json").write_text('{"default_config_name": "not prepared here"}')
-    assert find_prepared(name, (tmp_path,)) is None
     # What was noted there may be anything.
     shutil.rmtree(large.folder.parent)
-    for content in ("[]", "{", "[" * 10_000, "3", '{"default_config_name": ["a"]}'):
+    for content in ("[]", "[" * 10_000, '{"default_config_name": ["a"]}'):
         (default / "metadata.json").write_text(content)
         find_prepared(name, (tmp_path,))
     (default / "metadata.json").unlink()
@@ -359,17 +278,99 @@ def test_which_config_is_meant(tmp_path):
     assert find_prepared(name, (tmp_path,)) == small.folder
 
 
-def test_where_prepared_sets_are_looked_for(tmp_path, monkeypatch):
-    home = Path("~/tensorflow_datasets").expanduser()
-    assert set_folders(None) == (home,)
-    monkeypatch.setenv("JAXAUDIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds", home)
-    assert set_folders(tmp_path / "given") == (tmp_path / "given", tmp_path / "tfds", home)
+ORIGINALS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
-    def unknown(_: Path) -> Path:
-        raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(Path, "expanduser", unknown)
-    assert set_folders(None) == (tmp_path / "data", tmp_path / "tfds")
-    assert expanded("~/data") == Path("~/data")
+@pytest.fixture
+def answering() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A host that takes the connection and never says anything, as behind many firewalls."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def closed() -> str:
+    """A host that refuses the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_one_host_that_answers_is_enough_and_is_not_waited_past(silent, closed, answering):
+    start = monotonic()
+    assert ask_hosts([f"http://{each}/" for each in (silent, closed, answering)], 5.0)() == ()
+    assert monotonic() - start < 4
+
+
+def test_a_silent_host_is_waited_for_only_so_long(silent, monkeypatch):
+    """And so is a name service that hangs; with nothing to fetch, nothing is unreachable."""
+    start = monotonic()
+    assert ask_hosts([])() == ask_hosts(["gs://bucket/file"])() == ()
+    assert ask_hosts([f"http://{silent}/a", f"http://{silent}/b"], 0.5)() == (silent,)
+    released = threading.Event()
+    monkeypatch.setattr(prepare_module, "_answers", lambda *_: released.wait(30))
+    assert ask_hosts(["https://example.org/"], 0.2)() == ("example.org",)
+    assert monotonic() - start < 5
+    released.set()
+
+
+@pytest.mark.skipif(find_spec("tensorflow") is not None, reason="this is about TensorFlow not being installed")
+def test_without_tensorflow_nobody_is_asked(tmp_path, monkeypatch, silent):
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{silent}")
+    start = monotonic()
+    with pytest.raises(InputError, match=r"preparing it needs TensorFlow: run pip install ") as refused:
+        load("tfds:mnist", data_dir=tmp_path)
+    assert monotonic() - start < CONNECT_SECONDS
+    assert all(f"{name}.gz" in str(refused.value) for name in ORIGINALS)
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """TensorFlow looks installed, and a host that does not let through stands between here and all others."""
+    if find_spec("tensorflow") is None:
+        (tmp_path / "stub" / "tensorflow").mkdir(parents=True)
+        (tmp_path / "stub" / "tensorflow" / "__init__.py").write_text("raise ImportError('the stub was imported')")
+        monkeypatch.syspath_prepend(tmp_path / "stub")
+
+    def behind(host: str) -> Path:
+        for variable in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(variable, f"http://{host}")
+        return tmp_path / "data"
+
+    return behind
+
+
+@pytest.mark.outer
+@pytest.mark.skipif(find_spec("importlib_resources") is None, reason="TFDS prepares only with importlib_resources")
+@pytest.mark.parametrize("kind", ["silent", "closed"])
+def test_offline_with_tensorflow_the_refusal_is_quick(offline, kind, request, capfd):
+    data_dir = offline(request.getfixturevalue(kind))
+    start = monotonic()
+    with pytest.raises(InputError) as refused:
+        load("tfds:mnist", data_dir=data_dir)
+    assert monotonic() - start < 15
+    said = str(refused.value)
+    assert said.startswith("mnist is not prepared here and its originals cannot be downloaded: no answer from ")
+    assert "TFDS_DATA_DIR" in said
+    assert said.endswith(f" in {data_dir / 'mnist'}.")
+    assert all(f"{name}.gz" in said for name in ORIGINALS)
+    assert capfd.readouterr().out == ""
+    assert not (data_dir / "mnist").exists()
+
+
+@pytest.mark.outer
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_a_child_that_dies_is_a_failure_not_the_users_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_module, "can_prepare", lambda: True)
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(prepare_module.sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(RuntimeError, match="preparing mnist ended with status 9"):
+        prepare("mnist", "mnist", (tmp_path,), None)

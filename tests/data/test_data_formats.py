@@ -1,0 +1,319 @@
+"""NumPy's, IDX and MATLAB files from strangers: equal to other readers on good ones, a message on bad ones."""
+
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hypothesis_numpy
+from support.memory import at_most
+from support.small_sets import IDX_CODES, idx_bytes, write_mnist, write_svhn
+
+from jaxaudit.data.files import load_path
+from jaxaudit.data.formats.arrays import NpzArrays, read_npy
+from jaxaudit.data.formats.idx import read_idx
+from jaxaudit.data.formats.matlab import load_mat
+from jaxaudit.errors import InputError
+
+ARRAYS = hypothesis_numpy.arrays(
+    st.sampled_from(["u1", "<i4", ">i8", "?", "<f4", ">f8", "<f2", "<U3", "S2"]),
+    hypothesis_numpy.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("arrays")
+
+
+@settings(max_examples=60, deadline=None)
+@given(ARRAYS, st.booleans())
+def test_equal_to_numpys_reader(folder, array, fortran):
+    array = np.asfortranarray(array) if fortran else array
+    np.save(folder / "a.npy", array)
+    np.savez_compressed(folder / "a.npz", a=array, b=np.zeros(3))
+    archive = NpzArrays(folder / "a.npz")
+    assert archive.names == ["a", "b"]
+    for ours in (read_npy(folder / "a.npy"), archive.read("a")):
+        assert ours.dtype == array.dtype
+        assert ours.shape == array.shape
+        np.testing.assert_array_equal(ours, array)
+
+
+class Harmful:
+    """Unpickled, it would leave a file behind."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_pickles_are_refused_and_not_run(tmp_path):
+    trace = tmp_path / "was-run"
+    np.save(tmp_path / "a.npy", np.array([Harmful(trace)], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "a.npz", a=np.array([Harmful(trace)], dtype=object))
+    message = r"with np\.save or np\.savez without object arrays"
+    with pytest.raises(InputError, match=message):
+        read_npy(tmp_path / "a.npy")
+    with pytest.raises(InputError, match=message):
+        NpzArrays(tmp_path / "a.npz").read("a")
+    assert not trace.exists()
+
+
+def npy_bytes(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def npy_claiming(shape, data=b"", dtype="<f8"):
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"a\.npy: cannot be read"),
+        *(
+            (content, "is not a NumPy array file")
+            for content in (
+                b"",
+                b"hello world",
+                *(npy_claiming(shape) for shape in ((2**62, 2**62, 0), (4 * 10**9, 0), (0, 4 * 10**9), "(3", (-1,))),
+                npy_claiming("(True, 12)", b"\0" * 96),
+                npy_claiming(tuple([1] * 70), b"\0" * 8),
+                b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+            )
+        ),
+        (npy_bytes(np.zeros(4))[:-1], r"is cut short \(159 bytes of 160\); was the copy"),
+        (npy_claiming((2**33,)), r"64\.0 GiB, more than the"),
+        (npy_claiming((2**20,)), "is cut short"),
+        (npy_claiming((1,), b"\0" * 16, "<c16"), "values of type complex128"),
+        (npy_claiming((1,), b"\0" * 8, "<M8[s]"), "values of type datetime64"),
+        (npy_claiming((1,), b"", "<U0"), "values of type <U0"),
+        (npy_bytes(np.zeros(2, [("a", "i4"), ("b", "f4")])), r"values of type \[\('a'"),
+        (b"\x93NUMPY\x09\x00" + b"\0" * 20, r"is not a NumPy array file \(format version 9.0\)"),
+    ],
+)
+def test_bad_npy(tmp_path, content, message):
+    path = tmp_path / "a.npy"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_npy(path)
+
+
+def patched(mark, place, value):
+    """Changes bytes of a small archive, counted from a mark."""
+
+    def write(path):
+        np.savez_compressed(path, x=np.zeros(1000))
+        content = bytearray(path.read_bytes())
+        start = content.index(mark) + place
+        content[start : start + len(value)] = value
+        path.write_bytes(content)
+
+    return write
+
+
+def packed(method, content):
+    def write(path):
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("x.npy", content)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "a.npz: cannot be read"),
+        (lambda path: np.savez_compressed(path, x=np.zeros(2**24, np.uint8)), r"unpacks to 0\.0 GiB, more than the"),
+        (packed(zipfile.ZIP_STORED, npy_claiming((1000,), b"\0" * 80)), r"a.npz\[x\]: is cut short"),
+        *((packed(kind, npy_bytes(np.zeros(3))), "in a way that NumPy does not") for kind in (zipfile.ZIP_LZMA, 12)),
+        # In the directory at the end: a version, encryption, a method, a checksum and a size.
+        *((patched(b"PK\1\2", *wrong), "a.npz") for wrong in ((6, b"\x63\0"), (8, b"\1\0"), (10, b"\x63\0"))),
+        (patched(b"PK\1\2", 16, b"\1\2\3\4"), r"a.npz\[x\]: is damaged or encrypted \(Bad CRC-32"),
+        (patched(b"PK\1\2", 24, (2**23).to_bytes(4, "little")), "its bytes"),
+    ],
+)
+def test_bad_npz(tmp_path, write, message):
+    write(tmp_path / "a.npz")
+    with pytest.raises(InputError, match=message):
+        NpzArrays(tmp_path / "a.npz", max_bytes=2**23).read("x")
+
+
+@pytest.mark.parametrize("code", IDX_CODES)
+@pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 3, 4)])
+def test_every_type(tmp_path, code, shape):
+    array = np.arange(np.prod(shape)).reshape(shape)
+    (tmp_path / "a").write_bytes(idx_bytes(array, code))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(idx_bytes(array, code)))
+    for name in ("a", "a.gz"):
+        ours = read_idx(tmp_path / name)
+        assert ours.dtype.isnative
+        np.testing.assert_array_equal(ours, array)
+
+
+@pytest.mark.parametrize("ending", ["-idx{}-ubyte.gz", "-idx{}-ubyte", ".idx{}-ubyte", ".idx{}-ubyte.gz"])
+def test_folders(tmp_path, ending):
+    folder = write_mnist(tmp_path / "digits", ending)
+    train, test, both = load_path(folder), load_path(folder, split="test"), load_path(folder, split="all")
+    assert train.name == "digits"
+    assert train.inputs.dtype == np.uint8
+    assert train.inputs.shape == (7, 3, 4)
+    # Both parts count their classes alike, though the test part has no 0.
+    assert train.class_names == test.class_names == tuple("0123456")
+    assert test.inputs[:, 0, 0].tolist() == test.labels.tolist() == [1, 2, 3, 4]
+    assert both.labels.tolist() == train.labels.tolist() + test.labels.tolist()
+    # A single file brings its labels.
+    images = next(folder.glob("t10k-images*"))
+    assert len(load_path(images)) == 4
+    with pytest.raises(InputError, match="has no split 'train'; it has test"):
+        load_path(images, split="train")
+
+
+ARRAY = idx_bytes(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"is not an IDX file \(it starts with nothing\)"),
+        (b"\x89PNG....", r"is not an IDX file \(it starts with 89504e47\)"),
+        (ARRAY[:9], "is cut short within its header"),
+        (ARRAY[:-1], "bytes of data"),
+        (ARRAY + b"\0", "is longer than its header"),
+        (b"\0\0\x08\x02" + struct.pack(">II", 4 * 10**9, 0), "is cut short"),
+        (b"\0\0\x08\x03" + struct.pack(">III", 2**31, 0, 2**31), "is cut short"),
+        (b"\0\0\x0e\x03" + b"\xff" * 12, "GiB, more than the"),
+    ],
+)
+def test_bad_idx(tmp_path, content, message):
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    for name in ("a", "a.gz"):
+        with pytest.raises(InputError, match=message):
+            read_idx(tmp_path / name)
+
+
+def test_gzip_is_unpacked_no_further_than_announced(tmp_path):
+    bomb, cut = gzip.compress(ARRAY + b"\0" * 10**7), gzip.compress(ARRAY)[:-9]
+    for content, message in ((bomb, "is longer than its header"), (cut, "cannot be read .*was the download interr")):
+        (tmp_path / "a.gz").write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_idx(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train-labels-idx1": None}, r"has no labels beside it; put train-labels-idx1-ubyte.gz"),
+        ({"train-images-idx3": None, "t10k-images-idx3": None}, "there are IDX labels but no images"),
+        ({"emnist-train-images-idx3": b""}, "are both train images; keep one set"),
+        ({"train-labels-idx1": idx_bytes(np.zeros((7, 2)))}, r"labels of shape \(7, 2\)"),
+    ],
+)
+def test_folders_that_are_refused(tmp_path, changes, message):
+    folder = write_mnist(tmp_path)
+    for name, content in changes.items():
+        path = folder / f"{name}-ubyte.gz"
+        path.unlink() if content is None else path.write_bytes(gzip.compress(content))
+    with pytest.raises(InputError, match=message):
+        load_path(folder)
+
+
+def test_a_header_allocates_nothing(tmp_path):
+    """A small file announces as much as may be read: what is not there is never asked for."""
+    (tmp_path / "a").write_bytes(b"\0\0\x08\x01" + struct.pack(">I", 2**29))
+    with at_most(2**24), pytest.raises(InputError, match="is cut short"):
+        read_idx(tmp_path / "a", 2**30)
+
+
+def test_svhn(tmp_path):
+    images = write_svhn(tmp_path / "train_32x32.mat", [1, 10, 9])
+    examples = load_path(tmp_path / "train_32x32.mat")
+    assert examples.class_names == tuple("0123456789")
+    assert examples.labels.tolist() == [1, 0, 9]
+    assert examples.inputs.shape == (3, 4, 5, 3)
+    np.testing.assert_array_equal(examples.inputs, np.moveaxis(images, 3, 0))
+    # A part without the digit 0 is SVHN still; one with a label of 0 is not.
+    write_svhn(tmp_path / "a.mat", [3, 1])
+    assert load_mat(tmp_path / "a.mat").labels.tolist() == [3, 1]
+    write_svhn(tmp_path / "a.mat", [0, 1])
+    assert load_mat(tmp_path / "a.mat").class_names == ("0", "1")
+
+
+def test_folder_of_splits(tmp_path):
+    write_svhn(tmp_path / "train_32x32.mat", [1, 2])
+    write_svhn(tmp_path / "extra_32x32.mat", [3])
+    assert len(load_path(tmp_path)) == 2
+    assert load_path(tmp_path, split="extra").labels.tolist() == [3]
+    assert load_path(tmp_path, split="all").labels.tolist() == [3, 1, 2]
+
+
+def test_bad_mat(tmp_path):
+    path = tmp_path / "a.mat"
+    with pytest.raises(InputError, match="cannot be read"):
+        load_mat(path)
+    write_svhn(path, [1, 2, 3])
+    with pytest.raises(InputError, match=r"X of shape \(4, 5, 3, 3\) is larger than"):
+        load_mat(path, max_bytes=100)
+    for content, message in (
+        (path.read_bytes()[:-40], "is not a readable MATLAB file"),
+        (b"rubbish" * 100, "is not a readable MATLAB file"),
+        (b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512), r"is a MATLAB 7.3 \(HDF5\) file, .*save it with"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            load_mat(path)
+    scipy.io.savemat(path, {"images": np.zeros(3)})
+    with pytest.raises(InputError, match="has no variable X"):
+        load_mat(path)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "u8", "f4", "f8", "?"])
+def test_as_scipy_reads_it(tmp_path, dtype, packed):
+    """Every type of number, of every length (short ones lie within their tags), among variables of other kinds."""
+    path = tmp_path / "a.mat"
+    for count in (1, 2, 5, 300):
+        numbers = np.random.default_rng(count).integers(0, 2, (count, 1)).astype(dtype)
+        images = np.random.default_rng(count).integers(0, 256, (3, 2, 3, count), dtype=np.uint8)
+        content = {"note": "text", "X": images, "more": {"a": [1, 2.5]}, "y": numbers}
+        scipy.io.savemat(path, content, do_compression=packed)
+        examples, loaded = load_mat(path), scipy.io.loadmat(path)
+        np.testing.assert_array_equal(examples.inputs, np.transpose(loaded["X"], (3, 0, 1, 2)))
+        names = [float(name) for name in examples.class_names]
+        assert [names[label] for label in examples.labels] == loaded["y"].ravel().tolist()
+
+
+def test_no_more_is_unpacked_than_the_shapes_say(tmp_path):
+    """X of one pixel whose numbers claim 2 GiB, and hold as many zeros."""
+    tag = struct.Struct("<II").pack
+    description = tag(6, 8) + tag(9, 0) + tag(5, 16) + struct.pack("<4i", 1, 1, 1, 1) + struct.pack("<HH4s", 1, 1, b"X")
+    packer = zlib.compressobj(1)
+    packed = packer.compress(tag(14, 2**31) + description + tag(2, 2**31)) + packer.compress(bytes(2**24))
+    packed += packer.flush()
+    scipy.io.savemat(tmp_path / "y.mat", {"y": np.ones((1, 1))})
+    rest = (tmp_path / "y.mat").read_bytes()
+    (tmp_path / "a.mat").write_bytes(rest[:128] + tag(15, len(packed)) + packed + rest[128:])
+    with at_most(2**22), pytest.raises(InputError, match=r"2147483648 bytes of numbers for shape \(1, 1, 1, 1\)"):
+        load_mat(tmp_path / "a.mat")
+
+
+def test_labels_that_unpack_to_more_than_the_images_are_not_unpacked(tmp_path, monkeypatch):
+    write_svhn(tmp_path / "a.mat", [1, 2], y=np.ones((1000, 1000)))
+    monkeypatch.setattr("jaxaudit.data.formats.matlab._values", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(InputError, match=r"y is double of shape \(1000, 1000\), but X"):
+        load_mat(tmp_path / "a.mat")

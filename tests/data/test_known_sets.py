@@ -1,0 +1,460 @@
+"""Adult, Location, the census, Purchase and ACDC: small files of the same format, and what is refused."""
+
+import gzip
+import os
+import struct
+import sys
+import tarfile
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.small_sets import TRANSACTIONS, transaction, write_archive, write_patient
+
+from jaxaudit.data.sets import purchase as module
+from jaxaudit.data.sets.acdc import GROUPS, load_acdc
+from jaxaudit.data.sets.adult import ATTRIBUTES, adult, adult_splits
+from jaxaudit.data.sets.census import MARITAL, RACES, census
+from jaxaudit.data.sets.embedded_tables import breast_cancer, wine
+from jaxaudit.data.sets.location import location
+from jaxaudit.data.sets.purchase import cluster, purchase, read_transactions
+from jaxaudit.data.tables.table import MISSING, Table, category_counts, one_hot
+from jaxaudit.errors import InputError
+
+FIRST = (
+    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
+    "United-States, <=50K"
+)
+SECOND = "50, ?, 83311, 9th, 5, Divorced, ?, Husband, Black, Female, 0, 7, 13, ?, >50K"
+
+
+def test_adult_train(tmp_path):
+    (tmp_path / "adult.data").write_text(f"{FIRST}\n{SECOND}\n\n")
+    table = adult(tmp_path, "train")
+    assert [column.name for column in table.columns] == [name for name in ATTRIBUTES if name != "fnlwgt"]
+    columns = [column.categories for column in table.columns]
+    rows = [
+        [number if names is None else names[int(number)] for names, number in zip(columns, row, strict=True)]
+        for row in table.values
+    ]
+    words = FIRST.split(", ")
+    assert rows[0] == [39, words[1], "Bachelors", 13, *words[5:10], 2174, 0, 40, "United-States"]
+    assert rows[1] == [50, MISSING, "9th", 5, "Divorced", MISSING, "Husband", "Black", "Female", 0, 7, 13, MISSING]
+    assert (table.labels.tolist(), table.class_names) == ([0, 1], ("<=50K", ">50K"))
+    assert category_counts(table) == (0, 9, 16, 0, 7, 15, 6, 5, 2, 0, 0, 0, 42)
+    # 5 numbers, 1 input for the two sexes, 100 for the other categories.
+    assert one_hot(table).inputs.shape == (2, 106)
+
+
+def test_adult_test_has_a_comment_and_full_stops(tmp_path):
+    content = f"|1x3 Cross validator\n{FIRST}.\n{SECOND}.\n\n".encode()
+    (tmp_path / "adult.test.gz").write_bytes(gzip.compress(content))
+    assert adult_splits(tmp_path) == ("test",)
+    table = adult(tmp_path, "test")
+    assert table.labels.tolist() == [0, 1]
+    with pytest.raises(InputError, match=r"no adult\.data or adult\.data\.gz; put UCI's file there"):
+        adult(tmp_path, "train")
+    (tmp_path / "adult.data").write_text(f"{FIRST}\n{SECOND}")
+    assert adult_splits(tmp_path) == ("train", "test")
+    assert adult(tmp_path, "train").content_hash == table.content_hash
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], r"no file; is it dataset_location\.tgz"),
+        *(([("a", rows)], "record 1 is neither 0 nor 1") for rows in (b"1,0,2\n2,0,1\n", b"1,0,\n2,0,\n")),
+        *(([("a", rows)], "table of whole numbers") for rows in (b"1,0,x\n2,0,1\n", b"1,0\n2,0,1\n", b"")),
+        ([("a", b"1\n2\n")], "there is no column"),
+        ([("a", b"," * 2**21)], "more than 10,000 columns"),
+        (f"{FIRST}\n{FIRST.replace('White', 'Green')}", "a text for race that is"),
+        (FIRST.replace("<=50K", "50K"), "a text for income"),
+        (FIRST.replace("2174", "many"), "capital-gain"),
+        ("a,28,3,6,0,1,0", r"a\.csv: 1 persons with an income have a SEX that"),
+        *((f"a,28,1,6,0,{race},0", r"have a RAC1P that") for race in (0, 1.5)),
+        ("a,N,1,6,0,1,0", r"have a AGEP .*; is it a file of ACS person records"),
+        ("a,2,1,N,0,1,N", r"is left \(1 of 1 persons are left out"),
+    ],
+)
+def test_refused(tmp_path, files, message):
+    """Location's archive of these files; lines of the census; or else lines of Adult."""
+    (tmp_path / "adult.data").write_text(f"{files}\n")
+    if not isinstance(files, str):
+        read = lambda: location(write_archive(tmp_path / "a.tgz", *files))  # noqa: E731
+    elif files.startswith("a,"):
+        read = lambda: census([write_census(tmp_path / "a.csv", [files])], "acs")  # noqa: E731
+    else:
+        read = lambda: adult(tmp_path, "train")  # noqa: E731
+    with pytest.raises(InputError, match=message):
+        read()
+
+
+def test_location(tmp_path):
+    path = write_archive(tmp_path / "a.tgz", ("bangkok", b'"2",0,1,1\n"10",1,0,1\n"2",0,0,0\n'), ("other", b"x"))
+    table = location(path)
+    assert table.values.tolist() == [[0, 1, 1], [1, 0, 1], [0, 0, 0]]
+    assert table.values.dtype == np.uint8
+    assert [(column.name, column.categories) for column in table.columns] == [
+        (f"place {place}", ("no", "yes")) for place in (1, 2, 3)
+    ]
+    assert (table.labels.tolist(), table.class_names) == ([0, 1, 0], ("2", "10"))
+    assert one_hot(table).inputs.tolist() == table.values.tolist()
+    assert os.listdir(tmp_path) == ["a.tgz"]
+
+
+@pytest.mark.parametrize("claimed", [3 * 10**9, 10**15])
+def test_a_sparse_file_in_an_archive_is_not_filled(tmp_path, claimed):
+    member = tarfile.TarInfo("a")
+    member.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[483:495] = b"\x80" + claimed.to_bytes(11, "big")  # how long the file is with its holes
+    header[148:156] = b"%06o\0 " % sum(header[:148] + b" " * 8 + header[156:])
+    (tmp_path / "a.tgz").write_bytes(gzip.compress(header + bytes(1024)))
+    with pytest.raises(InputError, match="has holes"):
+        location(tmp_path / "a.tgz")
+
+
+def test_location_is_bounded(tmp_path):
+    path = write_archive(tmp_path / "a.tgz", ("a", b"1,0\n2,1\n" * 50_000))
+    assert path.stat().st_size < 5_000
+    assert len(location(path)) == 100_000
+    with pytest.raises(InputError, match="more than the"):
+        location(path, max_bytes=100_000)
+    # A file that says it is larger than the archive.
+    path = write_archive(tmp_path / "b.tgz", ("a", b"1,0\n2,1\n" * 500))
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:2048]))
+    with pytest.raises(InputError, match=r"b.tgz: cannot be read as a tar archive .unexpected end of data"):
+        location(path)
+    path.write_bytes(b"no archive" * 100)
+    with pytest.raises(InputError, match=r"b.tgz: cannot be read as a tar archive"):
+        location(path)
+
+
+def write_census(path, rows, header="PUMA,AGEP,SEX,MSP,HISP,RAC1P,PINCP"):
+    content = "".join(f"{line}\n" for line in [header, *rows]).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+PERSONS = [
+    "a,28,1,6,0,1,35000.0",
+    "b,3,2,N,0,9,N",
+    "c,95,2,1,0,4,50001.0",
+    "d,15,1,6,0,2,-9000",
+    "e,61,2,3,0,8,50000.0",
+]
+
+
+def test_census(tmp_path):
+    paths = [
+        write_census(tmp_path / "a.csv.gz", PERSONS),
+        write_census(tmp_path / "b.csv", ["7,01,2,1,5,40"], "pincp,SEX,RAC1P,MAR,MSP,AGEP"),
+    ]
+    table = census(paths, "acs")
+    assert table.values.tolist() == [[28, 5, 0, 0], [95, 0, 3, 1], [15, 5, 1, 0], [61, 2, 7, 1], [40, 4, 1, 0]]
+    assert [column.name for column in table.columns] == ["age", "marital-status", "race", "sex"]
+    assert [column.categories for column in table.columns] == [None, MARITAL["MSP"], RACES, ("Male", "Female")]
+    assert (table.labels.tolist(), table.class_names) == ([0, 1, 0, 0, 0], ("<=50K", ">50K"))
+    assert table.notes == ("1 of 6 persons are left out because income does not apply to them",)
+    # Where every file has the paper's MAR, that is taken.
+    table = census(paths[1:], "acs")
+    assert table.columns[1].categories == MARITAL["MAR"]
+    assert (table.values.tolist(), table.notes) == ([[40, 0, 1, 0]], ())
+
+
+def test_census_minimum_age(tmp_path):
+    table = census([write_census(tmp_path / "a.csv", PERSONS)], "acs", minimum_age=29)
+    assert table.values[:, 0].tolist() == [95, 61]
+    assert table.notes == (
+        "1 of 5 persons are left out because income does not apply to them",
+        "2 persons with an income are left out: they are younger than 29",
+    )
+
+
+def test_census_refuses_other_files(tmp_path):
+    paths = [
+        write_census(tmp_path / f"{status}.csv", ["20,1,1,1,9"], f"AGEP,SEX,RAC1P,{status},PINCP") for status in MARITAL
+    ]
+    with pytest.raises(InputError, match="acs: some files have only MAR, others only MSP"):
+        census(paths, "acs")
+    with pytest.raises(InputError, match="more than the"):
+        census(paths[:1], "acs", max_bytes=20)
+    for content, message in (
+        (b"AGEP,SEX,RAC1P\n", r"has no column PINCP, MAR or MSP; is it a file of ACS \*person\*"),
+        (b"\xff\xfe\n", "its first line is no"),
+        (b"", "has no column AGEP"),
+    ):
+        paths[0].write_bytes(content)
+        with pytest.raises(InputError, match=rf"MAR\.csv: {message}"):
+            census(paths[:1], "acs")
+
+
+def test_embedded_tables_are_those_of_scikit_learn():
+    from sklearn.datasets import load_breast_cancer, load_wine
+
+    pairs: list[tuple[Table, Any]] = [(breast_cancer(), load_breast_cancer()), (wine(), load_wine())]
+    for table, bunch in pairs:
+        assert np.array_equal(table.values, bunch.data)
+        assert np.array_equal(table.labels, bunch.target)
+        assert table.class_names == tuple(bunch.target_names)
+        assert [column.name for column in table.columns] == list(bunch.feature_names)
+        assert not any(category_counts(table))
+
+
+def write(path, pairs):
+    content = "\n".join([TRANSACTIONS, *(transaction(customer, category) for customer, category in pairs), ""]).encode()
+    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+    return path
+
+
+def random_pairs(count=3000, customers=60, categories=21):
+    generator = np.random.default_rng(11)
+    ids = generator.choice(10**9, customers, replace=False)
+    # Most categories are bought by few.
+    bought = 100 * (generator.random(count) ** 3 * categories).astype(int)
+    return list(zip(ids[generator.integers(customers, size=count)].tolist(), bought.tolist(), strict=True))
+
+
+def bits_by_sets(pairs):
+    """(rows of 0 and 1, categories): customers and categories in ascending order."""
+    categories = sorted({category for _, category in pairs})
+    bought = {}
+    for customer, category in pairs:
+        bought.setdefault(customer, set()).add(category)
+    return [[int(category in bought[customer]) for category in categories] for customer in sorted(bought)], categories
+
+
+@pytest.mark.parametrize("name", ["transactions.csv", "transactions.csv.gz"])
+def test_records_are_those_of_a_loop(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(module, "_ROWS", 7)
+    pairs = random_pairs()
+    path = write(tmp_path / name, pairs)
+    table = purchase(path, clusters=3, seed=5, block_bytes=2048)
+    rows, categories = bits_by_sets(pairs)
+    assert table.values.tolist() == rows
+    assert table.values.dtype == np.uint8
+    assert [column.name for column in table.columns] == [f"category {number}" for number in categories]
+    assert {column.categories for column in table.columns} == {("no", "yes")}
+    assert table.class_names == ("cluster 1", "cluster 2", "cluster 3")
+    assert one_hot(table).inputs.tolist() == rows
+
+
+def test_the_table_grows(tmp_path):
+    pairs = [(customer, customer % 13) for customer in range(5000)]
+    bits, categories = read_transactions(write(tmp_path / "a.csv", pairs), 5000, 13, 4096)
+    found = np.unpackbits(bits, axis=1, count=13, bitorder="little")
+    assert found.tolist() == np.eye(13, dtype=int)[[category for _, category in pairs]].tolist()
+    assert categories.tolist() == list(range(13))
+
+
+def test_a_customer_belongs_to_the_closest_centre():
+    rows = np.random.default_rng(14).integers(0, 2, (300, 8), dtype=np.uint8)
+    labels = cluster(np.packbits(rows, axis=1, bitorder="little"), 8, 5, 4, 300)
+    centres = np.stack([rows[labels == each].mean(axis=0) for each in range(4)])
+    distances = ((rows[:, None] - centres) ** 2).sum(axis=2)
+    # Converged k-means: every centre is the mean of its own, every record with the centre closest to it.
+    assert (distances[np.arange(300), labels] <= distances.min(axis=1) + 0.05).all()
+    assert (labels == distances.argmin(axis=1)).mean() > 0.97
+
+
+def test_it_is_built_once(tmp_path, monkeypatch):
+    pairs = random_pairs(300)
+    path = write(tmp_path / "a.csv", pairs)
+    first = purchase(path, clusters=3, seed=5)
+    lines = []
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "read_transactions", lambda *_: pytest.fail("the file is read again"))
+        assert purchase(path, clusters=3, seed=5).content_hash == first.content_hash
+    write(path, [*pairs, (7, 7), (7, 8)])
+    assert len(purchase(path, clusters=3, seed=5, progress=lines.append)) == len(first) + 1
+    assert lines == [302]
+
+
+def test_memory_does_not_grow_with_the_lines(tmp_path):
+    def peak(path):
+        """The most bytes that Python, NumPy and Arrow held at once."""
+        before = pa.default_memory_pool()
+        pool = pa.proxy_memory_pool(before)
+        pa.set_memory_pool(pool)
+        tracemalloc.start()
+        try:
+            bits, _ = read_transactions(path, 2000, 64, 2**16)
+            return tracemalloc.get_traced_memory()[1] + (pool.max_memory() or 0), bits.nbytes
+        finally:
+            tracemalloc.stop()
+            pa.set_memory_pool(before)
+
+    pairs = [(i * 7919 % 1000, i % 50) for i in range(3_000)]
+    # A few blocks, and so many that any trace a line left would show.
+    short, long = write(tmp_path / "a.csv", pairs * 15), write(tmp_path / "b.csv", pairs * 60)
+    peak(short)  # what is loaded on first use
+    small, large = peak(short), peak(long)
+    assert small[1] == large[1] == 1000 * 7
+    assert large[0] < 1.1 * small[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        ("", {}, r"a.csv: is not Kaggle's transactions.csv with the columns id and category \(Empty CSV file"),
+        (TRANSACTIONS + "\n", {}, "there are no transactions below the header line"),
+        ("id,category\n1,2\n3\n", {}, "is not Kaggle's transactions.csv .*Expected 2 columns, got 1"),
+        ("id,category\n1,2\n3,\n", {}, "a line after line 1 has no id or category; is the file damaged"),
+        ("id,category\n1,2\n3,4\n5,6\n", {"most_customers": 2}, "more than 2 customers; is it the transactions"),
+        ("id,category\n1,2\n3,4\n5,6\n", {"most_categories": 2}, "more than 2 categories"),
+        ("id,category\n1,2\n3,2\n5,6\n", {}, "2 different customers cannot form 10 clusters"),
+    ],
+)
+def test_files_that_are_no_transactions(tmp_path, content, options, message):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(InputError, match=message):
+        purchase(tmp_path / "a.csv", **options)
+
+
+def test_missing_or_cut_file(tmp_path):
+    path = write(tmp_path / "a.csv.gz", random_pairs(300))
+    path.write_bytes(path.read_bytes()[:-50])
+    for name, message in (("none.csv", "cannot be read"), ("a.csv.gz", "cannot be read .*; was the download interru")):
+        with pytest.raises(InputError, match=rf"{name}: {message}"):
+            purchase(tmp_path / name)
+
+
+TABLE = "patient,field_strength\npatient001,1.5\n2,3.0\n003,3T\npatient004,1.5\n"
+
+
+@pytest.fixture
+def acdc(tmp_path):
+    root = tmp_path / "acdc"
+    write_patient(root, "patient001", "DCM")
+    write_patient(root, "patient002", "RV", (6, 4, 1, 2))
+    write_patient(root / "training", "patient003", "HCM")
+    write_patient(root, "patient004", "MINF", (7, 7, 1, 1))
+    (tmp_path / "table.csv").write_text(TABLE)
+    return root, tmp_path / "table.csv"
+
+
+def test_slices_of_one_field_strength(acdc: tuple[Path, Path]):
+    examples, patients = load_acdc(*acdc, 3.0, size=8)
+    assert examples.class_names == GROUPS
+    assert examples.name == "acdc-3T"
+    assert examples.inputs.shape == (1 * 2 + 2 * 3, 8, 8)
+    assert examples.inputs.dtype == np.uint8
+    assert patients.tolist() == ["patient002"] * 2 + ["patient003"] * 6
+    assert [examples.class_names[label] for label in examples.labels] == ["RV"] * 2 + ["HCM"] * 6
+    assert set(load_acdc(*acdc, 1.5).patients) == {"patient001", "patient004"}
+    assert load_acdc(*acdc, 1.5).examples.inputs.shape[1:] == (256, 256)
+
+
+def slow_slices(volume, size):
+    """One pixel at a time."""
+    low, high = np.percentile(volume.astype(np.float32), (1, 99))
+    result = []
+    for frame in range(volume.shape[3]):
+        for depth in range(volume.shape[2]):
+            canvas = np.zeros((size, size))
+            for x in range(volume.shape[0]):
+                for y in range(volume.shape[1]):
+                    column = x - max(0, (volume.shape[0] - size) // 2) + max(0, (size - volume.shape[0]) // 2)
+                    row = y - max(0, (volume.shape[1] - size) // 2) + max(0, (size - volume.shape[1]) // 2)
+                    if 0 <= column < size and 0 <= row < size:
+                        level = (volume[x, y, depth, frame] - low) / (high - low)
+                        canvas[row, column] = min(max(level, 0), 1)
+            result.append(canvas)
+    return np.stack(result)
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 6, 9])
+def test_order_scale_and_centre(tmp_path, size):
+    volume = write_patient(tmp_path, "patient001")
+    (tmp_path / "table.csv").write_text(TABLE)
+    examples, _ = load_acdc(tmp_path, tmp_path / "table.csv", 1.5, size=size)
+    np.testing.assert_allclose(examples.inputs / 255, slow_slices(volume, size), atol=0.51 / 255)
+
+
+def expect(acdc: tuple[Path, Path], message, strength=3.0, **options):
+    with pytest.raises(InputError, match=message):
+        load_acdc(*acdc, strength, **options)
+
+
+def test_missing_or_unknown_metadata(acdc):
+    root, table = acdc
+    info = root / "patient002" / "Info.cfg"
+    info.write_text("Group: XYZ\n")
+    expect(acdc, r"Info\.cfg: names the unknown group 'XYZ'; it")
+    info.write_text("Height: 3\n")
+    expect(acdc, r"Info.cfg: names no Group")
+    info.unlink()
+    expect(acdc, r"Info.cfg: cannot be read \(No such file")
+    info.write_text("Group: RV\n")
+    write_patient(root, "patient005")
+    expect(acdc, "patient005; add its field strength")
+    table.write_text(TABLE + "patient005,1.5\n")
+    expect(acdc, "no patient was scanned at 7 T; the table", 7.0)
+    expect(acdc, "at least 1 pixel, got 0", size=0)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("patient,tesla\n1,3\n", "has no column 'field_strength'"),
+        ("name,field_strength\n1,3\n", "has no column 'patient'"),
+        ("patient,field_strength\n1,3\nJohn,3\n", "no patient or no field strength; write a patient"),
+        ("patient,field_strength\n1,strong\n", "no patient or no field"),
+        ("patient,field_strength\n1,3\npatient001,1.5\n", "row 2 gives a patient a second field strength"),
+    ],
+)
+def test_bad_tables(acdc, table, message):
+    acdc[1].write_text(table)
+    expect(acdc, message)
+
+
+def test_missing_or_damaged_volumes(acdc):
+    path = acdc[0] / "patient002" / "patient002_4d.nii.gz"
+    whole = path.read_bytes()
+    expect(acdc, r"\(6, 4, 1, 2\), more than the", max_bytes=100)
+    unreadable = r"patient002_4d.nii.gz: is not a readable NIfTI file .*is the download complete"
+    for content, message in (
+        *((wrong, unreadable) for wrong in (b"rubbish", b"", gzip.compress(gzip.decompress(whole)[:400]))),
+        (whole[:60], r"patient002_4d.nii.gz: cannot be read .*was the download interrupted"),
+    ):
+        path.write_bytes(content)
+        expect(acdc, message)
+    for volume, message in (
+        (np.zeros((3, 3, 3), np.int16), r"has shape \(3, 3, 3\); ACDC's volumes are \[x, y, slice, frame\]"),
+        (np.full((3, 3, 1, 1), np.nan, np.float32), "NaN or infinite values"),
+        (np.full((3, 3, 1, 1), 1e300), "NaN or infinite values"),
+    ):
+        nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), path)
+        expect(acdc, message)
+    path.unlink()
+    expect(acdc, r"no patient002_4d\.nii\.gz")
+
+
+def test_a_header_of_a_volume_is_not_believed(acdc, capfd):
+    """Too long a shape, numbers far behind the file's end, more than the shape needs: nothing of it is unpacked."""
+    root, table = acdc
+    path = root / "patient002" / "patient002_4d.nii.gz"
+    whole = gzip.decompress(path.read_bytes())
+    for place, code, value in ((42, "<h", 32767), (70, "<h", 1536), (108, "<f", 1e18), (108, "<f", 1e9), (40, "<h", 7)):
+        length = struct.calcsize(code)
+        path.write_bytes(gzip.compress(whole[:place] + struct.pack(code, value) + whole[place + length :]))
+        expect(acdc, "patient002_4d.nii.gz: ")
+    path.write_bytes(gzip.compress(whole + bytes(2**22)))
+    expect(acdc, "more than the")
+    path.write_bytes(gzip.compress(struct.pack("<i", 999) + whole[4:]))  # nibabel would say so on stderr
+    load_acdc(root, table, 3.0)
+    nibabel.save(nibabel.Nifti1Image(np.full((1, 1, 3, 2), 7, np.int16), np.eye(4)), path)
+    expect(acdc, "its header", size=10**5)
+    assert capfd.readouterr().err == ""
+
+
+def test_without_nibabel_or_patients(acdc, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    for name, message in (("empty", "no patient folders"), ("none", "there is no such folder")):
+        expect((tmp_path / name, acdc[1]), message)
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    expect(acdc, r"pip install 'jaxaudit\[medical\]'")

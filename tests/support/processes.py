@@ -1,0 +1,25 @@
+"""Scripts of `support/` in processes of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's, in which the tests and the package are found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]), **more}
+
+
+def script(name: str, *words: object) -> list[str]:
+    """The command that runs it."""
+    return [sys.executable, str(TESTS / "support" / name), *map(str, words)]
+
+
+def printed(name: str, *words: object, **more: str) -> str:
+    """What it prints; it must succeed."""
+    done = subprocess.run(script(name, *words), env=environment(**more), capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -112,3 +112,12 @@ def test_more_of_a_kind_begins_with_what_was_there(base, everything):
     for role, odds in more.shadow_log_odds.items():
         there = everything.shadow_log_odds[role]
         assert np.array_equal(odds[: len(there), : len(QUERY)], there[:, : len(QUERY)])
+
+
+def test_which_test_decides_changes_no_number(everything):
+    """Only which of the findings is the target's."""
+    other = run(RHO, EMATest(), SHADOW)
+    same(other, everything, "shadow", "rho", "ema", "confidences")
+    for target in other.targets:
+        assert [each.test for each in target.judgements] == ["rho", "ema", "shadow"]
+        assert target.finding == target.judgements[0].finding

@@ -2,15 +2,18 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, with_log_odds
-from support.simulated_shadows import provider
+from support.simulated_shadows import bank_of, provider
 
 from jaxaudit.audits.ks.audit import audit_ks, default_tests
+from jaxaudit.audits.ks.evidence import Evidence, Said
+from jaxaudit.audits.ks.judge import judge_targets
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests import HoldoutTest, MembersTest
@@ -154,3 +157,29 @@ def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers()
     # A target that was trained here keeps its fraction; one from a file has it of the members test alone.
     assert np.isnan(used.usage[1].fraction)
     assert np.isfinite([used.usage[0].fraction, simulated.usage[1].fraction]).all()
+
+
+@cache
+def bank() -> Evidence:
+    """Models of the holdout test."""
+    return bank_of(KEY, WORLD, POOL, [HELD])
+
+
+def heard(given: FileTarget) -> Said:
+    return given.says(bank(), HOLDOUT, "", with_signals=False)
+
+
+def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
+    """How much less is used now rests on the shadow models' recipe; that it is less does not."""
+    given = UNUSED._replace(before=USED.outputs, before_on_holdout=USED.on_holdout)
+    for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
+        evidence = replace(bank(), own_recipe=own_recipe)
+        found = [judge_targets(KEY, evidence, [heard(each)], [MembersTest(), HELD]).targets[0] for each in several]
+        change = found[0].change
+        assert change is not None
+        assert change.p_value <= 0.05
+        assert (change.low > 0.5) == np.isfinite(change.fraction) == own_recipe
+        assert (found[0].method, found[0].verdict) == ("members", "forgotten")
+        for single in found[1:]:
+            np.testing.assert_equal(found[0].usage, single.usage)
+            assert single.change is None

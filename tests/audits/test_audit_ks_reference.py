@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 from support.cli_runs import records
 from support.clouds import NAMES, probabilities, trained_outputs
 
@@ -16,7 +17,7 @@ from jaxaudit.audits.ks.models import Design
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests import HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
-from jaxaudit.audits.pool import Part, make_pool
+from jaxaudit.audits.pool import Part, make_pool, target_row
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -24,6 +25,8 @@ from jaxaudit.learners import network
 from jaxaudit.metrics.checks import REFERENCE_LIKE_TARGET, REFERENCE_MODELS, SHADOW_MODELS
 from jaxaudit.models import MLP
 
+SURE = 1e-4
+"""A correct test fails one claim of this file for one in ten thousand keys; the keys are fixed."""
 RECORDS = 200
 KEY = jax.random.key(5)
 LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=25, batch_size=50)
@@ -77,6 +80,35 @@ def of_designs() -> KSAudit:
     """Both tests, of two designs, on two files and a simulated target."""
     unused = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
     return run([used(), unused, SOME], TEST, SHADOW, designs=[WIDER], own_recipe=True)
+
+
+@pytest.mark.outer
+def test_false_alarms_are_as_rare_as_stated_and_full_use_is_found() -> None:
+    """Every trial has other records, shadow models and targets.
+
+    With models that were not trained on the reference, full use is found in less than half of the trials.
+    """
+    trials, alarms, found = 30, 0, 0
+    for trial in range(trials):
+        query, calibration, reference, fresh = (
+            examples(10_000 + 4 * trial + place, shift, str(place))
+            for place, shift in enumerate((0.0, 0.5, -0.5, -0.5))
+        )
+        targets = [
+            target(2 * trial + place, str(place), trained_on, query, reference)
+            for place, trained_on in enumerate(([fresh], [fresh, query]))
+        ]
+        answer = audit_ks(
+            jax.random.key(trial),
+            *(query, calibration, LEARNER, targets),
+            tests=[TEST, FEW],
+            reference=reference,
+            execution=Execution(21),
+        )
+        alarms += answer.targets[0].usage[0].p_never <= 0.05
+        found += answer.targets[1].usage[0].p_never <= 0.05
+    assert alarms <= stats.binom.ppf(1 - SURE, trials, 0.05)
+    assert found >= stats.binom.ppf(SURE, trials, 0.8)
 
 
 def test_it_finds_use_and_calls_none_that_is_not(by_calibration: KSAudit, of_designs: KSAudit) -> None:
@@ -145,6 +177,15 @@ def test_its_models_are_trained_on_a_share_of_both_sets() -> None:
         parts = (pool.query, pool.calibration, pool.holdout, pool.reference)
         assert {tuple(int(row[part].sum()) for part in parts) for row in rows} == {(used, 133, 0, 100)}
         assert len({row[pool.reference].tobytes() for row in rows}) == len(rows)
+
+
+def test_a_target_that_is_trained_on_part_of_it_keeps_the_rest_as_its_reference() -> None:
+    part = Part(REFERENCE.take(np.arange(20, 80)), 1.0)
+    simulated = SimulatedTarget("some", (part, Part(CALIBRATION, 0.5)))
+    pool = make_pool(QUERY, CALIBRATION, (simulated,), reference=REFERENCE)
+    assert len(pool.examples) == len(QUERY) + len(CALIBRATION) + len(REFERENCE)
+    row = target_row(np.random.default_rng(1), pool, simulated.parts)[0]
+    assert np.flatnonzero(row[pool.reference]).tolist() == list(range(20, 80))
 
 
 def test_the_default_is_the_firmest_test_that_the_data_allow() -> None:

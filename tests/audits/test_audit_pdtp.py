@@ -1,6 +1,6 @@
 """The pdtp audit: what it measures is the difference one record makes, and nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -181,3 +181,14 @@ def test_what_no_record_can_exceed_is_asked_of_the_learner():
     for learned in (audit_pdtp(KEY, EXAMPLES, Shares(3)), audit_pdtp(KEY, EXAMPLES, naive_bayes((0,) * 4, 3))):
         assert learned.largest_possible is None
         assert learned.dtp_bound is None
+
+
+def test_publish_is_the_rule_and_open_where_not_all_were_measured():
+    few = audit_pdtp(KEY, EXAMPLES, Shares(3), records=np.arange(3))
+    assert few.max_pdtp <= 1
+    assert few.publish is None
+    assert audit_pdtp(KEY, EXAMPLES, Shares(3)).publish is True
+    risky = np.array([1.5, 0.0, 0.0])
+    assert replace(few, values=risky, exact=risky).publish is False
+    # Above 1 by the edge of a bin alone.
+    assert replace(few, values=risky).publish is None

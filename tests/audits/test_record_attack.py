@@ -12,7 +12,9 @@ from support.record_attacks import target_of
 
 from jaxaudit import audit_records, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
+from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.bank.evidence import bank_evidence
+from jaxaudit.audits.record_attack.audit import RecordTarget
 from jaxaudit.audits.record_attack.evidence import bank_outputs
 from jaxaudit.audits.record_attack.result import RecordAudit
 from jaxaudit.data.bank.bank import Bank
@@ -158,3 +160,46 @@ def test_files_are_opened_by_one_thread(tmp_path: Path, monkeypatch: pytest.Monk
     bank_evidence(bank, bank.finished().tolist())
     assert len(threads) >= 24
     assert set(threads) == {threading.get_ident()}
+
+
+def both_forms(used: int, bank: Bank, folder: Path) -> list[RecordTarget]:
+    """One model's outputs, as logits and as their softmax."""
+    (values,) = sure(1, (np.arange(RECORDS) < used)[None], seed=9)
+    forms = {"logits": values, "softmax": softmax(values)}
+    return [target_of(folder / f"{name}.npy", each, bank) for name, each in forms.items()]
+
+
+@pytest.mark.parametrize("used", [0, 150])
+def test_a_target_is_judged_alike_as_logits_and_as_their_softmax(used: int, banks: dict[str, Bank], tmp_path: Path):
+    """By a bank of probabilities, beside each other and alone."""
+    bank = banks["probabilities"]
+    targets = both_forms(used, bank, tmp_path)
+    for attack in (Stacked(), LiRA()):
+        both = audit_records(bank, targets, attacks=[attack])
+        one, other = both.targets
+        assert (one.finding, one.named) == (other.finding, other.named)
+        assert check_of(one.finding, "trained as the shadow models").state == "passed"
+        np.testing.assert_allclose(*both.attacks[0].scores, rtol=1e-3, atol=1e-3)
+        if attack.name == "stacked":
+            assert one.finding.verdict == ("attack succeeds" if used else "inconclusive")
+        else:
+            alone = [audit_records(bank, [each], attacks=[attack]).targets[0].finding.verdict for each in targets]
+            assert alone == [one.finding.verdict] * 2
+
+
+def states(found: Finding) -> list[tuple[str, str]]:
+    return [(check.name, check.state) for check in found.checks]
+
+
+def test_the_level_that_is_shown_moves_no_verdict(weak: Bank, banks: dict[str, Bank], lumpy: Bank, tmp_path: Path):
+    """Nor where a hundredth of the records is remembered: a true positive rate just beyond twice that of 1%."""
+    rows = np.random.default_rng(11).random((24, 2000)) < 0.5
+    odds = np.random.default_rng(10).normal(size=rows.shape)
+    odds[:, :30] += 6.0 * rows[:, :30]
+    for bank in (weak, banks["logits"], lumpy, bank_of(tmp_path / "few", odds, rows, "log_odds")):
+        one, *others = (
+            audit_records(bank, attacks=[BASE(), AttackP()], level=level).finding for level in (0.95, 0.05, 0.999999)
+        )
+        for other in others:
+            assert (one.verdict, one.confidence) == (other.verdict, other.confidence)
+            assert states(one) == states(other)

@@ -188,3 +188,13 @@ def test_impossible_numbers_are_refused():
         LEARNER.leave_one_out(KEY, INPUTS[:2], LABELS[:2], np.arange(2))
     with pytest.raises(InputError, match="neighbours are"):
         LEARNER.fit(KEY, jnp.asarray(INPUTS[:2]), jnp.asarray(LABELS[:2]), jnp.ones(2))
+
+
+def test_images_are_neighbours_by_their_pixels():
+    images = INPUTS.reshape(RECORDS, 2, 2, 1)
+    flat = LEARNER.leave_one_out(KEY, INPUTS, LABELS, np.arange(3))
+    assert np.array_equal(flat, LEARNER.leave_one_out(KEY, images, LABELS, np.arange(3)))
+    weights = np.ones(RECORDS, np.float32)
+    assert np.array_equal(
+        said(LEARNER, images, LABELS, weights, images), said(LEARNER, INPUTS, LABELS, weights, INPUTS)
+    )

@@ -126,3 +126,12 @@ class Normed(nnx.Module):
 def test_what_has_no_efficacy_says_why(log_prob: Any, params: Any, x: Any, y: Any, message: str):
     with pytest.raises(InputError, match=message):
         measure_efficacy(log_prob, params, x, y)
+
+
+def test_a_perfect_fit_tells_nothing():
+    """Probability 1 in float32, so a gradient of 0: infinite, not an error."""
+    certain = {"kernel": 1e3 * jnp.eye(3)}
+    found = measure_efficacy(
+        lambda p, x, y: of_label(x @ p["kernel"], y), certain, np.eye(3, dtype=np.float32), Y[:3] * 0 + np.arange(3)
+    )
+    assert found.whole == Efficacy(np.inf, 0.0, np.inf)

@@ -209,3 +209,22 @@ def test_binned_dtp_over_the_training_set_is_arts_pdtp(kind, tmp_path, monkeypat
         ours.append(dtp(everything, log_of(model().fit(x[kept], y[kept]).predict_proba(x))).value)
     np.testing.assert_allclose(np.exp(ours), theirs[0], rtol=1e-12)
     assert max(ours) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("p_with", "p_without", "value", "direction"),
+    [(0.0, 0.0, 0.0, 0), (0.0, 0.5, np.inf, -1), (0.5, 0.0, np.inf, 1), (0.5, 0.5, 0.0, 0), (1.0, 0.5, np.log(2), 1)],
+)
+def test_exact_comparison_gives_every_zero_a_meaning(p_with, p_without, value, direction):
+    answer = pdtp(log_of([[0.25, p_with]]), log_of([[0.25, p_without]]), bins=0)
+    assert answer.values[0] == value
+    assert answer.directions[0] == direction
+    assert answer.classes[0] == (1 if value else 0)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 100])
+def test_no_binned_value_is_above_its_bound(bins):
+    answer = pdtp(log_of([[1.0, 0.0], [0.0, 1.0]]), log_of([[0.0, 0.5], [0.0, 1.0]]), bins=bins)
+    np.testing.assert_allclose(answer.values, [np.log(2 * bins - 1), 0], rtol=1e-14)
+    if bins == 100:
+        assert round(answer.values[0], 2) == 5.29  # the paper's log_of(0.995 / 0.005)

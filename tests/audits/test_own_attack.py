@@ -1,0 +1,111 @@
+"""A person's own attack, beside those that are known."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import jax
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, Key
+from support.html_pages import Parsed
+from support.saved_runs import save
+from support.saved_runs.attack import attack_run
+from support.terminals import said
+from support.tiny_learners import CLASSES, learner, records
+
+from jaxaudit.attacks import Asked, Attack, Distance, PairedShadows, PooledShadows
+from jaxaudit.audits.attack.audit import audit_attack
+from jaxaudit.audits.attack.result import AttackAudit
+from jaxaudit.data import Examples
+from jaxaudit.ensemble import Execution, Progress
+from jaxaudit.errors import InputError
+from jaxaudit.report.attack.record import AttackRecord
+from jaxaudit.report.html.render import report_html
+from jaxaudit.report.record import from_json, to_json
+from jaxaudit.runs.saved import read_run
+
+Shadows = Literal["paired", "pooled"]
+EXAMPLES = Examples(*records(60, 4), tuple(f"class {i}" for i in range(CLASSES)), "candidates")
+HOW: dict[str, Any] = {
+    "iterations": 3,
+    "targets": 8,
+    "shadow_pairs": 2,
+    "pooled_shadows": 3,
+    "measured": 2,
+    "execution": Execution(4),
+}
+
+
+@dataclass(frozen=True)
+class Sure:
+    """Whoever the model is surer of than shadow models without the record are was in."""
+
+    name: ClassVar[str] = "sure"
+    meaning: ClassVar[str] = "Says `in` where the model is surer than models that never saw the record."
+    source: ClassVar[str] = "a test"
+    shadows: ClassVar[Shadows] = "paired"
+    needs_bins: ClassVar[bool] = False
+
+    def scores(
+        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+    ) -> Float[np.ndarray, "models targets"]:
+        assert isinstance(shadows, PairedShadows)
+        own = np.take_along_axis(asked.outputs, asked.labels[None, :, None], axis=2)[..., 0]
+        theirs = np.take_along_axis(shadows.without_target, asked.labels[None, :, None], axis=2)[..., 0]
+        return (own - theirs.mean(axis=0)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Blind:
+    """Draws lots, and counts who the pooled shadow models were trained on."""
+
+    name: ClassVar[str] = "blind"
+    meaning: ClassVar[str] = "Draws lots."
+    source: ClassVar[str] = "a test"
+    shadows: ClassVar[Shadows] = "pooled"
+    needs_bins: ClassVar[bool] = True
+
+    def scores(
+        self, key: Key[Array, ""], asked: Asked, shadows: PairedShadows | PooledShadows, progress: Progress | None
+    ) -> Float[np.ndarray, "models targets"]:
+        assert isinstance(shadows, PooledShadows)
+        assert shadows.outputs.shape == (3, 60, CLASSES)
+        assert (shadows.membership.sum(axis=1) == 30).all()
+        return np.asarray(jax.random.normal(key, asked.outputs.shape[:2]), np.float64)
+
+
+@pytest.fixture(scope="module")
+def audit() -> AttackAudit:
+    return audit_attack(jax.random.key(5), EXAMPLES, learner(), attacks=[Sure(), Distance(), Blind()], **HOW)
+
+
+def test_it_runs_beside_the_others_and_every_output_says_so(audit: AttackAudit, tmp_path):
+    assert isinstance(Sure(), Attack)
+    assert [attack.name for attack in audit.attacks] == ["sure", "distance", "blind"]
+    for attack in audit.attacks:
+        assert np.array_equal(attack.per_target, ((attack.scores > 0) == audit.truth).mean(axis=0))
+    run = attack_run(audit=audit)
+    value = to_json(run.result)
+    assert from_json(AttackRecord, value) == run.result
+    assert [attack["name"] for attack in value["attacks"]] == ["sure", "distance", "blind"]
+    assert value["attacks"][0]["meaning"] == Sure.meaning
+    text, page = said(run), Parsed(report_html([run])).text
+    for shown in (text, page):
+        assert audit.finding.sentence in shown
+        assert "sure" in shown
+        assert "blind" in shown
+    assert f"sure attack {Sure.meaning} {Sure.source}" in page
+    again = read_run(save(run, tmp_path / "run"))
+    assert report_html([again]) == report_html([attack_run(audit=audit)]).replace("c run", "run")
+
+
+def test_it_changes_no_number_of_others(audit: AttackAudit):
+    alone = audit_attack(jax.random.key(5), EXAMPLES, learner(), attacks=[Distance()], **HOW)
+    np.testing.assert_array_equal(alone.attacks[0].scores, audit.attacks[1].scores)
+    np.testing.assert_array_equal(alone.measurements, audit.measurements)
+    assert str(alone.attacks[0].metrics) == str(audit.attacks[1].metrics)
+
+
+def test_one_that_needs_bins_is_refused_without():
+    with pytest.raises(InputError, match="the blind attack needs them"):
+        audit_attack(jax.random.key(5), EXAMPLES, learner(), attacks=[Sure(), Blind()], bins=0, **HOW)

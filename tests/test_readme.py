@@ -57,10 +57,6 @@ def test_a_section_is_up_to_date(page: Path, name: str, write: Callable[[], str]
         assert len(labels) == len(set(labels)) == sections.PAPERS.read_text(encoding="utf-8").count("\n@")
 
 
-def test_the_readme_is_read_to_the_end():
-    assert len(sections.README.read_text(encoding="utf-8").splitlines()) <= 160
-
-
 SESSIONS = [
     *(
         (page, f"{command} session", partial(sections.session_section, command))
@@ -98,19 +94,6 @@ def near(shown: str, printed: str) -> bool:
     first, second = (float(number.replace(",", "")) for number in (shown, printed))
     unit = 10.0 ** -len(shown.partition("e")[0].partition(".")[2])
     return abs(first - second) <= max(0.1 * abs(first), 0 if "e" in shown else 3 * unit)
-
-
-def test_sessions_are_compared_by_words_and_numbers():
-    old = "use was detected (p = .025, 75%)\n───\n1,797 █████ 7.4e-11"
-    assert parts(old) == (
-        ["use", "was", "detected", "(p", "=", "#,", "#%)", "#", "#"],
-        [".025", "75", "1,797", "7.4e-11"],
-    )
-    assert near("1,797", "1,801")
-    assert not near("1,797", "2,001")
-    assert near(".025", ".027")
-    assert not near(".025", ".029")
-    assert not near("7.4e-11", "8.4e-11")
 
 
 @pytest.mark.outer

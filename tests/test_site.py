@@ -3,7 +3,6 @@
 The pages that Sphinx built are read where they lie: `.ci/run` builds them, with warnings as errors, and runs this file.
 """
 
-import json
 import re
 import runpy
 from html.parser import HTMLParser
@@ -74,62 +73,6 @@ def test_names_are_functions_whichever_module_was_imported_first():
         assert [name for name in package.__all__ if getattr(package, name) is None] == []
 
 
-def test_docstrings_become_markup():
-    lines = """One line of `audit_ks`, `first` and `x | y`; |x| (Liu & Tsaftaris 2020), *not* 2 * 3:
-
-    literal | text
-
-| file | holds |
-|---|---|
-| `.npy` | numbers |
-
-Args:
-    first: what it is.
-
->>> 1 | 2
-3""".splitlines()
-
-    def known(first: int) -> None: ...
-
-    EXTENSION["_docstring"](None, "function", "known", known, None, lines)
-    assert (
-        "\n".join(lines) == r"""One line of :py:obj:`audit_ks <jaxaudit.audit_ks>`, ``first`` and ``x | y``; \|x\| """
-        r"""(:ref:`Liu & Tsaftaris 2020 <liu2020>`), *not* 2 \* 3::
-
-    literal | text
-
-.. list-table::
-   :header-rows: 1
-
-   * - file
-     - holds
-   * - ``.npy``
-     - numbers
-
-Args:
-    first: what it is.
-
->>> 1 | 2
-3"""
-    )
-
-
-def test_signatures_are_those_of_the_source():
-    of = EXTENSION["_signature"]
-    args, back = of(None, "function", "ks_distance", jaxaudit.ks_distance, None, "()", None)
-    assert "Float[" in args
-    assert "'n']" in args
-    assert back
-    args, _ = of(None, "function", "holdout_test", metrics.holdout_test, None, "()", None)
-    assert "alpha: float=0.05" in args
-    fields, _ = of(None, "class", "Part", jaxaudit.Part, None, "()", None)
-    assert fields.startswith("(examples: Examples")
-    for name in ("HoldoutTest", "MembersTest", "ReferenceTest", "ShadowTest"):
-        fields, _ = of(None, "class", name, getattr(jaxaudit, name), None, "()", None)
-        assert "stated: float = 0.25" in fields
-    assert of(None, "class", "Learner", learners.Learner, None, "()", None) == ("", None)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_to_files_of_the_repository_lead_somewhere(page: Path):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -179,16 +122,3 @@ def test_every_link_within_the_site_leads_somewhere_and_every_picture_has_a_text
     assert gone == []
     images = [(path, one) for path, page in site.items() for one in page.images]
     assert [f"{path.relative_to(BUILT)}: {one.get('src')}" for path, one in images if not one.get("alt")] == []
-
-
-@built
-@pytest.mark.outer
-def test_search_knows_pages_and_functions():
-    text = (BUILT / "searchindex.js").read_text(encoding="utf-8")
-    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
-    titles = " ".join(index["alltitles"])
-    for page in ("Start here", "Test a deletion", "What PDTP is not", "How often is it wrong?"):
-        assert page in titles
-    assert {"holdout", "epsilon", "patient"} <= {*index["terms"], *index["titleterms"]}
-    functions = {name for _, _, _, _, name in index["objects"]["jaxaudit"]}
-    assert {"audit_ks", "load_bank", "HoldoutTest"} <= functions

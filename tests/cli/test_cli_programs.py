@@ -144,13 +144,6 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     compilation_cache.reset_cache()
 
 
-def test_kept_programs_are_in_the_cache_folder(settings: Setting, tmp_path: Path):
-    programs.keep_programs()
-    folder = Path(settings())
-    assert folder.parent == tmp_path / "cache" / programs.FOLDER
-    assert len(list(folder.glob("*-cache"))) == 1
-
-
 def test_a_folder_in_which_others_may_write_or_rename_keeps_none(settings: Setting, tmp_path: Path):
     cache, shared = tmp_path / "cache", tmp_path / "cache" / programs.FOLDER
 
@@ -211,11 +204,3 @@ def test_the_least_recently_used_are_dropped(tmp_path: Path, monkeypatch: pytest
         os.utime(place, (1e9 - age, 1e9 - 10))
     programs.drop_unused(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["new", "old"]
-
-
-@pytest.mark.outer
-def test_importing_keeps_nothing():
-    program = "import jax, jaxaudit.cli.programs; print(jax.config.jax_compilation_cache_dir)"
-    environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "None\n"

@@ -22,8 +22,6 @@ from typing import NamedTuple
 import numpy as np
 from support.cli_runs import content, write_sets
 
-from jaxaudit.ensemble import KeptState, kept_models, kept_states
-
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz", "--batch-size", "50")
 IMAGES = ("--query", "images.npz", "--calibration", "others.npz", "--batch-size", "20")
 COMMANDS = {
@@ -45,67 +43,46 @@ COMMANDS = {
     ),
 }
 """Chunks that take several seconds each."""
-KEEP_SECONDS = "0.2"
-PATIENCE = 300
-
-
-class Kill(NamedTuple):
-    """How far a run was when it was killed.
-
-    Attributes:
-        seconds: since it was started.
-        models: finished models it had kept.
-        states: chunks it had kept in training.
-        within: whether one of these was kept since it was started.
-    """
-
-    seconds: float
-    models: int
-    states: list[KeptState]
-    within: bool
 
 
 class Killed(NamedTuple):
     """A run that was killed again and again.
 
     Attributes:
-        kills: in turn; fewer than asked for where it was through before.
+        kills: how often; less than asked for where it was through before.
+        within: how many kills came after a chunk in training was kept since the start.
         differing: names of files that are not those of the run that was never killed.
     """
 
-    kills: list[Kill]
+    kills: int
+    within: int
     differing: list[str]
 
 
-def kill_again_and_again(
-    words: Sequence[str], folder: Path, kills: int, generator: np.random.Generator, keep_seconds: str = KEEP_SECONDS
-) -> Killed:
+def kill_again_and_again(words: Sequence[str], folder: Path, kills: int, generator: np.random.Generator) -> Killed:
     """Runs `jaxaudit WORDS` in `folder`, where `write_data` was called, once in peace and once killed."""
-    with _started(words, folder, keep_seconds) as run:
-        _wait(run, folder, time.monotonic(), 0.0)
+    with _started(words, folder) as run:
+        _wait(run, folder, 0.0)
         began = time.monotonic()
-        _, err = run.communicate()
-    assert run.returncode == 0, err
+        _end(run)
     span = time.monotonic() - began
     (folder / "run").rename(folder / "whole")
-    done: list[Kill] = []
-    while len(done) < kills and not _is_through(folder):
-        began, before = time.monotonic(), _newest(folder)
-        with _started(words, folder, keep_seconds) as run:
+    done = within = 0
+    while done < kills and not _is_through(folder):
+        before = _newest(folder)
+        with _started(words, folder) as run:
             # Every fourth is killed wherever it is, the others when they have got further than the one before.
-            _wait(run, folder, began, generator.uniform(0, span / kills), anywhere=len(done) % 4 == 3)
+            _wait(run, folder, generator.uniform(0, span / kills), anywhere=done % 4 == 3)
             run.send_signal(signal.SIGKILL)
-            _, err = run.communicate()
-        assert run.returncode in (0, -signal.SIGKILL), err
+            _end(run, -signal.SIGKILL)
         if not _is_through(folder):
-            chunks, seconds = _chunks(folder), time.monotonic() - began
-            done.append(Kill(seconds, kept_models(chunks), kept_states(chunks), _newest(folder) > before))
+            done, within = done + 1, within + (_newest(folder) > before)
     if not _is_through(folder):
-        with _started(words, folder, keep_seconds) as run:
-            _, err = run.communicate()
-        assert run.returncode == 0, err
+        with _started(words, folder) as run:
+            _end(run)
     ours, theirs = (_comparable(folder / name) for name in ("run", "whole"))
-    return Killed(done, sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)))
+    different = (name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    return Killed(done, within, sorted(different))
 
 
 def write_data(folder: Path) -> None:
@@ -118,24 +95,17 @@ def write_data(folder: Path) -> None:
         np.savez(folder / f"{name}.npz", x=images.astype(np.float32), y=labels)
 
 
-def _started(words: Sequence[str], folder: Path, keep_seconds: str) -> subprocess.Popen[str]:
-    """The command, which makes `run/result.json`."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "jaxaudit", *words, "--out", "run"],
-        cwd=folder,
-        env={
-            **os.environ,
-            "JAXAUDIT_KEEP_SECONDS": keep_seconds,
-            "JAXAUDIT_CACHE": str(folder / "cache"),
-            # What is compiled once need not be after every kill.
-            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def _started(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    """The command, which makes `run/result.json`; what is compiled once need not be after every kill."""
+    own = {"JAXAUDIT_KEEP_SECONDS": "0.2", "JAXAUDIT_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "jaxaudit", *words, "--out", "run"]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=folder, env={**os.environ, **own}, **pipes)
+
+
+def _end(run: subprocess.Popen[str], *codes: int) -> None:
+    _, err = run.communicate()
+    assert run.returncode in (0, *codes), err
 
 
 def _is_through(folder: Path) -> bool:
@@ -148,11 +118,11 @@ def _chunks(folder: Path) -> Path:
     return next((path.parent / "chunks" for path in folder.rglob("identity.json")), folder / "none")
 
 
-def _wait(run: subprocess.Popen[str], folder: Path, began: float, seconds: float, *, anywhere: bool = False) -> None:
+def _wait(run: subprocess.Popen[str], folder: Path, seconds: float, *, anywhere: bool = False) -> None:
     """Until so many seconds after the first training state is written, or, `anywhere`, after the first could be."""
-    before = _newest(folder)
+    before, patience = _newest(folder), time.monotonic() + 300
     while run.poll() is None and not (anywhere and _chunks(folder).exists()) and _newest(folder) <= before:
-        assert time.monotonic() < began + PATIENCE
+        assert time.monotonic() < patience
         time.sleep(0.01)
     deadline = time.monotonic() + seconds
     while run.poll() is None and time.monotonic() < deadline:
@@ -184,20 +154,16 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
-    failed = 0
+    failed = False
     print("command     kills  within a chunk  files that differ")
     for name in given.commands or COMMANDS:
         with tempfile.TemporaryDirectory() as folder:
             write_data(Path(folder))
             generator = np.random.default_rng([given.seed, *name.encode()])
             found = kill_again_and_again(COMMANDS[name], Path(folder), given.kills, generator)
-        failed += bool(found.differing)
-        within = sum(kill.within for kill in found.kills)
-        print(f"{name:11} {len(found.kills):5} {within:15}  {', '.join(found.differing) or 'none'}", flush=True)
-        for kill in found.kills:
-            begun = [f"{each.models} in epoch {each.epoch} of {each.epochs}" for each in kill.states]
-            print(f"    {kill.seconds:6.1f} s: {'; '.join([f'{kill.models} trained', *begun])}", flush=True)
-    return bool(failed)
+        failed |= bool(found.differing)
+        print(f"{name:11} {found.kills:5} {found.within:15}  {', '.join(found.differing) or 'none'}", flush=True)
+    return failed
 
 
 if __name__ == "__main__":

@@ -193,6 +193,12 @@ SHORT_ROWS = {
 COVERED = "the 95% limit is at or above the truth"
 
 
+def _table(columns: dict[str, str], rows: dict[str, str], cell: Callable[[str, str], str]) -> list[str]:
+    """A line a row, with the cell of each column's name and the row's."""
+    lines = [f"| {title} | {' | '.join(cell(column, row) for column in columns)} |" for row, title in rows.items()]
+    return [f"| | {' | '.join(columns.values())} |", "|---" * (1 + len(columns)) + "|", *lines]
+
+
 def error_rate_results() -> list[Path]:
     """The committed results of `experiments.error_rates`."""
     return sorted((ROOT / "experiments" / "results").glob("error_rates-*.json"))
@@ -208,12 +214,8 @@ def error_rates_section() -> str:
             f"{rates['targets']:,} targets of known truth in {rates['worlds']} worlds of digits, census records and "
             "locations; with 95% intervals:",
             "",
-            f"| | {' | '.join(ERROR_METHODS.values())} |",
-            "|---" * (1 + len(ERROR_METHODS)) + "|",
+            *_table(ERROR_METHODS, ERROR_ROWS, partial(_of_method, rates["overall"])),
         ]
-        for name, title in ERROR_ROWS.items():
-            cells = [_rate(rates["overall"][method][name]) for method in ERROR_METHODS]
-            lines.append(f"| {title} | {' | '.join(cells)} |")
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         lines += [
             "",
@@ -241,25 +243,19 @@ def memory_rates_section() -> str:
             f"{memory_page.deals(rates)} in {len(rates['worlds'])} worlds, {len(rates['final'])} of which were "
             "looked at only once; with 95% intervals:",
             "",
-            f"| | {' | '.join(WAYS.values())} |",
-            "|---" * (1 + len(WAYS)) + "|",
-            *(
-                f"| {title} | {' | '.join(_of_way(rates['overall'], way, name) for way in WAYS)} |"
-                for name, title in rows.items()
-            ),
+            *_table(WAYS, rows, partial(_of_way, rates["overall"])),
             "",
             f"The worst of {len(rates['by recipe'])} recipes, some of which have few targets:",
             "",
-            f"| | {' | '.join(WAYS.values())} |",
-            "|---" * (1 + len(WAYS)) + "|",
-            *(
-                f"| {title} | {' | '.join(_worst(rates['by recipe'], way, name) for way in WAYS)} |"
-                for name, title in rows.items()
-            ),
+            *_table(WAYS, rows, partial(_worst, rates["by recipe"])),
             "",
             f"By recipe and world: [the page]({page}).",
         ]
     return "\n".join(lines)
+
+
+def _of_method(cells: dict[str, Any], method: str, name: str) -> str:
+    return _rate(cells[method][name])
 
 
 def _of_way(cells: dict[str, Any], way: str, name: str) -> str:

@@ -1,7 +1,6 @@
 """Membership draws: a row is a training set, and every draw says exactly which."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,18 +124,3 @@ def test_what_is_with_a_target_is_uniform():
     # 3 of the 8 others, 3,000 times; 8 chances of 1e-9 each.
     assert taken[2] == 0
     assert np.abs(np.delete(taken, 2) - 3000 * 3 / 8).max() < SIX_SIGMA * np.sqrt(3000 * 3 / 8 * 5 / 8)
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda g: random_subset(g, np.arange(20), 0.5, 20),
-        lambda g: bernoulli_halves(g, 4, 20),
-        lambda g: halves(g, 20),
-        lambda g: subsets(g, 3, 9, 20),
-        lambda g: with_and_without(g, np.arange(4), 9, 20).membership,
-    ],
-)
-def test_draws_follow_their_generator(draw):
-    assert np.array_equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(1)))
-    assert not np.array_equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(2)))

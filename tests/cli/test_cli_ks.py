@@ -16,12 +16,12 @@ from support.cli_runs import (
     content,
     intercept,
     jaxaudit,
-    process,
     records,
     write_sets,
 )
 
 from jaxaudit.audits.ks.tests import RhoTest
+from jaxaudit.cli.ks.run import described_files
 from jaxaudit.report.kinds import schema_of
 
 KNOWN = ("--target-data", "query.npz")
@@ -72,17 +72,6 @@ def test_run_directory_holds_the_same_result_and_plain_arrays(first: tuple[Path,
 
 
 @pytest.mark.outer
-def test_as_a_process(sets: Path, first: tuple[Path, Done]):
-    """The numbers follow from the seed."""
-    done = process("ks", *QUICK, "--json", "--out", "run", cwd=sets)
-    assert done.code == 0
-    assert done.err.splitlines()[-1].startswith("written: run/result.json")
-    assert "run/confidences.npz" in done.err.splitlines()[-1]
-    assert json.loads((sets / "run/result.json").read_text()) == done.result
-    assert rhos(done) == rhos(first[1])
-
-
-@pytest.mark.outer
 def test_another_seed_gives_other_numbers(sets: Path, first: tuple[Path, Done]):
     assert rhos(jaxaudit("ks", *QUICK, "--json", "--seed", str(2**32 - 1))) != rhos(first[1])
 
@@ -110,18 +99,6 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
 
 
 @pytest.mark.outer
-def test_one_replicate_is_a_number_without_an_interval(sets: Path):
-    done = jaxaudit("ks", *LEARNS, "--replicates", "1", *KNOWN, "--json", "--out", "run")
-    (target,) = done.result["targets"]
-    assert target["rho"]["low"] is target["rho"]["high"] is None
-    assert (target["verdict"], target["paper_rule"]) == ("inconclusive", "not forgotten")
-    jsonschema.validate(done.result, schema_of("ks"))
-    table = Path("run/table.txt").read_text()
-    row = next(line for line in table.splitlines() if line.startswith("query.npz"))
-    assert row.split()[2] == "inconclusive"
-    assert row.split()[-3:] == ["none", "not", "forgotten"]
-
-
 def test_a_budget_plans_and_the_recorded_command_repeats_what_was_planned(sets: Path):
     """An eighth of the time that everything would take, however quick or busy the machine is."""
     for name, seed in (("query", 2), ("calibration", 3)):
@@ -178,10 +155,6 @@ def test_the_recorded_command_repeats_the_run_and_what_was_measured(sets: Path, 
         assert target["finding"] == target["tests"][0]["finding"]
         assert target["verdict"] == target["finding"]["verdict"]
     assert provenance["options"]["tests"] == "rho,ema"
-    # What was measured once is used by whoever asks again.
-    seen = intercept(monkeypatch, AUDIT)
-    assert jaxaudit(*words, "--seed", "8").err.endswith("Error: enough\n")
-    assert seen["execution"].models_per_batch == provenance["options"]["models_per_batch"]
 
 
 @pytest.mark.outer
@@ -217,6 +190,23 @@ def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     params, _ = jax.eval_shape(seen["learner"].net.init, jax.random.key(0))
     kernels = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
     assert sorted(kernels) == sorted([(12, 7), (7, 5), (5, 3)])
+
+
+def test_the_kind_of_outputs_may_be_said(sets: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = intercept(monkeypatch, AUDIT)
+    # Within [0, 1], so that only its owner can know that these are logits.
+    np.save("l.npy", np.random.default_rng(0).random((RECORDS, 3)))
+    assert jaxaudit("ks", *QUICK, "--target", "l.npy", "--target-kind", "logits").err.endswith("Error: enough\n")
+    (file,) = asked["targets"]
+    (described,) = described_files([file.outputs])
+    assert described == {"name": "l.npy", "kind": "logits", "content_hash": file.outputs.content_hash}
+
+
+def test_a_target_is_trained_on_the_union_of_its_data(sets: Path):
+    words = ("--target-data", "calibration.npz", "--target-data", "query.npz:0.1", "--json")
+    (target,) = jaxaudit("ks", *QUICK, *words).result["targets"]
+    assert target["name"] == "calibration.npz + 10% of query.npz"
+    assert target["truth"] == {"used_fraction": 0.1, "training_records": 330, "expected": "not forgotten"}
 
 
 @pytest.mark.parametrize(("model", "batch_size"), [("mlp", 900), ("norm:Normed", 100_000)])

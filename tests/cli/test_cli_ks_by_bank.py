@@ -2,14 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.banks import HOLDOUT, QUERY, RECORDS, planned, save, softmax, target, train
-from support.cli_runs import content, jaxaudit, records
+from support import cli_runs
+from support.banks import HOLDOUT, QUERY, RECORDS, bank_of, planned, save, target, train
+from support.cli_runs import jaxaudit, records
 
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
@@ -51,11 +51,7 @@ def usages(*words: str, bank: str = "bank") -> list[dict[str, Any]]:
 
 def refused(*words: str, bank: str = "bank") -> str:
     """What an audit is refused with; it writes nothing."""
-    before = content(Path())
-    done = jaxaudit("ks", "--shadows", bank, *words, "--out", "run")
-    assert (done.code, done.out) == (2, "")
-    assert content(Path()) == before
-    return done.err
+    return cli_runs.refused(("ks", "--shadows", bank, *words, "--out", "run"))
 
 
 def shadows_of(result: dict[str, Any]) -> dict[str, Any]:
@@ -70,28 +66,14 @@ def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
     assert used["usage"][0]["p_never"] < 0.001 < 0.05 < unused["usage"][0]["p_never"]
     assert (used["rho"], done.result["noise_floor"], done.result["rates"]) == (None, None, None)
     assert "training" not in done.err
+    by = shadows_of(done.result)
+    assert (by["models"], by["planned"], by["dropped"], by["seed"]) == (MODELS, MODELS, 0, 3)
     assert json.loads(Path("run/result.json").read_text()) == done.result
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
     assert again.result["targets"] == done.result["targets"]
     # Another target beside it changes only the p-value that pays for both.
     (alone,) = judged(*files("used"))["targets"]
     assert {**used["usage"][0], "p_never_adjusted": None} == {**alone["usage"][0], "p_never_adjusted": None}
-
-
-def test_the_result_names_the_bank_by_its_content(folder: Path):
-    def hash_of(bank: str) -> str:
-        return shadows_of(judged(*files("used"), bank=bank))["content_hash"]
-
-    one = shadows_of(judged(*files("used")))
-    assert (one["models"], one["planned"], one["dropped"], one["seed"]) == (MODELS, MODELS, 0, 3)
-    for name in ("copy", "other outputs", "other rows"):
-        shutil.copytree("bank", name)
-    outputs, rows = np.load("bank/outputs/00003.npy"), np.load("bank/membership.npy")
-    outputs[5, 1] += 0.5
-    np.save("other outputs/outputs/00003.npy", outputs)
-    np.save("other rows/membership.npy", rows[[1, 0, *range(2, MODELS)]])
-    assert hash_of("copy") == one["content_hash"]
-    assert len({one["content_hash"], hash_of("other outputs"), hash_of("other rows")}) == 3
 
 
 def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -163,12 +145,6 @@ def test_a_model_that_is_missing_is_said_and_left_out(folder: Path):
     assert "18 of at least 19 models query and holdout" in refused(*files("used"))
 
 
-def test_a_file_of_one_model_that_cannot_be_used_is_named(folder: Path):
-    path = Path("bank/outputs/00007.npy")
-    np.save(path, np.load(path)[1:])
-    assert "00007.npy" in refused(*files("used"))
-
-
 def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tmp_path: Path, monkeypatch: Any):
     monkeypatch.chdir(tmp_path)
     bank = load_bank(planned(tmp_path / "bank", 77, 0, holdout=False))
@@ -184,33 +160,6 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tm
     every = judged(*words, "--tests", "all")["targets"][0]
     assert every["usage"][0] == referred["usage"][0]
     assert "holdout" in refused(*files("used"))
-
-
-FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "two decimals": lambda logits: softmax(logits).round(2),
-    "float16": lambda logits: logits.astype(np.float16),
-}
-NUMBERS = ("p_never", "fraction", "fraction_low", "fraction_high", "upper")
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_target_is_brought_to_the_resolution_of_the_bank(folder: Path, form: str):
-    """A target of float64 logits is judged as if its file were as coarse as the models' are."""
-    kept = FORMS[form]
-    if form == "two decimals":
-        said = json.loads(Path("bank/bank.json").read_text())
-        Path("bank/bank.json").write_text(json.dumps({**said, "outputs": "probabilities"}))
-    for model in range(MODELS):
-        save(Path("bank"), model, kept(np.load(f"bank/outputs/{model:05}.npy")))
-    for name in ("used_query", "used_holdout", "unused_query", "unused_holdout"):
-        np.save(f"coarse_{name}.npy", kept(np.load(f"{name}.npy")))
-    fine = judged(*files("used", "unused"))["targets"]
-    coarse = judged(*files("coarse_used", "coarse_unused"))["targets"]
-    assert (fine[0]["finding"]["verdict"], fine[1]["finding"]["verdict"]) == ("not forgotten", "forgotten")
-    for one, other in zip(fine, coarse, strict=True):
-        assert one["finding"]["verdict"] == other["finding"]["verdict"]
-        for number in NUMBERS:
-            assert one["usage"][0][number] == pytest.approx(other["usage"][0][number], abs=2e-3)
 
 
 def test_dropped_records_count_as_if_they_had_never_been_there(folder: Path):
@@ -235,16 +184,35 @@ def test_dropped_records_count_as_if_they_had_never_been_there(folder: Path):
     assert shadows_of(with_them)["dropped"] == 4
 
 
-def test_groups_are_permuted_whole(folder: Path):
-    """And no model has a holdout of its own, so there are no error rates."""
-    bank = load_bank(planned(folder / "grouped", MODELS, 0, holdout=True, groups=True))
-    train(bank, range(MODELS), MEMORY)
-    for name, members in (("used", USED), ("unused", UNUSED)):
-        target(folder / "grouped", name, members, MEMORY)
-    used, unused = judged(*files("used", "unused"), bank="grouped")["targets"]
-    assert used["usage"][0]["p_never"] < 0.01 < 0.05 < unused["usage"][0]["p_never"]
-    rates = judged(*files("used"), "--leave-one-out", bank="grouped")["rates"]
-    assert [each["targets"] for each in rates] == [MODELS] * 3
+def test_error_rates_are_those_of_every_model(folder: Path):
+    rates = judged(*files("used"), "--leave-one-out")["rates"]
+    assert [(each["test"], each["used"], each["targets"]) for each in rates] == [
+        ("holdout", used, MODELS) for used in (0.0, 0.5, 1.0)
+    ]
+
+
+def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Sigmoid outputs of a binary classifier are all above 0: as log-odds, every record would look remembered."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(11)
+    models, records = 24, 240
+    labels, level = random.integers(0, 2, 2 * records), random.normal(1, 1, 2 * records)
+    membership = np.argsort(random.random((models, 2 * records)), axis=1) < records
+    counts = {"query": records, "holdout": records, "calibration": 0}
+    odds = random.normal(size=membership.shape) + level + 3 * membership
+    bank_of(Path("two"), odds.astype(np.float32), membership, "log_odds", 2, counts=counts)
+    np.save("two/labels.npy", labels)
+    used = np.arange(2 * records) < records
+    logit = (random.normal(size=2 * records) + level + 3 * used) * np.where(labels == 1, 1, -1)
+    verdicts = []
+    for shape in ((-1,), (-1, 1)):
+        files = np.split((1 / (1 + np.exp(-logit))).astype(np.float32), 2)
+        for name, part in zip(("q.npy", "h.npy"), files, strict=True):
+            np.save(name, part.reshape(shape))
+        (target,) = judged("--target", "q.npy", "--holdout-target", "h.npy", bank="two")["targets"]
+        verdicts.append((target["verdict"], target["usage"][0]["p_never"]))
+    assert verdicts[0] == verdicts[1]
+    assert verdicts[0][0] == "not forgotten"
 
 
 def test_error_rates_are_in_every_output_and_change_no_verdict(folder: Path):
@@ -260,32 +228,3 @@ def test_error_rates_are_in_every_output_and_change_no_verdict(folder: Path):
     assert "Error rates on these data" in table
     assert page.code == 0, page.err
     assert "Error rates on these data" in page.out
-
-
-def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Sigmoid outputs of a binary classifier are all above 0: as log-odds, every record would look remembered."""
-    monkeypatch.chdir(tmp_path)
-    random = np.random.default_rng(11)
-    models, records = 24, 240
-    labels, level = random.integers(0, 2, 2 * records), random.normal(1, 1, 2 * records)
-    membership = np.argsort(random.random((models, 2 * records)), axis=1) < records
-    Path("two").mkdir()
-    said = {"format": 1, "outputs": "log_odds", "classes": 2, "records": 2 * records, "models": models}
-    counts = {"query": records, "holdout": records, "calibration": 0}
-    Path("two/bank.json").write_text(json.dumps({**said, "counts": counts}))
-    odds = random.normal(size=membership.shape) + level + 3 * membership
-    for name, array in (("labels", labels), ("membership", membership), ("outputs", odds.astype(np.float32))):
-        np.save(f"two/{name}.npy", array)
-    used = np.arange(2 * records) < records
-    logit = (random.normal(size=2 * records) + level + 3 * used) * np.where(labels == 1, 1, -1)
-    verdicts = []
-    for shape in ((-1,), (-1, 1)):
-        files = np.split((1 / (1 + np.exp(-logit))).astype(np.float32), 2)
-        for name, part in zip(("q.npy", "h.npy"), files, strict=True):
-            np.save(name, part.reshape(shape))
-        (target,) = jaxaudit(
-            "ks", "--shadows", "two", "--target", "q.npy", "--holdout-target", "h.npy", "--json"
-        ).result["targets"]
-        verdicts.append((target["verdict"], target["usage"][0]["p_never"]))
-    assert verdicts[0] == verdicts[1]
-    assert verdicts[0][0] == "not forgotten"

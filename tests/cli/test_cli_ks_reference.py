@@ -1,14 +1,13 @@
 """`jaxaudit ks --calibration-target`, `--reference` and `--designs`, on sets small enough to train on in a second."""
 
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records
+from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
 from support.html_pages import Parsed
 
 FEW = ("--hidden", "16", "--epochs", "4", "--learning-rate", "0.02", "--shadow-models", "19", "--replicates", "2")
@@ -138,58 +137,6 @@ def test_images_and_classes_of_a_reference_become_those_of_the_query_set(sets: P
     assert reference.labels.tolist() == [1, 0] * 30
 
 
-@pytest.mark.outer
-def test_a_plan_counts_the_reference(outputs: SimpleNamespace):
-    done = jaxaudit("ks", *SETS, *FEW, *OTHER, "--tests", "all", "--dry-run")
-    assert done.code == 0, done.err
-    assert f"{LEFT} reference records" in done.out
-    # 57 each of two tests, and 5 of rho.
-    assert "119 models" in done.out
-    assert "62 models" in jaxaudit("ks", *SETS, *FEW, *GIVEN, "--tests", "all", "--dry-run").out
-
-
-def test_the_contents_of_a_reference_make_a_run(outputs: SimpleNamespace, asked: dict[str, Any]):
-    shutil.copy("kept.npz", "copy.npz")
-    shutil.copy("out_r.npy", "copy.npy")
-    x, y = records(8, -0.5, LEFT)
-    np.savez("other.npz", x=x, y=y)
-    np.save("other.npy", outputs.kept[::-1])
-
-    def identity(reference: str = "kept.npz", file: str = "out_r.npy") -> Path:
-        words = ("--target", "out.npy", "--reference", reference, "--reference-target", file, *PLAIN)
-        assert jaxaudit("ks", *SETS, *FEW, *words).err.endswith("Error: enough\n")
-        return asked["execution"].checkpoints.parent
-
-    usual = identity()
-    assert identity(reference="copy.npz", file="copy.npy") == usual
-    assert len({usual, identity(reference="other.npz"), identity(file="other.npy")}) == 3
-
-
-@pytest.mark.outer
-def test_targets_of_known_truth_are_trained_like_the_shadow_models(outputs: SimpleNamespace, asked: dict[str, Any]):
-    jaxaudit("ks", *SETS, *FEW, "--reference", "kept.npz", *PLAIN)
-    assert [test.name for test in asked["tests"]] == ["reference", "rho"]
-    assert [[part.examples.name for part in target.parts] for target in asked["targets"]] == [
-        ["calibration.npz", "kept.npz", "query.npz"],
-        ["calibration.npz", "kept.npz"],
-        ["calibration.npz", "kept.npz", "query.npz"],
-    ]
-    jaxaudit("ks", *SETS, *FEW, "--reference", "kept.npz", "--target-data", "kept.npz:0.5", *PLAIN, "--sample", "80")
-    assert asked["targets"][0].parts[0].examples is asked["reference"]
-
-
-def test_designs_are_those_that_are_named_the_guess_first(outputs: SimpleNamespace, asked: dict[str, Any]):
-    def made(*words: str) -> dict[str, Any]:
-        assert jaxaudit("ks", *SETS, *FEW, *GIVEN, *words).code == 2
-        return {design.name: design.learner for design in asked["designs"]}
-
-    every = made()
-    assert list(every) == ["shorter", "longer", "momentum", "wider"]
-    assert (every["shorter"].epochs, every["longer"].epochs, asked["learner"].epochs) == (2, 8, 4)
-    assert list(made("--designs", "wider,guess,longer")) == ["longer", "wider"]
-    assert made("--designs", "guess") == {}
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -204,7 +151,7 @@ def test_designs_are_those_that_are_named_the_guess_first(outputs: SimpleNamespa
         ((*GIVEN, *KEPT[2:]), ("--reference-target", "--reference:")),
         ((*OTHER, "--tests", "shadow"), ("--tests shadow", "--reference")),
         ((*OTHER, "--reference", "nowhere.npz"), ("--reference nowhere.npz",)),
-        ((*OTHER, "--reference-target", "nowhere.npy"), ("--reference-target nowhere.npy",)),
+        (("--target", "out.npy", *KEPT[:3], "nowhere.npy"), ("--reference-target nowhere.npy",)),
         ((*GIVEN, "--designs", "fancy"), ("--designs", "fancy")),
     ],
 )
@@ -212,10 +159,7 @@ def test_what_does_not_go_together_is_refused_before_any_data_are_read(
     outputs: SimpleNamespace, words: tuple[str, ...], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("jaxaudit.cli.ks.run.read_given", None)
-    done = jaxaudit("ks", *SETS, *words)
-    assert done.code == 2
-    assert [each for each in named if each not in done.err] == [], done.err
-    assert not done.out
+    refused(("ks", *SETS, *words), named)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +176,4 @@ def test_a_reference_that_does_not_fit_is_refused_before_training(
     outputs: SimpleNamespace, words: tuple[str, ...], named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
-    done = jaxaudit("ks", *SETS, *FEW, *words)
-    assert done.code == 2
-    assert [each for each in named if each not in done.err] == [], done.err
+    refused(("ks", *SETS, *FEW, *words), named)

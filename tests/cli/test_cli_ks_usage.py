@@ -1,4 +1,4 @@
-"""`jaxaudit ks` with a holdout and with the shadow test, with and without rho, from its options to its page."""
+"""`jaxaudit ks` with a holdout, whole groups and the shadow test, with and without rho, from options to page."""
 
 import json
 import re
@@ -9,10 +9,11 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, Done, intercept, jaxaudit, records, write_sets
+from support.cli_runs import RECORDS, SETS, Done, intercept, jaxaudit, records, refused, write_sets
 from support.html_pages import Parsed
 
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.report.kinds import schema_of
 
 RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
@@ -22,7 +23,6 @@ PAIR = ("--before", "b.npy", "--holdout-before", "b_h.npy")
 FEW = (*SETS, "--hidden", "32", "--batch-size", "50", "--epochs", "4", "--shadow-models", "19", "--designs", "guess")
 FEW += ("--holdout-shadow-models", "19", *HELD_TARGET, *PAIR, "--target-data", "query.npz", "--out", "run")
 TRACES = re.compile(r"\brho\b|paper's rule|noise floor|query models?\b|positive control", re.IGNORECASE)
-OF_RHO = ("rho", "ks", "controls", "paper_rule", "rho_verdict")
 
 
 def write_holdout(folder: Path) -> None:
@@ -80,9 +80,7 @@ def test_all_methods_in_one_result(everything: tuple[Path, Done]):
     assert file["method"] == simulated["method"] == "holdout"
     # The file is surer of every query record than of any holdout record.
     assert file["verdict"] == "not forgotten"
-    assert file["usage"][0]["p_never"] == 0.0005
     assert file["ema"]["p_value"] == 1
-    assert file["paper_rule"] in ("forgotten", "not forgotten")
     provenance = done.result["provenance"]
     assert provenance["data"]["holdout"]["records"] == RECORDS
     assert [target["name"] for target in provenance["holdout_targets"]] == ["t_h.npy"]
@@ -92,7 +90,6 @@ def test_all_methods_in_one_result(everything: tuple[Path, Done]):
     assert 0 < file["change"]["p_value"] <= 1
     assert simulated["change"] is None
     assert file["usage"][0]["p_never_adjusted"] == 0.001
-    assert "--holdout-target" in provenance["command"]
     assert json.loads((folder / "run/result.json").read_text()) == done.result
     assert np.load(folder / "run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
 
@@ -108,30 +105,15 @@ def test_more_tests_models_and_no_budget_change_no_number(
     assert [set(re.findall(r"(\d+) models$", done.err, re.MULTILINE)) for done in (more, fewer)] == [{"82"}, {"77"}]
 
 
-def test_without_rho_no_output_speaks_of_it(
-    without_rho: tuple[Path, Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_rho_no_output_speaks_of_it(without_rho: tuple[Path, Done]):
+    """What there is of a run without it otherwise: `tests/report/test_report_ks.py`."""
     folder, done = without_rho
-    monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, done.out.splitlines())) <= 80
-    result = json.loads((folder / "run/result.json").read_text())
-    jsonschema.validate(result, schema_of("ks"))
+    jsonschema.validate(json.loads((folder / "run/result.json").read_text()), schema_of("ks"))
     for text in (done.out, done.err, Parsed((folder / "page.html").read_text("utf-8")).text):
         assert not TRACES.search(text)
-    assert result["noise_floor"] is None
-    for target in result["targets"]:
-        assert {target[name] for name in OF_RHO} == {None}
-        assert [test["name"] for test in target["tests"]] == ["holdout", "shadow"]
-    assert result["provenance"]["options"]["replicates"] == 0
-    assert result["provenance"]["plan"]["models"] == 77
     with np.load(folder / "run/confidences.npz", allow_pickle=False) as arrays:
         assert set(arrays.files) == {"labels", "target_0", "target_1"}
         assert arrays["target_0"].shape == (RECORDS,)
-    assert jaxaudit("report", str(folder / "run"), "--text").out.split() == done.out.split()
-    charts = tmp_path / "charts"
-    drawn = jaxaudit("report", str(folder / "run"), "--figures", str(charts), "--out", str(tmp_path / "again.html"))
-    assert drawn.code == 0, drawn.err
-    assert [path.name for path in charts.iterdir()] == ["used.svg"]
 
 
 def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
@@ -153,6 +135,8 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     assert of("--tests", "rho") == ((rho,), False, "8")
     assert of("--tests", "ema") == ((EMATest(), rho), False, "8")
     assert of("--tests", "all") == ((reference, shadow, EMATest(), rho), False, "125")
+    # In the order in which they are named, each once.
+    assert of("--tests", " rho , shadow,rho,,") == ((rho, shadow), False, "125")
     none = ("--replicates", "0")
     assert of(*none) == ((shadow,), False, "120")
     assert of(*none, *held) == ((holdout,), True, "43")
@@ -162,31 +146,18 @@ def test_what_judges(with_holdout: Path, asked: dict[str, Any]):
     assert everything == ((fewer, reference, shadow, EMATest(), rho), True, "145")
 
 
-def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any]):
-    """Also rho, and a test named twice is made once."""
-    for names, order in (
-        ("rho,shadow", ["rho", "shadow"]),
-        (" ema , shadow,ema,, rho", ["ema", "shadow", "rho"]),
-        ("shadow,ema", ["shadow", "ema", "rho"]),
-    ):
-        assert jaxaudit("ks", *SETS, *RECIPE, "--budget", "none", "--tests", names).err.endswith("Error: enough\n")
-        assert [test.name for test in asked["tests"]] == order
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--tests", "holdout"), ("--tests holdout", "--holdout")),
         (("--target", "t.npy", "--holdout-target", "t_h.npy"), ("--holdout-target", "--holdout:")),
         (("--holdout", "holdout.npz", "--tests", "rho"), ("--tests rho", "--holdout", "--tests all")),
-        (("--holdout", "holdout.npz", "--tests", "rho,shadow"), ("--tests rho,shadow", "--holdout")),
         (("--holdout", "holdout.npz", "--target", "t.npy"), ("--target", "1", "--holdout-target", "0")),
         (
             (*HELD_TARGET[:2], "--target-data", "query.npz", *HELD_TARGET[4:]),
             ("--target", "0", "--holdout-target", "1"),
         ),
         (("--tests", "ema", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
-        (("--tests", "all", "--subsample", "1"), ("EMA", "--subsample 1", "--subsample 0.9")),
         (("--tests", "rho", "--replicates", "0"), ("--tests rho", "--replicates 0", "--replicates 2")),
         (("--tests", "shadow,ema", "--replicates", "0"), ("--tests shadow,ema", "--replicates 0", "ema need")),
         (PAIR, ("--before", "--holdout:")),
@@ -202,10 +173,7 @@ def test_the_first_test_named_decides(with_holdout: Path, asked: dict[str, Any])
 )
 def test_what_does_not_go_together_is_one_clear_line(with_holdout: Path, words: tuple[str, ...], said: tuple[str, ...]):
     np.save("short.npy", np.full((5, 3), 1 / 3))
-    done = jaxaudit("ks", *SETS, *RECIPE, *words)
-    assert done.code == 2
-    (line,) = [line for line in done.err.splitlines() if line.startswith("Error: ")]
-    assert [each for each in said if each not in line] == [], line
+    refused(("ks", *SETS, *RECIPE, *words), said)
 
 
 @pytest.mark.outer
@@ -226,9 +194,7 @@ def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(with_holdo
     np.save("b.npy", rows[:RECORDS, [1, 0, 2]])
     np.save("b_h.npy", rows[:, [1, 0, 2]])
     files = (*HELD_TARGET, *PAIR)
-    refused = jaxaudit("ks", *SETS, *RECIPE, *files)
-    assert refused.code == 2
-    assert "calibration.npz" in refused.err
+    refused(("ks", *SETS, *RECIPE, *files), ("calibration.npz",))
     done = jaxaudit("ks", *SETS, *RECIPE, *files, "--drop-overlap")
     query, own, both = done.err.splitlines()[:3]
     assert {"1", "calibration", "query"} <= set(query.split())
@@ -268,5 +234,136 @@ def test_contents_and_options_make_a_run_and_names_do_not(with_holdout: Path, as
         {"target": "other.npy"},
         {"stated_share": "0.1"},
         {"before": "other.npy", "holdout_before": "t_h.npy"},
+        {"reference": "other.npz", "reference_target": "other.npy"},
+        {"reference": "other.npz", "reference_target": "t.npy"},
     )
     assert len({usual, *(identity(**other) for other in others)}) == len(others) + 1
+
+
+# Groups reach the test with their records, and nothing else.
+
+HELD = (*SETS, *RECIPE, "--hidden", "16", "--epochs", "2", "--budget", "none", "--designs", "guess")
+HELD += ("--holdout", "holdout.npz")
+GROUPS = ("--groups", "patient", "--holdout-groups", "held.csv")
+MANY = 60
+"""Groups of five records in each set."""
+
+
+@pytest.fixture
+def grouped(sets: Path) -> Path:
+    inputs, labels = records(2, 0.0)
+    np.savez("query.npz", x=inputs, y=labels, patient=4000 + np.arange(RECORDS) // 5)
+    inputs, labels = records(5, 0.0)
+    np.savez("holdout.npz", x=inputs, y=labels)
+    Path("held.csv").write_text("".join(f"patient {number // 5}\n" for number in range(RECORDS)))
+    return sets
+
+
+@pytest.mark.outer
+def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
+    words = (*HELD, "--target-data", "query.npz", "--holdout-shadow-models", "19", "--json", "--out", "run")
+    done = jaxaudit("ks", *words, *GROUPS)
+    provenance = done.result["provenance"]
+    counted = provenance["data"]["groups"]
+    assert (counted["query"], counted["holdout"]) == (MANY, MANY)
+    assert provenance["options"]["groups"] == "patient"
+    assert provenance["options"]["holdout_groups"] == "held.csv"
+    (target,) = done.result["targets"]
+    assert any(
+        f"{MANY} groups of the query set and {MANY} of the holdout" in each for each in target["finding"]["caveats"]
+    )
+    written = "".join(path.read_text() for path in Path("run").glob("*.[jt]*"))
+    assert "patient 1" not in written + done.err
+    assert "4001" not in written + done.err
+    assert jaxaudit("report", "run", "--out", "page.html").code == 0
+    # Without groups it is another run.
+    other = jaxaudit("ks", *words[:-2]).result
+    assert "groups" not in other["provenance"]["data"]
+    assert other["targets"][0]["usage"][0]["p_never"] != target["usage"][0]["p_never"]
+
+
+def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[str, Any]) -> None:
+    def written(name: str, seed: int, first: int) -> None:
+        inputs, labels = records(seed, 0.0)
+        rows = [*zip(inputs.tolist(), labels.tolist(), strict=True)]
+        lines = [f"{','.join(map(repr, row))},p{first + place // 5},{label}" for place, (row, label) in enumerate(rows)]
+        header = [*(f"x{place}" for place in range(inputs.shape[1])), "patient", "label"]
+        Path(name).write_text("\n".join([",".join(header), *lines, ""]))
+
+    for seed, name in enumerate(("query", "holdout", "calibration"), 2):
+        written(f"{name}.csv", seed, 1000 * seed)
+    words = [word.replace(".npz", ".csv") for word in HELD]
+    done = jaxaudit("ks", *words, "--groups", "patient", "--holdout-groups", "patient")
+    assert done.err.endswith("Error: enough\n")
+    assert asked["groups"].counts == (MANY, MANY, 0)
+    sets = [asked[name].inputs for name in ("query", "holdout", "calibration")]
+    np.testing.assert_array_equal(sets[0], records(2, 0.0)[0])
+    assert {each.shape[1] for each in sets} == {12}
+
+
+def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None:
+    done = jaxaudit("ks", *HELD, *GROUPS, "--sample", "57")
+    assert done.err.endswith("Error: enough\n")
+    groups = asked["groups"]
+    # 57 records are 11 groups of five.
+    assert groups.counts == (11, 11, 0)
+    assert [len(each) for each in groups] == [55, 55, 0]
+    assert (len(asked["query"]), len(asked["holdout"]), len(asked["calibration"])) == (55, 55, 57)
+    inputs = records(2, 0.0)[0]
+    for index, group in enumerate(groups.query.tolist()):
+        (place,) = np.flatnonzero((inputs == asked["query"].inputs[index]).all(axis=1))
+        same = groups.query == group
+        assert (asked["query"].inputs[same] == inputs[5 * (place // 5) : 5 * (place // 5) + 5]).all()
+
+
+def test_groups_follow_records_that_are_kept(grouped: Path, asked: dict[str, Any]) -> None:
+    inputs, labels = records(5, 0.0)
+    inputs[7] = records(2, 0.0)[0][3]
+    np.savez("holdout.npz", x=inputs, y=labels)
+    done = jaxaudit("ks", *HELD, *GROUPS, "--drop-overlap")
+    assert done.err.endswith("Error: enough\n")
+    query, holdout = (np.bincount(each) for each in (asked["groups"].query, asked["groups"].holdout - MANY))
+    assert query.tolist() == [4] + [5] * (MANY - 1)
+    assert holdout.tolist() == [5, 4] + [5] * (MANY - 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--groups", "patient"), ("--groups", "--holdout-groups")),
+        (("--holdout-groups", "held.csv"), ("--groups", "--holdout-groups")),
+        (("--groups", "missing.npy", "--holdout-groups", "held.csv"), ("--groups missing.npy",)),
+        (("--groups", "nobody", "--holdout-groups", "held.csv"), ("'nobody'", "query.npz")),
+        (("--groups", "patient", "--holdout-groups", "both.npy"), ("60 of 60",)),
+        (("--groups", "few.npy", "--holdout-groups", "held_few.npy"), ("1 groups", "3 of the holdout", "4 ways")),
+    ],
+)
+def test_what_is_no_deal_of_groups_is_refused_before_training(
+    grouped: Path, words: tuple[str, ...], said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+    np.save("both.npy", 4000 + np.arange(RECORDS) // 5)
+    np.save("few.npy", np.zeros(RECORDS, int))
+    np.save("held_few.npy", 1 + np.arange(RECORDS) // 100)
+    refused(("ks", *HELD, *words), said)
+    refused(("ks", *SETS, *GROUPS), ("--holdout",))
+
+
+def test_near_copies_that_were_dealt_together_ask_for_groups(grouped: Path) -> None:
+    """By records the check fails and says so; by groups it passes."""
+    random = np.random.default_rng(8)
+    inputs, labels = (each[::5].repeat(5, axis=0) for each in records(2, 0.0, 2 * RECORDS))
+    inputs = (inputs + 0.01 * random.normal(size=inputs.shape)).astype(np.float32)
+    order = random.permutation(2 * MANY).repeat(5).argsort(kind="stable")
+    inputs, labels, patients = inputs[order], labels[order], (np.arange(2 * RECORDS) // 5)[order]
+    np.savez("query.npz", x=inputs[:RECORDS], y=labels[:RECORDS], patient=patients[:RECORDS])
+    np.savez("holdout.npz", x=inputs[RECORDS:], y=labels[RECORDS:], patient=patients[RECORDS:])
+    words = (*HELD, "--target-data", "query.npz", "--holdout-shadow-models", "19", "--json")
+    states = {}
+    for given in ((), ("--groups", "patient", "--holdout-groups", "patient")):
+        (target,) = jaxaudit("ks", *words, *given).result["targets"]
+        states[bool(given)] = {each["name"]: each for each in target["checks"]}
+    assert not states[False][HOLDOUT_LIKE_QUERY]["passed"]
+    assert "--groups" in states[False][HOLDOUT_LIKE_QUERY]["message"]
+    assert states[True][HOLDOUT_LIKE_QUERY]["passed"]
+    assert all(each[HOLDOUT_APART]["passed"] for each in states.values())

@@ -4,7 +4,7 @@ import types
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -19,11 +19,10 @@ from typer.main import get_command
 from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal.command import DealOptions
-from jaxaudit.cli.groups import failing
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.command import KS
 from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
-from jaxaudit.cli.options import Field, command_line, fields_of, group, identity_of, option, plain, renamed
+from jaxaudit.cli.options import Field, command_line, fields_of, identity_of, plain, renamed
 from jaxaudit.cli.unlearn.command import UnlearnOptions
 
 EVERY = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -122,36 +121,6 @@ def test_every_command_can_be_read_by_programs_written_down_and_failed_on(comman
     assert ("--fail-on" in flags) is (command.name != "efficacy")
     assert all(field.declared.choices for flag, field in flags.items() if flag == "--fail-on")
     assert not flags["--out"].declared.decides
-
-
-def test_options_are_repeated_or_the_last_counts():
-    options = parsed(
-        "ks", "--target", "a.npy", "--target", "b.npy", "--epochs", "3", "--epochs", "5", "--color", "--gray"
-    )
-    assert options.target.target == (Path("a.npy"), Path("b.npy"))
-    # One that was not given is nothing, and not None.
-    assert options.target.holdout_target == options.target.target_data == options.output.fail_on == ()
-    assert (options.recipe.epochs, options.data.gray) == (5, True)
-    assert parsed("ks", "--gray", "--color").data.gray is False
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("ks", "--epochs", "1.5"), "--epochs"),
-        (("ks", "--dry-run=yes"), "--dry-run"),
-        (("ks", "--seed"), "--seed"),
-        (("ks", "--fast"), "--fast"),
-        (("ks", "stray"), "stray"),
-        (("kss",), "kss"),
-    ],
-)
-def test_words_that_mean_nothing_are_refused(words: tuple[str, ...], said: str):
-    with parsing() as found:
-        done = jaxaudit(*words)
-    assert (done.code, done.out, found) == (2, "", [])
-    assert said in done.err
-    assert "Traceback" not in done.err
 
 
 @EVERY
@@ -266,30 +235,62 @@ def test_an_argument_is_a_word_without_a_flag():
     assert "data" not in identity_of(options)
 
 
-@dataclass(frozen=True)
-class _Base:
-    shared: int = option(1, "Shared.")
-
-
-@dataclass(frozen=True)
-class _Own(_Base):
-    own: bool = option(True, "Own.", "--own/--other")
-    fail_on: tuple[str, ...] = failing("very good", "bad")
-
-
-@dataclass(frozen=True)
-class _Options:
-    things: _Own = group("Things", _Own())
-
-
-def test_what_a_group_shares_comes_after_its_own():
-    assert [field.name for field in fields_of(_Options())] == ["own", "fail_on", "shared"]
-    own, fail_on, shared = fields_of(_Options())
-    assert (own.flag, own.panel, own.value) == ("--own", "Things", True)
-    assert fail_on.declared.choices == ("very-good", "bad")
-    assert (shared.kind, shared.flag) == (int, "--shared")
-    assert command_line("x", _Options(_Own(own=False))) == ["jaxaudit", "x", "--other", "--shared", "1"]
-
-
 def test_every_test_of_ks_is_named_on_the_command_line():
     assert tuple(test.name for test in TESTS) == TEST_NAMES
+
+
+OLD = {
+    "ks": {
+        "--width": ("--models-per-batch", "3"),
+        "--method": ("--tests", "rho"),
+        "--holdout-shadows": ("--holdout-shadow-models", "20"),
+        "--records": ("--sample", "50"),
+    },
+    "power": {"--width": ("--models-per-batch", "3"), "--holdout-shadows": ("--holdout-shadow-models", "20")},
+    "pdtp": {
+        "--width": ("--models-per-batch", "3"),
+        "--learner": ("--model", "nb"),
+        "--records": ("--measured-records", "9"),
+        "--candidates": ("--sample", "40"),
+    },
+    "attack": {
+        "--width": ("--models-per-batch", "3"),
+        "--learner": ("--model", "nb"),
+        "--candidates": ("--sample", "40"),
+        "--untargeted-shadows": ("--pooled-shadow-models", "2"),
+        "--measured": ("--measured-iterations", "1"),
+    },
+    "unlearn": {"--width": ("--models-per-batch", "3"), "--method": ("--methods", "retraining")},
+    "efficacy": {},
+}
+
+
+def test_every_old_name_is_known_here():
+    found = {
+        command.name: {old: field.flag for field in fields_of(command.options()) for old in field.declared.formerly}
+        for command in COMMANDS
+    }
+    assert found == {command: {old: new for old, (new, _) in flags.items()} for command, flags in OLD.items()}
+
+
+@pytest.mark.parametrize("command", [command for command, flags in OLD.items() if flags])
+def test_old_names_mean_the_new_ones_and_say_so(command: str):
+    """A command line of old names is that of the new ones: what repeats its run is the same, too."""
+    flags = [(old, new, value) for old, (new, value) in OLD[command].items()]
+    olds = [word for old, _, value in flags for word in (old, value)]
+    news = [word for _, new, value in flags for word in (new, value)]
+    wanted = parsed(command, *news)
+    assert parsed(command, *olds) == parsed(command, *(f"{old}={value}" for old, _, value in flags)) == wanted
+    usual = parsed(command)
+    assert all(plain(wanted)[name] != plain(usual)[name] for name in (new[2:].replace("-", "_") for _, new, _ in flags))
+    done = jaxaudit(command, *olds, "--help")
+    assert [line.split()[0] for line in done.err.splitlines()] == list(OLD[command])
+    assert all(new in line for line, (_, new, _) in zip(done.err.splitlines(), flags, strict=True))
+    assert jaxaudit(command, *news, "--help").err == ""
+
+
+def test_an_old_name_of_another_command_is_none(sets: Path):
+    for words in (("efficacy", "--width", "3"), ("power", "--records", "30"), ("report", "run", "--width", "3")):
+        done = jaxaudit(*words)
+        assert (done.code, done.out) == (2, "")
+        assert words[-2] in done.err

@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxaudit.audits.pool import Part
 from jaxaudit.cli import progress, tuning
-from jaxaudit.cli.ks.inputs import default_targets, name_apart, simulate
+from jaxaudit.cli.ks.inputs import name_apart
 from jaxaudit.cli.progress import progress_on_stderr, say
-from jaxaudit.cli.read_sets import match
 from jaxaudit.cli.tuning import recall_models_per_batch as recall
 from jaxaudit.cli.tuning import recall_speed, remember_speed
 from jaxaudit.cli.tuning import remember_models_per_batch as remember
@@ -24,10 +22,8 @@ from jaxaudit.cli.words import (
     parse_hidden,
     parse_image_size,
     parse_target_data,
-    rate_check,
     share_check,
 )
-from jaxaudit.data import Examples
 from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.ensemble import Speed
 from jaxaudit.errors import InputError
@@ -45,25 +41,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
-
-
-def test_a_log_gets_a_line_every_half_minute(clock: list[float], capsys: pytest.CaptureFixture[str]):
-    with progress_on_stderr("training") as show:
-        clock[0] += 29.9
-        show(1, 2)
-    assert capsys.readouterr() == ("", "")
-    clock[0] = 1000.0
-    with progress_on_stderr("training") as show:
-        for second in range(91):
-            clock[0] = 1000.0 + second
-            show(second, 60)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [
-        "training: 50% after 30 s, about 30 s left",
-        "training: 100% after 60 s",
-        "training: 100% after 90 s",
-    ]
 
 
 def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys: pytest.CaptureFixture[str]):
@@ -186,7 +163,8 @@ def test_image_sizes_and_hidden_layers():
     for text in ("", "28", "x", "28x", "x28", "0x28", "-1x2", "1.5x2", "28x28x1", "²x2", "None"):
         with pytest.raises(InputError, match=r"^--image-size .*28x28"):
             parse_image_size(text)
-    for text in ("12,0", "12,many", "-1", "65537"):
+    assert (parse_hidden("512,256,128"), parse_hidden(" 16 , "), parse_hidden("")) == ((512, 256, 128), (16,), ())
+    for text in ("12,0", "12,many", "-1", "65537", "1e3"):
         with pytest.raises(InputError, match=rf"^--hidden {text}"):
             parse_hidden(text)
 
@@ -217,39 +195,6 @@ def test_shares_and_factors(name: str):
     for wrong in (-0.1, *((1.1,) if name in SHARES else ()), float("nan"), float("inf")):
         with pytest.raises(InputError, match=rf"^--{name.replace('_', '-')} .*{wrong:g}"):
             check(wrong)
-
-
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_rate_is_a_number_above_0(rate: float):
-    with pytest.raises(InputError, match=rf"^--learning-rate .*{rate:g}"):
-        rate_check("--learning-rate")(rate)
-
-
-def some(name: str, seed: int, count: int = 6) -> Examples:
-    inputs = np.random.default_rng(seed).normal(size=(count, 2)).astype(np.float32)
-    return Examples(inputs, np.arange(count) % 2, ("no", "yes"), name)
-
-
-def test_simulated_targets_are_named_after_their_parts():
-    parts = [Part(some("a", 1), 1.0), Part(some("b", 2), 0.125), Part(some("c", 3), 0.0001)]
-    assert simulate(parts).name == "a + 12.5% of b + 0.01% of c"
-    assert [target.name for target in default_targets(some("q", 1), [some("c", 2)])] == [
-        "67% of c + q",
-        "67% of c",
-        "67% of c + 50% of q",
-    ]
-
-
-def test_matching_leaves_the_calibration_set_without_query_records(capsys: pytest.CaptureFixture[str]):
-    query, calibration = some("q", 1), some("c", 2)
-    assert match(query, calibration, drop_shared=False, drop_classes=False).content_hash == calibration.content_hash
-    both = Examples(np.concatenate([calibration.inputs, query.inputs[:2]]), np.arange(8) % 2, ("no", "yes"), "c")
-    with pytest.raises(InputError, match=r"^2 of the 8 .*--drop-overlap"):
-        match(query, both, drop_shared=False, drop_classes=False)
-    assert len(match(query, both, drop_shared=True, drop_classes=False)) == 6
-    assert {"2", "calibration", "query"} <= set(capsys.readouterr().err.split())
-    assert len(match(query, calibration, drop_shared=True, drop_classes=False)) == 6
-    assert capsys.readouterr().err == ""
 
 
 def test_targets_of_one_name_stay_apart(tmp_path: Path):

@@ -1,9 +1,8 @@
-"""`jaxaudit pdtp` from its words to what it prints, writes and resumes."""
+"""`jaxaudit pdtp` from its words to what it prints and writes; tables of your own; what is refused."""
 
 import csv
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from support.cli_runs import Done, content, jaxaudit
-from support.people import PEOPLE, write_people, write_rows
-from test_cli_resume import models_kept, stopping
+from support.cli_runs import Done, jaxaudit, refused
+from support.people import PEOPLE, people_rows, write_people, write_rows
 
-from jaxaudit.audits.left_out import models_trained
 from jaxaudit.report.kinds import schema_of
 
 NETWORK = (*PEOPLE, "--epochs", "5", "--batch-size", "10", "--models-per-batch", "8")
@@ -70,32 +67,14 @@ def test_a_run_directory_holds_result_and_records(made: tuple[Path, dict[str, Do
     assert [row["pdtp"] for row in table] == [float(row["pdtp"]) for row in rows]
 
 
-def test_the_table_for_people_and_what_reduce_removes():
-    done = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--top", "2", "--reduce", "3", "--json", "--out", "run")
-    result, table = done.result, Path("run/table.txt").read_text()
-    assert max(map(len, table.splitlines())) <= 80
-    # What stands in records is shown only when asked.
-    assert "labelled" not in table
-    assert f" {result['finding']['verdict']}. " in table
-    rows = [line.split() for line in table.splitlines()]
-    riskiest = sorted(result["records"], key=lambda record: -record["pdtp"])[:3]
-    listed = [row[:2] for row in rows if row[1:2] and row[1] in {f"{record['pdtp']:.3f}" for record in riskiest}]
-    assert listed == [[str(record["index"]), f"{record['pdtp']:.3f}"] for record in riskiest[:2]]
-    reduction = result["reduction"]
-    largest = [f"{value:.3f}" for value in reduction["max_pdtp"]]
-    removed = ["none", *map(str, reduction["removed"])]
-    wanted = [[str(step), *row] for step, row in enumerate(zip(removed, largest, strict=True))]
-    assert [row[:3] for row in rows if row[:3] in wanted] == wanted
+def test_reduce_removes_the_riskiest_and_what_stands_in_records_is_not_shown():
+    done = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--reduce", "3", "--json", "--out", "run")
+    result, reduction = done.result, done.result["reduction"]
+    assert "labelled" not in Path("run/table.txt").read_text()
     assert len(set(reduction["removed"])) == 3
     assert reduction["max_pdtp"][0] == result["max_pdtp"]
-    assert reduction["removed"][0] == riskiest[0]["index"]
-    assert check(result, "copies")["state"] == "warning"
-    assert result["copies"] == 2
-
-
-def test_what_is_listed_is_as_long_as_asked():
-    lengths = [jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--top", top).out.count("\n") for top in ("0", "1", "3")]
-    assert lengths[2] == lengths[1] + 2 > lengths[0] + 2
+    assert reduction["removed"][0] == max(result["records"], key=lambda record: record["pdtp"])["index"]
+    assert (check(result, "copies")["state"], result["copies"]) == ("warning", 2)
 
 
 def test_a_sample_is_known_by_its_places_in_the_table():
@@ -106,16 +85,6 @@ def test_a_sample_is_known_by_its_places_in_the_table():
     assert max(places) > 39
     assert result["provenance"]["data"]["training_records"] == 40
     assert result["publish"] in (False, None)
-
-
-@pytest.mark.outer
-def test_the_recorded_command_repeats_the_run():
-    first = jaxaudit("pdtp", *NETWORK[:-2], "--measured-records", "4", "--json").result
-    second = jaxaudit(*first["provenance"]["command"][1:], "--json").result
-    assert second["records"] == first["records"]
-    assert second["provenance"]["command"] == first["provenance"]["command"]
-    other = jaxaudit(*first["provenance"]["command"][1:], "--seed", "8", "--json").result
-    assert other["records"] != first["records"]
 
 
 def check(result: dict[str, Any], name: str) -> Any:
@@ -135,50 +104,12 @@ def test_what_moves_on_any_input_is_bounded_where_that_is_proven(made: tuple[Pat
     assert check(smoothed, "DTP-1 can fail")["state"] == "passed"
     assert result["dtp_bound"] == max(record["dtp_bound"] for record in result["records"]) <= np.log(2)
     assert all(record["exact_pdtp"] <= record["dtp_bound"] + 1e-9 for record in result["records"])
-    assert result["because"] == result["finding"]["sentence"]
-    assert result["finding"]["confidence"]["word"] == "strong"
     rows = pyarrow.parquet.read_table(folder / "trees/records.parquet").to_pylist()
     assert [row["dtp_bound"] for row in rows] == [record["dtp_bound"] for record in result["records"]]
-    shown = (folder / "trees/table.txt").read_text()
-    assert f" {result['dtp_bound']:.3f} nats" in shown
-    assert "jaxaudit attack" in " ".join(shown.split())
     assert runs["knn"].result["bound"] == pytest.approx(np.log(101))
     bayes = runs["nb"].result
     assert bayes["bound"] is bayes["dtp_bound"] is None
-    assert bayes["finding"]["confidence"]["word"] != "strong"
     assert pyarrow.parquet.read_table(folder / "nb/records.parquet")["dtp_bound"].null_count == 60
-
-
-def test_a_verdict_changes_the_status_only_when_asked():
-    few = ("pdtp", *PEOPLE, "--model", "knn", "--smoothing", "5", "--measured-records", "5")
-    done = jaxaudit(*few, "--json")
-    assert (done.code, done.result["verdict"]) == (0, "inconclusive")
-    assert jaxaudit(*few, "--fail-on", "inconclusive").code == 3
-    assert jaxaudit(*few, "--fail-on", "do-not-publish").code == 0
-
-
-def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(
-    made: tuple[Path, dict[str, Done]], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)
-    words = ("pdtp", *NETWORK, "--json", "--out", "run")
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
-        stopped = jaxaudit(*words)
-    assert stopped.code == 130
-    total = models_trained(60, 8) + 5
-    kept = models_kept(stopped.err.splitlines()[-1], of=total)
-    assert 0 < kept < total
-    before = content(Path.cwd())
-    refused = jaxaudit(*words, "--epochs", "31")
-    assert (refused.code, refused.out) == (2, "")
-    assert re.search(r"\(epochs: 5\b.*\b31\b", refused.err)
-    assert content(Path.cwd()) == before
-    done, whole = jaxaudit(*words), made[1]["nn"].result
-    assert f"Resuming: {kept} of {total} models " in done.err
-    assert done.result["records"] == whole["records"]
-    assert done.result["seed_floor"] == whole["seed_floor"]
-    assert sorted(os.listdir("run")) == WRITTEN
 
 
 def test_a_class_with_one_member_is_measured_and_said():
@@ -195,3 +126,95 @@ def test_a_class_with_one_member_is_measured_and_said():
     assert check(done.result, "classes")["state"] == "warning"
     assert done.result["lone_members"] == 1
     assert jaxaudit("pdtp", *words[:4], "--model", "nb", "--json").result["dtp_bound"] == "infinity"
+
+
+# Tables of your own, and what is refused.
+
+
+def test_a_table_is_the_same_however_it_is_written():
+    header, *rows = people_rows()
+    whole = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--json").result
+    table = pyarrow.table({name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)})
+    pyarrow.parquet.write_table(table, "people.parquet")
+    lines = [";".join(cell.replace(".", ",") for cell in row) for row in (header, *rows)]
+    Path("german.csv").write_bytes("\n".join(lines).encode("utf-16"))
+    for words in (("--table", "people.parquet"), ("--csv", "german.csv"), ("--csv", "german.csv", "--delimiter", ";")):
+        done = jaxaudit("pdtp", *words, "--label", "income", "--model", "nb", "--json")
+        assert done.result["records"] == whole["records"]
+        assert ("utf-16" in done.err) is ("german.csv" in words)
+    Path("tabs.txt").write_text("\n".join("\t".join(row) for row in (header, *rows)))
+    tabs = jaxaudit("pdtp", "--csv", "tabs.txt", "--label", "income", "--model", "nb", "--json", "--delimiter", "tab")
+    assert tabs.result["records"] == whole["records"]
+    again = jaxaudit(*tabs.result["provenance"]["command"][1:], "--json").result
+    assert again["records"] == whole["records"]
+
+
+def test_missing_numbers_become_what_is_said():
+    header, *rows = people_rows()
+    for place in (4, 7):
+        rows[place][1] = ""
+    write_rows(Path("gaps.csv"), header, rows)
+    words = ("pdtp", "--csv", "gaps.csv", "--label", "income", "--model", "nb")
+    refused(words, ("'hours' (2 of 60)", "--missing"))
+    dropped = jaxaudit(*words, "--missing", "drop", "--json", "--out", "run").result
+    unknown = {place for place, row in enumerate(rows) if "?" in row or place in (4, 7)}
+    assert [record["index"] for record in dropped["records"]] == [i for i in range(60) if i not in unknown]
+    sampled = jaxaudit(*words, "--missing", "drop", "--sample", "20", "--top", "3", "--show-values").out
+    for line in (line for line in sampled.splitlines() if "labelled" in line):
+        number, _, said = line.strip().partition(": ")
+        age, hours, _, sex, income = rows[int(number)]
+        assert said.startswith(f"age {age}, hours {float(hours):g}, work ")
+        assert said.endswith(f", sex {sex}, labelled {income}")
+    assert len(jaxaudit(*words, "--missing", "mean", "--json").result["records"]) == 60
+    columns = jaxaudit(*words, "--missing", "category", "--json").result["provenance"]["data"]["columns"]
+    assert columns == ["age", "hours", "hours is missing", "work", "sex"]
+
+
+def test_an_identifier_is_pointed_at():
+    header, *rows = people_rows()
+    write_rows(Path("ids.csv"), ["case", *header], [[f"c-{i}", *row] for i, row in enumerate(rows)])
+    done = jaxaudit("pdtp", "--csv", "ids.csv", "--label", "income", "--model", "nb", "--sample", "50")
+    assert "--drop case" in done.err
+    assert "c-1" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--label", "income"), ("--label", "--csv", "--data")),
+        (("--missing", "drop"), ("--missing", "--csv")),
+        (("--data", "wine", "--decimal", ","), ("--decimal", "--csv")),
+        (("--data", "people.csv", "--label", "income"), ("--data people.csv", "--csv people.csv")),
+        ((*PEOPLE, "--decimal", ";"), ("--decimal",)),
+        ((*PEOPLE, "--encoding", "klingon"), ("--encoding",)),
+        ((*PEOPLE, "--delimiter", "ab"), ("--delimiter",)),
+        ((*PEOPLE, "--hidden", "65536,65536,65536,65536"), ("--hidden", "GiB")),
+        ((*PEOPLE, "--trees", "1000000", "--depth", "20", "--model", "trees"), ("GiB", "--trees", "--depth")),
+        (
+            ("--data", "digits", "--drop", "x"),
+            ("--categorical", "--numeric", "--drop", "digits", "breast-cancer, wine, adult, location, purchase, acs"),
+        ),
+        ((*PEOPLE, "--sample", "61"), ("--sample 61", "60", "people.csv")),
+        ((*PEOPLE, "--measured-records", "61"), ("--measured-records 61", "60", "people.csv")),
+        ((*PEOPLE, "--reduce", "2", "--measured-records", "5"), ("--reduce", "--measured-records")),
+        ((*PEOPLE, "--model", "nb", "--reduce", "59"), ("59", "60")),
+        ((*PEOPLE, "--bins", "1"), ("1 bin",)),
+        ((*PEOPLE, "--show-values", "--json"), ("--show-values", "--json")),
+        ((*PEOPLE, "--drop", "salary"), ("salary",)),
+        (("--csv", "people.csv", "--label", "incom"), ("incom",)),
+        (("--csv", "nobody.csv", "--label", "income"), ("--csv nobody.csv",)),
+        ((*PEOPLE, "--model", "knn", "--neighbours", "61"), ("61",)),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
+    refused(("pdtp", *words, "--out", "run"), said)
+
+
+@pytest.mark.outer
+def test_the_recorded_command_repeats_the_run():
+    first = jaxaudit("pdtp", *NETWORK[:-2], "--measured-records", "4", "--json").result
+    second = jaxaudit(*first["provenance"]["command"][1:], "--json").result
+    assert second["records"] == first["records"]
+    assert second["provenance"]["command"] == first["provenance"]["command"]
+    other = jaxaudit(*first["provenance"]["command"][1:], "--seed", "8", "--json").result
+    assert other["records"] != first["records"]

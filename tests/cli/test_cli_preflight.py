@@ -1,14 +1,21 @@
-"""Everything wrong with the words of a command is said at once, before anything heavy is imported."""
+"""Everything wrong with the words of a command is said at once, before anything heavy is imported.
+
+What else cannot be used is refused with one line that says so, before anything is trained or written.
+"""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from support.cli_runs import QUICK, SETS, content, jaxaudit, options_of, process
+from PIL import Image
+from support import cli_runs
+from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, process, records
 
 from jaxaudit.cli import preflight
 from jaxaudit.cli.ks.options import KSOptions
@@ -16,6 +23,24 @@ from jaxaudit.cli.unlearn.command import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
 
 HEAVY = "import sys; assert not {'numpy', 'jax', 'pyarrow', 'optax'} & set(sys.modules), 'heavy'"
+
+
+BEFORE = """
+import json, sys
+from jaxaudit.cli import harness, main
+
+def look(_):
+    print("jax" in sys.modules)
+    sys.exit()
+
+harness.before_jax = look
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["jaxaudit", *words]
+    try:
+        main()
+    except SystemExit:
+        pass
+"""
 
 
 def problems(kind: type[Any], **options: Any) -> list[str]:
@@ -63,41 +88,6 @@ def test_nothing_heavy_is_imported_before(tmp_path: Path):
     assert done.code == 2
     assert done.err.count("Error: ") == 3
     assert "heavy" not in done.err
-
-
-BEFORE = """
-import json, sys
-from jaxaudit.cli import harness, main
-
-def look(_):
-    print("jax" in sys.modules)
-    sys.exit()
-
-harness.before_jax = look
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["jaxaudit", *words]
-    try:
-        main()
-    except SystemExit:
-        pass
-"""
-"""Runs commands up to what must be done before JAX starts, and prints whether JAX is imported by then."""
-
-
-@pytest.mark.outer
-def test_all_that_a_command_checks_is_checked_before_jax_is_imported(sets: Path):
-    Path("page.html").touch()
-    commands = [
-        ("ks", *SETS, "--target-data", "far.npz:0.5", "--tests", "shadow,rho"),
-        ("pdtp", "--data", "query.npz", "--model", "nn"),
-        ("attack", "--data", "query.npz", "--attacks", "distance"),
-        ("power", *SETS, "--groups", "groups"),
-        ("efficacy",),
-        ("unlearn", "--data", "query.npz"),
-    ]
-    words = json.dumps([[*command, "--out", "run", "--report", "page.html"] for command in commands])
-    done = subprocess.run([sys.executable, "-c", BEFORE, words], capture_output=True, text=True, timeout=300)
-    assert done.stdout.split() == ["False"] * len(commands), done.stderr
 
 
 def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path):
@@ -150,3 +140,152 @@ def test_it_is_said_first_that_targets_are_simulated(sets: Path):
     assert jaxaudit("ks", *QUICK, "--query", "query.npz@x").err.startswith("No --target")
     assert not said(*QUICK, "--target-data", "query.npz@x")
     assert not said("--model", "nowhere:f")
+
+
+# What cannot be used
+
+
+def refused(words: tuple[str, ...], *said: str) -> None:
+    """The last line names all that it must, and nothing was trained or written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxaudit.audits.ks.audit.train_roles", None)
+        cli_runs.refused(("ks", *words), said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--query", "query.npz"), ("--query", "--calibration")),
+        (("--calibration", "query.npz"), ("--query", "--calibration")),
+        ((*QUICK, "--target-data", "far.npz:0"), ("--target-data far.npz:0", "far.npz:0.5")),
+        ((*QUICK, "--model", "resnet"), ("--model resnet ", "images", "mlp")),
+        ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "medical-cnn", "resnet-8-16")),
+        ((*QUICK, "--optimizer", "lion"), ("--optimizer lion", "adam", "sgd", "package.module:function")),
+        ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
+        ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "ema", "rho", "all")),
+        ((*QUICK, "--tests", "rho,holdout"), ("--tests", "--holdout")),
+        ((*QUICK, "--budget", "1s"), ("--budget 1s", "60s")),
+        ((*QUICK, "--out", "query.npz/run"), ("--out query.npz/run", "query.npz ")),
+        ((*QUICK, "--out", "."), ("--out .",)),
+        ((*QUICK, "--query", "mnits"), ("mnits", "mnist")),
+        ((*QUICK, "--query", "@train"), ("@train",)),
+        ((*QUICK, "--query", "query.npz@"), ("query.npz@",)),
+        ((*QUICK, "--query", "query.npz@test"), ("query.npz", "test")),
+        ((*QUICK, "--query", "evil\nError: \x1b[31mname"), (r"--query evil\nError: \x1b[31mname",)),
+        ((*QUICK, "--query", "acdc:somewhere"), ("acdc:somewhere", "acdc:FOLDER@STRENGTH")),
+        ((*QUICK, "--query", "acdc:somewhere@-3"), ("acdc:somewhere@-3", "acdc:FOLDER@STRENGTH")),
+    ],
+)
+def test_options(sets: Path, words: tuple[str, ...], said: tuple[str, ...]):
+    refused(words, *said)
+
+
+def saved(name: str, inputs: np.ndarray, labels: np.ndarray, **more: np.ndarray) -> None:
+    np.savez(name, allow_pickle=True, x=inputs, y=labels, **more)
+
+
+INPUTS, LABELS = records(9, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("save", "said"),
+    [
+        (lambda: saved("c", INPUTS, np.minimum(LABELS, 1)), ("query.npz", "c.npz", "'2'")),
+        (
+            lambda: saved("c", INPUTS, np.where(LABELS == 1, 2, LABELS)),
+            ("c.npz", "'1'", "query.npz"),
+        ),
+        (
+            lambda: saved("c", INPUTS, np.arange(RECORDS) % 4),
+            ("c.npz", "'3'", "query.npz", "--drop-unshared"),
+        ),
+        (
+            lambda: saved("c", INPUTS, np.array(["cat", "dog", "cow"])[LABELS]),
+            ("query.npz", "c.npz", "'0'", "'1'", "'2'", "'cat'"),
+        ),
+        (
+            lambda: saved("c", INPUTS[:, 1:], LABELS),
+            ("query.npz", "(12,)", "c.npz", "(11,)"),
+        ),
+    ],
+)
+def test_calibration_sets(sets: Path, save: Callable[[], object], said: tuple[str, ...]):
+    save()
+    refused((*QUICK, "--calibration", "c.npz"), *said)
+
+
+def test_a_pickled_npy_is_never_loaded(sets: Path):
+    class Evil:
+        def __reduce__(self):
+            return (Path("owned").touch, ())
+
+    np.save("x.npy", np.array([Evil()] * 3), allow_pickle=True)
+    np.save("y.npy", np.arange(3))
+    refused((*QUICK, "--query", "x.npy"), "x.npy", "pickle")
+
+
+def test_classes_the_query_set_lacks_are_dropped_when_asked(sets: Path):
+    saved("c", INPUTS, np.arange(RECORDS) % 4)
+    # Outputs for one record stop the run right after the sets are matched.
+    np.save("t.npy", np.full((1, 3), 1 / 3))
+    refused((*QUICK, "--calibration", "c.npz", "--drop-unshared", "--target", "t.npy"), "t.npy", "1 row")
+
+
+def test_overlap_is_refused_with_counts(sets: Path):
+    (query, other), (classes, labels) = zip(records(2, 0.0), records(8, 0.5), strict=True)
+    saved("c", np.concatenate([other, query[5:7]]), np.concatenate([labels, classes[5:7]]))
+    said = ("2 of the 302", "c.npz", "query.npz", "5 = 300", "6 = 301", "--drop-overlap")
+    refused((*QUICK, "--calibration", "c.npz"), *said)
+    refused((*QUICK, "--calibration", "query.npz"), "300 of the 300", "query.npz")
+    refused((*QUICK, "--calibration", "query.npz", "--drop-overlap"), "300", "query.npz")
+
+
+def images(root: str, *sizes: tuple[int, int]) -> None:
+    for index, size in enumerate(sizes):
+        folder = Path(root, f"class{index % 2}")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng([len(root), index]).integers(0, 255, size).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+
+
+def test_images_of_other_shapes(sets: Path):
+    images("a", *[(6, 6)] * 4)
+    images("bb", *[(5, 7)] * 4)
+    images("odd", (6, 6), (6, 6), (6, 8), (6, 6))
+    refused(
+        ("--query", "a", "--calibration", "bb", "--image-size", "none"),
+        *("(6, 6, 1)", "bb", "(5, 7, 1)", "--image-size"),
+    )
+    refused(("--query", "a", "--calibration", "odd", "--image-size", "none"), "2.png", "6x8")
+
+
+def test_target_data_of_another_shape(sets: Path):
+    saved("t", INPUTS[:, 1:], LABELS)
+    refused((*QUICK, "--target-data", "t.npz"), "t.npz", "(11,)", "query.npz", "(12,)")
+    saved("t", INPUTS, np.arange(RECORDS) % 4)
+    refused((*QUICK, "--target-data", "t.npz"), "t.npz", "query.npz", "'3'")
+
+
+def test_an_out_directory_that_cannot_be(sets: Path):
+    Path("fixed").mkdir(mode=0o555)
+    refused((*QUICK, "--out", "fixed/run"), "--out fixed/run")
+    Path("old").mkdir()
+    Path("old/result.json").touch()
+    refused((*QUICK, "--out", "old"), "--out old")
+    refused((*QUICK, "--out", "x" * 300), "--out xxx", "File name too long")
+
+
+@pytest.mark.outer
+def test_all_that_a_command_checks_is_checked_before_jax_is_imported(sets: Path):
+    Path("page.html").touch()
+    commands = [
+        ("ks", *SETS, "--target-data", "far.npz:0.5", "--tests", "shadow,rho"),
+        ("pdtp", "--data", "query.npz", "--model", "nn"),
+        ("attack", "--data", "query.npz", "--attacks", "distance"),
+        ("power", *SETS, "--groups", "groups"),
+        ("efficacy",),
+        ("unlearn", "--data", "query.npz"),
+    ]
+    words = json.dumps([[*command, "--out", "run", "--report", "page.html"] for command in commands])
+    done = subprocess.run([sys.executable, "-c", BEFORE, words], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["False"] * len(commands), done.stderr

@@ -5,13 +5,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.cli_runs import QUICK, jaxaudit, process
+from support.cli_runs import jaxaudit, process
 
 from jaxaudit.cli.options import at_home
-from jaxaudit.cli.pdtp import run as pdtp_run
 from jaxaudit.runs.directory import write
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
@@ -51,23 +49,6 @@ def test_an_encoding_that_lacks_a_character_is_no_error(tmp_path: Path):
     assert done.out.isascii()
     assert "\\u65e5" in done.out
     assert "|###" in done.out
-
-
-def test_a_folder_that_is_removed_meanwhile_costs_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "gone").mkdir()
-    measure = pdtp_run.audit_pdtp
-
-    def remove(*given: Any, **named: Any) -> Any:
-        os.rmdir(os.getcwd())
-        return measure(*given, **named)
-
-    monkeypatch.chdir(tmp_path / "gone")
-    monkeypatch.setattr(pdtp_run, "audit_pdtp", remove)
-    done = jaxaudit(*SHORT, "--out", str(tmp_path / "run"))
-    assert done.code == 0, done.err
-    assert done.out
-    assert os.listdir(tmp_path) == ["run"]
-    assert (tmp_path / "run/result.json").exists()
 
 
 def test_the_home_folder_is_meant_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -111,12 +92,3 @@ def test_help_imports_nothing_heavy(tmp_path: Path):
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path)
         assert done.stderr.splitlines()[-1] == "", words
         assert done.returncode == (2 if "0" in words else 0)
-
-
-@pytest.mark.outer
-def test_a_failing_process_with_its_traceback(sets: Path):
-    Path("mine.py").write_text("def f(input_shape, classes, *, rngs):\n    raise RuntimeError('no luck')\n")
-    done = process("ks", *QUICK, "--model", "mine:f", cwd=sets, JAXAUDIT_DEBUG="1")
-    assert done.code == 1
-    assert done.err.splitlines()[1] == "Traceback (most recent call last):"
-    assert "\nRuntimeError: no luck\n" in done.err

@@ -144,13 +144,6 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     compilation_cache.reset_cache()
 
 
-def test_kept_programs_are_in_the_cache_folder(settings: Setting, tmp_path: Path):
-    programs.keep_programs()
-    folder = Path(settings())
-    assert folder.parent == tmp_path / "cache" / programs.FOLDER
-    assert len(list(folder.glob("*-cache"))) == 1
-
-
 def test_a_folder_in_which_others_may_write_or_rename_keeps_none(settings: Setting, tmp_path: Path):
     cache, shared = tmp_path / "cache", tmp_path / "cache" / programs.FOLDER
 

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, refused
 
-from jaxaudit.cli.groups import Recipe
-from jaxaudit.cli.own_model import DESIGNS, NAMES, parse_model, parse_sized, source_hashes
-from jaxaudit.cli.recipe import make_factory, make_learner, make_optimizer
-from jaxaudit.models import MLP, ResNet, pure_module
+from jaxaudit.cli import own_model
+from jaxaudit.cli.groups import Network, Recipe
+from jaxaudit.cli.ks.designs import COSTS, make_designs, mean_cost
+from jaxaudit.cli.own_model import NAMES, parse_model, parse_sized, source_hashes
+from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.sets import DESIGNS, FIVE, GUESS, ShadowRecipe, parse_designs
+from jaxaudit.errors import InputError
+from jaxaudit.models import ResNet, pure_module
 
 OWN = """
 import jax
@@ -96,12 +100,6 @@ def test_optimizers_by_their_formulas(rule: dict[str, Any]):
     np.testing.assert_allclose(params, steps(recipe, gradients, start), rtol=0, atol=2e-5)
 
 
-def test_without_new_options_the_recipe_is_what_it_was():
-    learner = make_learner(MLP, Recipe(epochs=2), (4,), 3, 10)
-    assert (learner.label_smoothing, learner.augment, learner.precision, learner.batch_size) == (0.0, (), "float32", 10)
-    assert not learner.net.draws
-
-
 def test_a_warm_up_fits_into_what_a_plan_left_of_the_epochs():
     made = make_optimizer(Recipe(epochs=3, optimizer="sgd", learning_rate=1.0, warmup=5))
     found = [made.update(jnp.ones(1), made.init(jnp.ones(1)), None, epoch=jnp.int32(epoch))[0][0] for epoch in range(3)]
@@ -128,7 +126,7 @@ def test_every_built_in_name_makes_a_network():
     for name in NAMES:
         net = pure_module(make_factory(name, (8,), 0.1), (32, 32, 3), 3)
         assert net.draws
-        assert net.batch_coupled == (name in DESIGNS[1:])
+        assert net.batch_coupled == (name in own_model.DESIGNS[1:])
     assert not any(pure_module(make_factory(name, (8,)), (32, 32, 3), 3).draws for name in ("mlp", "liu-cnn"))
     assert pure_module(make_factory("resnet-8-8-bn", ()), (8, 8, 1), 3).batch_coupled
     assert make_factory("resnet-14-8", ()).func is ResNet
@@ -158,12 +156,6 @@ def test_every_built_in_name_makes_a_network():
 )
 def test_recipes_that_are_refused(own: Path, words: tuple[str, ...], said: tuple[str, ...]):
     refused(("ks", *QUICK, *words), said)
-
-
-def test_values_outside_of_what_is_declared_are_refused():
-    for flag, value in (("--schedule", "sine"), ("--precision", "float16"), ("--dropout", "1"), ("--clip-norm", "0")):
-        done = jaxaudit("ks", flag, value)
-        assert (done.code, flag in done.err) == (2, True)
 
 
 def test_what_does_not_go_together_is_said_before_any_data_are_read(own: Path):
@@ -232,3 +224,82 @@ def test_an_adamw_needs_as_much_memory_as_adam(monkeypatch: pytest.MonkeyPatch):
         classifiers.make_classifier(options, recipe, table)
     copies = [round(2 * size / asked[0]) for size in asked]
     assert copies == [2, 3, 4, 4]
+
+
+# The designs of shadow models by name: what each changes of the guess, and which are none of their own.
+
+PLAIN = Network(model="mlp", hidden="32,7,1")
+IMAGE, ROW = (8, 8, 1), (12,)
+
+
+def made(names: str, recipe: ShadowRecipe, model: Network = PLAIN, record: tuple[int, ...] = ROW) -> dict[str, Any]:
+    """Network and recipe of each design, in order."""
+    found = make_designs(names, model, recipe, record, lambda *both: both)  # pyright: ignore[reportArgumentType]
+    return {design.name: design.learner for design in found}
+
+
+def changed(name: str, recipe: ShadowRecipe, record: tuple[int, ...] = ROW) -> dict[str, Any]:
+    """What a design has and the guess has not."""
+    model, other = made(f"guess,{name}", recipe, record=record)[name]
+    ours, theirs = ({**vars(PLAIN), **vars(recipe)}, {**vars(model), **vars(other)})
+    return {key: value for key, value in theirs.items() if value != ours[key]}
+
+
+def test_what_each_design_changes():
+    adam, sgd = ShadowRecipe(epochs=9), ShadowRecipe(epochs=9, optimizer="sgd", learning_rate=0.3, momentum=0.8)
+    assert changed("shorter", adam) == {"epochs": 4}
+    assert changed("longer", adam) == {"epochs": 18}
+    assert changed("wider", adam) == {"hidden": "64,14,2"}
+    assert changed("narrower", adam) == {"hidden": "16,3,1"}
+    assert changed("augmented", adam, IMAGE) == {"augment": ("flip", "crop")}
+    assert changed("plain", ShadowRecipe(augment=("noise",))) == {"augment": ()}
+    rate = pytest.approx(0.3 * 0.5 / 30)
+    assert changed("adam", sgd) == {"optimizer": "adam", "momentum": None, "learning_rate": rate}
+    adamw = ShadowRecipe(optimizer="adamw", weight_decay=0.1, patience=3)
+    assert changed("adam", adamw) == {"optimizer": "adam", "weight_decay": None}
+
+
+def test_adam_and_momentum_undo_each_other():
+    sgd = ShadowRecipe(optimizer="sgd", learning_rate=0.3, momentum=0.9, weight_decay=0.1)
+    assert made("adam", sgd)["adam"][1].learning_rate == pytest.approx(0.01)
+    back = made("momentum", made("adam", sgd)["adam"][1])["momentum"][1]
+    assert vars(back) == {**vars(sgd), "learning_rate": pytest.approx(0.3)}
+
+
+def test_names():
+    assert parse_designs("usual") == parse_designs("all") == FIVE
+    assert parse_designs("plain,usual") == (*FIVE, "plain")
+    assert parse_designs("adam, shorter") == (GUESS, "shorter", "adam")
+    assert COSTS.keys() == set(DESIGNS)
+    with pytest.raises(InputError, match=r"--recipe: 'narow'.*narrower"):
+        parse_designs("narow", "--recipe")
+
+
+def test_the_usual_ones_are_those_that_the_network_has():
+    other, recipe = Network(model="liu-cnn"), ShadowRecipe(epochs=4)
+    assert list(made("usual", recipe)) == ["shorter", "longer", "momentum", "wider"]
+    assert list(made("usual", recipe, other, IMAGE)) == ["shorter", "longer", "momentum"]
+    assert mean_cost("usual", other, recipe, IMAGE) == (1 + 0.5 + 2 + 1) / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "model"),
+    [
+        ("narrower", ShadowRecipe(), Network(model="liu-cnn")),
+        ("wider", ShadowRecipe(), Network(model="resnet-8-16")),
+        ("adam", ShadowRecipe(optimizer="adam"), PLAIN),
+        ("augmented", ShadowRecipe(augment=("crop",)), PLAIN),
+        ("augmented", ShadowRecipe(), PLAIN),
+        ("plain", ShadowRecipe(), PLAIN),
+    ],
+)
+def test_one_that_is_named_and_is_none_of_its_own_is_refused(name: str, recipe: ShadowRecipe, model: Network):
+    for names in (name, f"usual, {name}"):
+        with pytest.raises(InputError, match=name):
+            made(names, recipe, model)
+
+
+def test_values_outside_of_what_is_declared_are_refused():
+    for flag, value in (("--schedule", "sine"), ("--precision", "float16"), ("--dropout", "1"), ("--clip-norm", "0")):
+        done = jaxaudit("ks", flag, value)
+        assert (done.code, flag in done.err) == (2, True)

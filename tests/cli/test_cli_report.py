@@ -88,15 +88,6 @@ def test_all_of_them_on_one_page_and_as_pictures(printed: dict[str, str], tmp_pa
     assert [name for name in COMMANDS if f"{name}:\n" not in text.out] == []
 
 
-def test_what_json_printed_is_a_run_too(printed: dict[str, str], tmp_path: Path):
-    done = jaxaudit("pdtp", *PEOPLE, "--json")
-    (tmp_path / "run.json").write_text(done.out)
-    assert jaxaudit("report", str(tmp_path / "run.json"), "--out", str(tmp_path / "page.html")).code == 0
-    refused = jaxaudit("report", str(tmp_path / "run.json"), "--text")
-    assert (refused.code, refused.out) == (2, "")
-    assert "run.json" in refused.err
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -117,12 +108,6 @@ def test_what_cannot_be_is_refused_and_nothing_written(printed: dict[str, str], 
     assert content(Path()) == before
 
 
-def test_power_fails_on_the_verdict_of_its_finding(printed: dict[str, str]):
-    verdict = json.loads(Path("power/result.json").read_text())["finding"]["verdict"]
-    done = jaxaudit("power", *COMMANDS["power"], "--fail-on", "insufficient", "--json")
-    assert done.code == (3 if verdict == "insufficient" else 0)
-
-
 def test_private_values_are_in_no_file(printed: dict[str, str], tmp_path: Path):
     """Those of the riskiest records are shown on the terminal alone, and only when asked for."""
     amounts = [str(900_001 + row) for row in range(40)]
@@ -135,3 +120,9 @@ def test_private_values_are_in_no_file(printed: dict[str, str], tmp_path: Path):
     files = {name: data for name, data in content(tmp_path).items() if data is not None}
     assert {"run/result.json", "run/table.txt", "run/records.csv", "run/page.html"} <= files.keys()
     assert not [name for name, data in files.items() if any(amount.encode() in data for amount in amounts)]
+
+
+def test_power_fails_on_the_verdict_of_its_finding(printed: dict[str, str]):
+    verdict = json.loads(Path("power/result.json").read_text())["finding"]["verdict"]
+    done = jaxaudit("power", *COMMANDS["power"], "--fail-on", "insufficient", "--json")
+    assert done.code == (3 if verdict == "insufficient" else 0)

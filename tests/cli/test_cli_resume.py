@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli_runs import LEARNS, QUICK, RECORDS, SETS, content, jaxaudit
+from support.cli_runs import LEARNS, QUICK, jaxaudit, refused, stopping
+from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
 from jaxaudit.ensemble.models_per_batch import BatchChoice
@@ -53,15 +54,6 @@ def models_kept(line: str, word: str = "Interrupted", of: int = 26) -> int:
     return int(found[1])
 
 
-def refused(*words: str) -> str:
-    """The one line with which these words are refused; nothing is changed by it."""
-    before = content(Path.cwd())
-    done = jaxaudit("ks", *words)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
-    assert content(Path.cwd()) == before
-    return done.err.strip()
-
-
 @pytest.mark.outer
 def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """Within its chunks, too; `kills.py` does so at length."""
@@ -82,7 +74,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
         wait_for_another_chunk(second)
         # It does not run away while it is looked at.
         second.send_signal(signal.SIGSTOP)
-        said = refused(*SLOW, "--out", "run")
+        said = refused(("ks", *SLOW, "--out", "run"))
         assert said.startswith("Error: --out run ")
         assert str(second.pid) in said
         second.send_signal(signal.SIGTERM)
@@ -92,7 +84,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     kept = models_kept(err.splitlines()[-1])
     assert finished < kept < 26
 
-    said = refused(*SLOW, "--epochs", "9", "--seed", "8", "--out", "run")
+    said = refused(("ks", *SLOW, "--epochs", "9", "--seed", "8", "--out", "run"))
     assert said.startswith("Error: --out run ")
     assert re.search(r"epochs: 80\b.*\b9\b.*seed: 7\b.*\b8\b", said), said
     done = jaxaudit("ks", *SLOW, "--out", "run")
@@ -103,19 +95,37 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path, monkeypatch: pyt
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with np.load("run/confidences.npz") as ours, np.load("whole/confidences.npz") as theirs:
         assert {name: ours[name].tobytes() for name in ours} == {name: theirs[name].tobytes() for name in theirs}
-    assert refused(*SLOW, "--out", "run").startswith("Error: --out run ")
+    assert refused(("ks", *SLOW, "--out", "run")).startswith("Error: --out run ")
 
 
-def stopping(share: float) -> Callable[..., object]:
-    @contextmanager
-    def progress(*_: object, **__: object) -> Iterator[Callable[[int, int], None]]:
-        def show(done: int, total: int) -> None:
-            if done > share * total:
-                raise KeyboardInterrupt
+TABLES = {
+    "pdtp": ("--epochs", "5", "--batch-size", "10", "--models-per-batch", "8"),
+    "attack": (
+        *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2", "--epochs", "5"),
+        *("--measured-iterations", "1", "--batch-size", "10", "--models-per-batch", "4", "--attacks", "distance"),
+    ),
+}
+"""Commands on a table, with networks; what `unlearn` does is tested beside it."""
 
-        yield show
 
-    return progress
+@pytest.mark.parametrize("command", TABLES)
+def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)
+    write_people(tmp_path)
+    words = (command, *PEOPLE, *TABLES[command], "--json")
+    whole = jaxaudit(*words, "--out", "whole").result
+    with monkeypatch.context() as patch:
+        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
+        stopped = jaxaudit(*words, "--out", "run")
+    assert stopped.code == 130
+    kept, _, total = stopped.err.splitlines()[-1].removeprefix("Interrupted: ").split()[:3]
+    assert 0 < int(kept) < int(total)
+    assert re.search(r"\(epochs: 5\b.*\b31\b", refused((*words, "--out", "run", "--epochs", "31")))
+    done = jaxaudit(*words, "--out", "run")
+    assert f"Resuming: {kept} of {total} models " in done.err
+    assert {**done.result, "provenance": None} == {**whole, "provenance": None}
+    assert sorted(os.listdir("run")) == sorted(os.listdir("whole"))
 
 
 def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatch: pytest.MonkeyPatch):
@@ -141,31 +151,3 @@ def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatc
     assert done.result["provenance"]["options"]["models_per_batch"] == 2
     assert done.result["targets"] == whole["targets"]
     assert not left.exists()
-
-
-def test_a_stopped_run_goes_on_after_its_data_were_moved(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """Contents make a run what it is; where they lie does not."""
-    monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)
-    named = {"--query": "query", "--calibration": "calibration", "--target": "outputs", "--target-data": "far"}
-    np.savez("outputs.npz", probabilities=np.full((RECORDS, 3), 1 / 3))
-    Path("before").mkdir()
-    for name in named.values():
-        Path(f"{name}.npz").rename(Path("before", f"{name}.npz"))
-
-    def at(folder: str) -> list[str]:
-        given = [word for flag, name in named.items() for word in (flag, f"{folder}/{name}.npz")]
-        return ["ks", *given, *QUICK[len(SETS) :], "--models-per-batch", "2", "--json"]
-
-    whole = jaxaudit(*at("before")).result
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.6))
-        stopped = jaxaudit(*at("before"), "--out", "run")
-    kept = models_kept(stopped.err.splitlines()[-1], of=8)
-    assert 0 < kept < 8
-    Path("before").rename("after")
-    done = jaxaudit(*at("after"), "--out", "run")
-    (said,) = [line for line in done.err.splitlines() if line.startswith("Resuming")]
-    assert models_kept(said, "Resuming", of=8) == kept
-    ours, theirs = ([target["rho"] for target in result["targets"]] for result in (done.result, whole))
-    assert len(ours) == 2
-    assert ours == theirs

@@ -1,14 +1,22 @@
-"""Work that outlives its process."""
+"""Work that outlives its process, and interrupts that cannot be lost."""
 
+import gc
 import os
 import re
 import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from jaxaudit.cli.interrupt import lasting_interrupt
+from jaxaudit.cli.progress import progress_on_stderr
 from jaxaudit.cli.work import Interrupted, lasting_work
 from jaxaudit.ensemble.checkpoint import write_arrays, write_chunk
 from jaxaudit.errors import InputError
@@ -110,30 +118,6 @@ def test_an_interrupt_before_anything_began(capsys: Any):
     assert os.listdir() == []
 
 
-def test_a_result_that_was_written_stays():
-    with lasting_work(Path("run")) as begin:
-        train(begin(SELF, 9, "training"), 3)
-        write(Path("run"), {}, {"confidences.npz": arrays({})})
-    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
-
-
-def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.MonkeyPatch, capsys: Any):
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "disk full")
-
-    def run() -> None:
-        with lasting_work(Path("run")) as begin, monkeypatch.context() as patch:
-            train(begin(SELF, 9, "training"), 3)
-            patch.setattr("numpy.savez_compressed", full)
-            write(Path("run"), {}, {"confidences.npz": arrays({})})
-
-    with pytest.raises(InputError, match=r"--out run .*disk full"):
-        run()
-    capsys.readouterr()
-    work(Path("run"))
-    assert "Resuming: 3 of 9" in capsys.readouterr().err
-
-
 def test_the_same_run_twice_at_once(cache: Path, capsys: Any):
     with lasting_work(None) as begin:
         train(begin(SELF, 9, "training"), 3)
@@ -168,6 +152,130 @@ def test_damaged_work_in_the_cache_is_begun_anew(cache: Path, capsys: Any):
     capsys.readouterr()
     work(None)
     assert capsys.readouterr().err == "training\n"
+
+
+# Ctrl-C, and SIGTERM, that cannot be lost
+
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal() -> Iterator[None]:
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def press(number: signal.Signals = signal.SIGINT) -> None:
+    signal.raise_signal(number)
+
+
+def press_where_python_drops_it(number: signal.Signals = signal.SIGINT) -> None:
+    """Within a garbage collector's callback, as when one comes while JAX's own runs."""
+
+    def callback(phase: str, info: Any) -> None:
+        if phase == "start":
+            gc.callbacks.remove(callback)
+            press(number)
+
+    gc.callbacks.append(callback)
+    gc.collect()
+
+
+@SIGNALS
+def test_it_is_raised_at_once_and_everything_is_as_before_afterwards(number: signal.Signals):
+    before = signal.getsignal(number), sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), lasting_interrupt():
+        press(number)
+    assert (signal.getsignal(number), sys.unraisablehook) == before
+
+
+@SIGNALS
+def test_a_dropped_one_is_raised_at_the_next_progress(number: signal.Signals, capsys: pytest.CaptureFixture[str]):
+    with suppress(KeyboardInterrupt), progress_on_stderr("training") as show:
+        show(1, 10)
+        press_where_python_drops_it(number)
+        with pytest.raises(KeyboardInterrupt):
+            show(2, 10)
+    assert capsys.readouterr() == ("", "")
+    # Or at the end, where there is none.
+    with pytest.raises(KeyboardInterrupt), lasting_interrupt():
+        press_where_python_drops_it()
+
+
+def test_one_that_became_another_error_is_itself_again():
+    def compiled_program(callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except KeyboardInterrupt:
+            raise RuntimeError("INTERNAL: CpuCallback error") from None
+
+    with pytest.raises(KeyboardInterrupt), lasting_interrupt():
+        compiled_program(press)
+
+
+@SIGNALS
+def test_who_ignores_it_goes_on_ignoring_it(number: signal.Signals):
+    signal.signal(number, signal.SIG_IGN)
+    with lasting_interrupt() as check:
+        press(number)
+        check()
+
+
+def test_other_threads_may_use_it():
+    failed = []
+
+    def work() -> None:
+        try:
+            with lasting_interrupt() as check:
+                check()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failed == []
+
+
+def test_other_dropped_errors_are_still_reported(monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
+    with lasting_interrupt():
+
+        def callback(phase: str, info: Any) -> None:
+            gc.callbacks.remove(callback)
+            raise ValueError
+
+        gc.callbacks.append(callback)
+        gc.collect()
+    assert seen == [ValueError]
+
+
+def test_a_result_that_was_written_stays():
+    with lasting_work(Path("run")) as begin:
+        train(begin(SELF, 9, "training"), 3)
+        write(Path("run"), {}, {"confidences.npz": arrays({})})
+    assert sorted(os.listdir("run")) == ["confidences.npz", "result.json"]
+
+
+def test_a_result_that_could_not_be_written_keeps_the_work(monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "disk full")
+
+    def run() -> None:
+        with lasting_work(Path("run")) as begin, monkeypatch.context() as patch:
+            train(begin(SELF, 9, "training"), 3)
+            patch.setattr("numpy.savez_compressed", full)
+            write(Path("run"), {}, {"confidences.npz": arrays({})})
+
+    with pytest.raises(InputError, match=r"--out run .*disk full"):
+        run()
+    capsys.readouterr()
+    work(Path("run"))
+    assert "Resuming: 3 of 9" in capsys.readouterr().err
 
 
 def test_a_directory_that_was_taken_or_cannot_be_written_after_all():

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_curve
 
-from jaxaudit.plots import attack, ks, pdtp, style, unlearn, usage
+from jaxaudit.plots import attack, ks, pdtp, style, usage
 from jaxaudit.plots.export import as_inline_svg, as_png, as_svg, settled
-from jaxaudit.report.build import MOST_RUNS
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
 
@@ -93,27 +92,14 @@ def test_numbers_that_are_none_infinite_or_as_large_as_they_come_are_drawn_in_si
     assert words in as_svg(settled(figure))
 
 
-def test_used_shares_are_drawn_where_they_are():
-    _, axes = style.canvas()
-    usage.draw_shares(
-        axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.48, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)]
-    )
-    drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
-    assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]
-    assert drawn[4] == [0.0, 1.0]
-    assert np.isnan(drawn[5:]).all()
-
-
 def test_exports():
     def draw():
         figure, axes = style.canvas()
         ks.draw_distances(axes, [("<b> & \u65e5", np.array([0.1, 0.2])), ("x", np.zeros(0))])
         return figure
 
-    figure = settled(draw)
-    assert as_png(figure).startswith(b"\x89PNG")
+    assert as_png(settled(draw)).startswith(b"\x89PNG")
     assert as_svg(settled(draw)) == as_svg(settled(draw))
-    assert b"<dc:date>" not in as_svg(figure)
     inline = as_inline_svg(settled(draw), "key", "a < title", "what is seen")
     assert inline == as_inline_svg(settled(draw), "key", "a < title", "what is seen")
     assert '<title id="key-title">a &lt; title</title>' in inline
@@ -123,26 +109,12 @@ def test_exports():
     assert "xlink" not in inline
 
 
-def test_long_names_keep_their_ends():
-    assert style.short("short.csv") == "short.csv"
-    assert style.short("x" * 100 + "end.csv").endswith("xxxxend.csv")
-    assert len(style.short("x" * 100)) == style.LONGEST_NAME
-
-
-def test_no_two_series_of_a_page_look_alike() -> None:
-    places = range(MOST_RUNS)
-    for shapes in (style.MARKERS, style.DASHES):
-        looks = {(style.SERIES[place % len(style.SERIES)], shapes[place % len(shapes)]) for place in places}
-        assert len(looks) == MOST_RUNS
-
-
-def test_a_seventh_method_has_a_look_of_its_own() -> None:
-    one = np.array([1.0, 2.0])
-    methods = [
-        unlearn.Method(f"method {place}", one * (place + 1), 2 * one * (place + 1), one / 4) for place in range(9)
-    ]
-    for draw in (unlearn.draw_bounds, lambda axes, drawn: unlearn.draw_attacks(axes, drawn, None)):
-        _, axes = style.canvas()
-        draw(axes, methods)
-        marks = [line for line in axes.lines if line.get_label() in {method.name for method in methods}]
-        assert len({(line.get_color(), line.get_marker()) for line in marks}) == len(marks) == len(methods)
+def test_used_shares_are_drawn_where_they_are():
+    _, axes = style.canvas()
+    usage.draw_shares(
+        axes, [usage.Row("t", 0.4, 0.3, 0.5, 0.48, 0.1), usage.Row("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)]
+    )
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
+    assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]
+    assert drawn[4] == [0.0, 1.0]
+    assert np.isnan(drawn[5:]).all()

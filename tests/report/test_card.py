@@ -4,30 +4,32 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from fuzz.printed import check_card
 from support.cli_runs import jaxaudit
-from support.html_pages import Parsed
 from support.saved_runs import RUNS, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run
 from support.saved_runs.names import HOSTILE
-from support.terminals import said
 
-from jaxaudit.audits.finding import Confidence
 from jaxaudit.errors import visible
 from jaxaudit.report.build import part_of
 from jaxaudit.report.card import as_card
-from jaxaudit.report.html.render import report_html
-from jaxaudit.report.markdown import as_markdown
 from jaxaudit.report.run import Run
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "model_card.py"
+
+
+def _shape(value: Any) -> Any:
+    """The keys, and the types of the values."""
+    if isinstance(value, dict):
+        return {key: _shape(each) for key, each in value.items()}
+    return [_shape(each) for each in value] if isinstance(value, list) else type(value).__name__
 
 
 def card(*runs: Run[Any]) -> tuple[dict[str, Any], str]:
@@ -65,68 +67,17 @@ def test_it_says_what_the_finding_says(kind: str):
         assert unescaped(answer.finding.sentence) in said
 
 
-@pytest.mark.parametrize("word", ["fair", "none"])
-def test_a_used_fraction_has_a_confidence_of_its_own_and_is_said_once(word: str):
-    """That of the p-value, on which `not forgotten` rests, is another one."""
-    target = judged(usage=(USED,))
-    (of_use, *others) = target.judgements
-    own = of_use._replace(fraction_confidence=Confidence(word, "For a reason."))  # pyright: ignore[reportArgumentType]
-    run = ks_run(audit=audit_of(replace(target, judgements=(own, *others))))
-    metadata, prose = card(run)
-    (result,) = metadata["model-index"][0]["results"]
-    verdict, fraction = result["metrics"]
-    assert (verdict["args"]["confidence"], fraction["type"]) == ("strong", "estimated-used-fraction")
-    assert (fraction["value"], fraction["args"]["confidence"]) == (0.92, word)
-    assert len(re.findall(r"used fraction: \d", prose)) == 1
-    about = f"confidence in the estimated used fraction: {word}. For a reason."
-    shown = (
-        prose,
-        as_markdown(part_of(run)),
-        Parsed(report_html([run])).text.lower().replace("fraction ", "fraction: "),
-    )
-    assert all(each.count("confidence in the verdict") == 1 for each in shown)
-    assert f"- {about}" in prose
-    assert f"confidence in the estimated used fraction: {word} for a reason." in shown[-1]
-    assert (about in said(run)) == (word != "none")
-    assert "confidence in the verdict: strong. The test is exact" in said(run)
-
-
 @pytest.mark.parametrize("kind", RUNS)
-def test_the_metadata_are_those_of_a_model_index(kind: str):
+def test_the_metadata_are_those_of_a_model_index_and_names_are_only_names(kind: str):
     """What the Hub demands: a model's name, and of each result a task, a data set, and metrics with type and value."""
-    metadata, _ = card(RUNS[kind]())
-    assert list(metadata) == ["model-index"]
-    (model,) = metadata["model-index"]
-    assert set(model) == {"name", "results"}
-    for result in model["results"]:
-        assert set(result) == {"task", "dataset", "metrics"}
-        assert isinstance(result["task"]["type"], str)
-        assert {"type", "name"} == set(result["dataset"])
-        for metric in result["metrics"]:
-            assert {"type", "name", "value", "args"} == set(metric)
-            assert re.fullmatch(r"[a-z0-9-]+", metric["type"])
-            assert isinstance(metric["value"], str | float | int)
-
-
-@pytest.mark.parametrize("kind", RUNS)
-def test_no_name_is_anything_but_a_name(kind: str):
-    metadata, prose = card(RUNS[kind](HOSTILE))
-    texts = json.dumps(metadata, ensure_ascii=False)
-    assert "\x1b" not in texts + prose
-    assert "\u202e" not in texts + prose
-    assert set(metadata) == {"model-index"}
-    names = {result["dataset"]["name"] for result in metadata["model-index"][0]["results"]}
-    assert names == {" ".join(visible(HOSTILE).split())}
-    assert re.search(r"(?<!\\)<script>", re.sub("`[^`]*`", "", prose)) is None
-    plain, _ = card(RUNS[kind]())
-    assert _shape(plain) == _shape(metadata)
-
-
-def _shape(value: Any) -> Any:
-    """The keys, and the types of the values."""
-    if isinstance(value, dict):
-        return {key: _shape(each) for key, each in value.items()}
-    return [_shape(each) for each in value] if isinstance(value, list) else type(value).__name__
+    check_card(as_card([part_of(RUNS[kind]())]))
+    text = as_card([part_of(RUNS[kind](HOSTILE))])
+    check_card(text)
+    assert not {"\x1b", "\u202e"} & set(text)
+    (model,) = card(RUNS[kind](HOSTILE))[0]["model-index"]
+    assert {result["dataset"]["name"] for result in model["results"]} == {" ".join(visible(HOSTILE).split())}
+    for metric in (metric for result in model["results"] for metric in result["metrics"]):
+        assert re.fullmatch(r"[a-z0-9-]+", metric["type"])
 
 
 @pytest.mark.parametrize(
@@ -171,3 +122,17 @@ def test_an_example_puts_it_into_a_card_and_replaces_what_it_put(tmp_path: Path)
     path.unlink()
     subprocess.run([sys.executable, EXAMPLE, "first", "README.md"], cwd=tmp_path, check=True)
     assert path.read_text().startswith("---\n# <!-- jaxaudit -->\nmodel-index:")
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_no_name_is_anything_but_a_name(kind: str):
+    metadata, prose = card(RUNS[kind](HOSTILE))
+    texts = json.dumps(metadata, ensure_ascii=False)
+    assert "\x1b" not in texts + prose
+    assert "\u202e" not in texts + prose
+    assert set(metadata) == {"model-index"}
+    names = {result["dataset"]["name"] for result in metadata["model-index"][0]["results"]}
+    assert names == {" ".join(visible(HOSTILE).split())}
+    assert re.search(r"(?<!\\)<script>", re.sub("`[^`]*`", "", prose)) is None
+    plain, _ = card(RUNS[kind]())
+    assert _shape(plain) == _shape(metadata)

@@ -24,7 +24,6 @@ from support.saved_runs.ks import (
     OF_HOLDOUT,
     OF_RHO,
     OF_SHADOW,
-    UNUSED,
     USED,
     audit_of,
     check,
@@ -32,7 +31,6 @@ from support.saved_runs.ks import (
     judged,
     ks_run,
     rho_between,
-    without_rho,
 )
 from support.saved_runs.pdtp import audit_of as pdtp_audit_of
 from support.saved_runs.pdtp import run_of as pdtp_run_of
@@ -43,7 +41,7 @@ from support.terminals import said, shown
 from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.evidence import Truth
 from jaxaudit.metrics.before_after import Change
-from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, DISTANCES_APART, SHADOW_ACCURACY, TARGET_OUTPUTS
+from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.metrics.pdtp import SeedFloor
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import Usage
@@ -224,18 +222,7 @@ LONG = "printed-digits + 50% of digits"
 EXAMPLES: dict[str, Make] = {
     **{f"{kind}: plain": make for kind, make in RUNS.items()},
     "ks: no numbers": lambda: ks_run(audit=audit_of(judged(rho=rho_between(np.nan, np.nan, np.inf)), floor=())),
-    "ks: every test": lambda: ks_run(
-        audit=audit_of(
-            judged(
-                usage=(USED, UNUSED._replace(method="shadow")),
-                emas=(ema(0.3),),
-                checks=(check(DISTANCES_APART, False), check("tied confidences", False, False)),
-            )
-        )
-    ),
-    "ks: without rho": lambda: ks_run(audit=without_rho()),
     "ks: long name": lambda: ks_run(audit=audit_of(judged(LONG, usage=(USED,), truth=Truth(0.5, 10, "not forgotten")))),
-    "power: rare": lambda: power_run(audit=power_audit(0.01)),
     "power: hopeless": lambda: power_run(
         audit=power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
     ),
@@ -243,7 +230,6 @@ EXAMPLES: dict[str, Make] = {
     "pdtp: proven": lambda: pdtp_run_of(
         pdtp_audit_of(BELOW, dtp_bound=np.array(BELOW), largest_possible=0.69, seeded=False)
     ),
-    "pdtp: some records": lambda: pdtp_run_of(pdtp_audit_of(BELOW, examples=9)),
     "pdtp: artefact": lambda: pdtp_run_of(
         pdtp_audit_of([0.1, 0.2, 1.1], exact=np.array(BELOW), only_member=np.array([False, True, True]))
     ),
@@ -251,7 +237,6 @@ EXAMPLES: dict[str, Make] = {
         pdtp_audit_of(BELOW, dtp_bound=np.array([0.1, np.inf, 0.3]), duplicates=np.array([2, 2, 1]))
     ),
     **{f"efficacy: {count} weights": partial(many_weights, count) for count in (1, 6)},
-    "unlearn: nothing to see": of_methods({"efficacy": 9.0}, {}),
     "unlearn: few seeds": of_methods({}, {"mine": {}}, 3, attacked=False),
     "unlearn: told": of_methods({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "a-longer-name": {}}, told=True),
     "unlearn: wide ranges": of_methods({"efficacy": 1e9}, {"mine": {"efficacy": 1.5e-15, "bound": 2.5e-14}}),
@@ -322,18 +307,3 @@ def said_once(run: Run[Any]) -> None:
             assert words in text
             assert words in page
             assert words in markdown
-
-
-def test_the_best_attack_by_accuracy_is_not_always_the_one_that_counts():
-    """An accuracy of 0.60 whose interval holds a half, beside one of 0.58 whose interval does not: one verdict."""
-    run = attack_run(audit=with_accuracies(ATTACKED[30], (0.60, 0.48, 0.72), (0.58, 0.53, 0.63)))
-    said_once(run)
-    ((_, finding),) = findings(written(run))
-    assert finding.verdict == "attack succeeds"
-    assert "58.0%" in finding.sentence
-    assert run.result.best_attack == "frequency"
-    page = page_of(run)
-    assert "accuracy of the best attack (frequency) 58.0% 53.0% to 63.0%" in page
-    for text in (said(run), page):
-        assert "attacks fail" not in text
-        assert "inconclusive" not in text

@@ -1,20 +1,18 @@
 """What a run rests on: every paper that a test, an attack, a method or a metric names has an entry; runs say theirs."""
 
-import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jsonschema
 import pytest
+from fuzz.printed import check_bibliography, check_markdown
 from support.cli_runs import jaxaudit
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import USED
 from support.saved_runs.names import HOSTILE
-from support.saved_runs.unlearn import unlearn_audit, unlearn_run
 
 from jaxaudit import unlearning
 from jaxaudit.attacks import ATTACKS
@@ -27,7 +25,7 @@ from jaxaudit.cli.unlearn.command import METHODS, UnlearnAudit
 from jaxaudit.cli.unlearn.inputs import make_methods
 from jaxaudit.errors import visible
 from jaxaudit.report.glossary import GLOSSARY
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report.markdown import plain
 from jaxaudit.report.papers import as_bibtex, bibliography, cited, in_full
 from jaxaudit.report.record import Paper
 from jaxaudit.unlearning.method import source_of
@@ -59,10 +57,6 @@ def test_what_it_rests_on_has_an_entry(what: str):
     assert all(paper.bibtex for paper in papers), papers
 
 
-def test_every_method_of_the_command_names_its_papers():
-    assert {f"method {name}" for name in METHODS} <= SOURCES.keys()
-
-
 def test_every_source_of_the_glossary_is_a_paper_or_this_program():
     sources = {source for _, source in GLOSSARY.values()} - {"this program"}
     assert [source for source in sources if in_full(source) is None] == []
@@ -85,16 +79,6 @@ def test_every_entry_is_whole_and_is_cited():
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_result_has_its_papers_and_the_schema_knows_them(kind: str):
-    value = as_json(RUNS[kind]())
-    jsonschema.validate(value, schema_of(kind))
-    assert value["papers"] == [] or {"source", "key", "bibtex"} == set(value["papers"][0])
-    # Saved runs of ks come without its tests' values.
-    assert value["papers"] or kind == "ks"
-    assert next(iter(value)) == "schema"
-
-
-@pytest.mark.parametrize("kind", RUNS)
 def test_a_result_without_the_field_is_read_and_cited_by_its_terms(tmp_path: Path, kind: str):
     value = as_json(RUNS[kind]())
     del value["papers"]
@@ -103,38 +87,6 @@ def test_a_result_without_the_field_is_read_and_cited_by_its_terms(tmp_path: Pat
     assert done.code == 0, done.err
     assert "did not note papers" in done.err
     assert done.out.count("\n@") >= 1
-
-
-def test_unlearning_names_what_it_measured_with_and_every_method():
-    audit = unlearn_audit({}, {"fisher": {}, "mine": {}}, told=True)
-    sources = {"fisher": "Golatkar, Achille & Soatto 2020", "mine": "A paper of my own, 2026"}
-    audit = replace(audit, methods=tuple(each._replace(source=sources.get(each.name, "")) for each in audit.methods))
-    papers = unlearn_run(audit=audit).result.papers
-    assert papers is not None
-    assert [paper.key for paper in papers] == [
-        *("becker2022unlearning", "nicolae2018art", "shokri2017membership", "golatkar2020eternal", None),
-        *("triantafillou2024competition", "hayes2024inexact", "carlini2022membership"),
-    ]
-    assert papers[4] == Paper("A paper of my own, 2026")
-
-
-def entries_of(text: str) -> list[tuple[str, str]]:
-    """The key and the text of each entry, as BibTeX finds them: from an @ to the brace that closes the first.
-
-    Raises:
-        AssertionError: something is no entry, or there is anything but blanks between entries.
-    """
-    found, place = [], 0
-    while text[place:].strip():
-        head = re.compile(r"\s*@[a-z]+\{(\w+),").match(text, place)
-        assert head is not None, text[place : place + 100]
-        depth, end = 1, head.end()
-        while depth:
-            depth += {"{": 1, "}": -1}.get(text[end], 0)
-            end += 1
-        found.append((head[1], text[head.start() : end].strip()))
-        place = end
-    return found
 
 
 @pytest.mark.parametrize(
@@ -161,10 +113,8 @@ def test_nothing_of_a_result_but_keys_is_in_the_bibliography(tmp_path: Path, sou
     save(run, tmp_path / "run", value)
     done = jaxaudit("cite", str(tmp_path / "run"))
     assert done.code == 0, done.err
-    *papers, (program, _) = entries_of(done.out)
-    own = {entry.key: entry.bibtex for entry in bibliography()}
-    assert papers == [("long2017membership", own["long2017membership"])]
-    assert program == "jaxaudit"
+    check_bibliography(done.out)
+    assert re.findall(r"^@\w+\{(\w+),", done.out, re.MULTILINE) == ["long2017membership", "jaxaudit"]
     assert "\x1b" not in done.out + done.err
     assert done.err.count("no entry is known for: ") == 2
     assert f"no entry is known for: {visible(source)}\n" in done.err
@@ -181,12 +131,6 @@ def test_several_runs_are_cited_once_and_the_program_with_its_version(tmp_path: 
     ]
     assert "version = {0.1.0}" in done.out
     assert "version = {1}" in as_bibtex([], "1}%{")
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path):
-    (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
-    done = jaxaudit("cite", str(tmp_path / "x.json"))
-    assert (done.code, done.out) == (2, "")
 
 
 @dataclass(frozen=True)
@@ -208,3 +152,20 @@ def test_what_adjusts_for_several_targets_is_cited():
     (first,), _ = adjusted([(judgement,), (judgement,)])
     assert [paper.source for paper in cited([first.source])] == ["Fieller 1954", "Holm 1979"]
     assert adjusted([(judgement,)]) == [(judgement,)]
+
+
+@pytest.mark.parametrize("text", ["@misc{own, title={x}}", "a\n@string{own = {x}}", "own attack (mail@example.org)"])
+def test_a_source_without_an_entry_is_no_entry(text: str):
+    """In BibTeX an @ begins an entry wherever it stands: there are no comments."""
+    check_bibliography(as_bibtex([Paper(text)], "0.1.0"))
+
+
+@pytest.mark.parametrize("text", ["www.example.org", "1. x", "2) x", "- x", "+ x", "---", "===", "-", "-0.5", "#1"])
+def test_a_name_at_the_beginning_of_a_line_is_a_name(text: str):
+    check_markdown(f"# A\n\n{plain(text)}\n\nx\n{plain(text)}\n")
+    check_markdown(f"# A\n\n- {plain(text)}: x\n")
+
+
+@pytest.mark.parametrize("text", ["-0.5", "3.25", "a-b", "-12%"])
+def test_numbers_stay_as_they_are(text: str):
+    assert plain(text) == text

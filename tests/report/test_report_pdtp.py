@@ -57,16 +57,6 @@ def test_a_terminal_lists_as_many_records_as_asked():
     assert [each.index for each in by_risk(run.result)] == riskiest(pdtp_audit(), 40).tolist()
 
 
-def test_infinite_values_are_words_and_a_reduction_is_shown_where_there_is_one():
-    title = "argest PDTP as the riskiest record is removed"
-    for run, there in ((pdtp_run(), True), (run_of(pdtp_audit()), False)):
-        for text in (said(run, width=80), Parsed(report_html([run])).text):
-            assert "infinite" in text
-            assert "inf " not in text
-            assert "nan" not in text
-            assert (title in text.replace("The largest", "Largest")) is there
-
-
 def many(count: int) -> PDTPAudit:
     """The riskiest in front; copies and lone members behind."""
     values = np.linspace(2, 0, count)

@@ -1,6 +1,5 @@
 """The `power` answer as JSON, on a terminal and on a page."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +7,9 @@ import pytest
 from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.power import KNOWN, power_audit, power_run
-from support.terminals import said, shown
+from support.terminals import said
 
-from jaxaudit.audits.power.result import FRACTIONS, Power
+from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.plots.export import as_svg, settled
 from jaxaudit.report.html.render import report_html
@@ -43,31 +42,6 @@ def test_the_numbers_of_json():
     assert hopeless["sizes"][0]["least_noticed"] is None
 
 
-@pytest.mark.parametrize("audit", [power_audit(), HOPELESS])
-def test_the_sizes_that_were_given_are_starred(audit: Power):
-    lines = shown(power_run(audit=audit), width=80).splitlines()
-    starred = [line.split() for line in lines if line.strip().startswith("*") and ":" not in line]
-    scaled, row, *larger = starred
-    size = audit.sizes[audit.given]
-    wanted = [each.forgotten for each in audit.concluded if each.by != "holdout"]
-    assert scaled[3:] == [f"{100 * (each or 0):.0f}%" for each in wanted]
-    assert row[:2] == [f"*{size.query:,}", f"{size.holdout:,}"]
-    assert row[2:8] == [f"{100 * each:.0f}%" for each in size.probabilities]
-    assert larger in ([], [row])
-
-
-def test_what_could_be_concluded_stands_in_words():
-    run = power_run()
-    rows = [line.split("  ") for line in shown(run, width=80).splitlines() if line.startswith("holdout only")]
-    assert len(rows) == 3
-    assert all("cannot be" in " ".join(row) for row in rows)
-    for text in (said(run, width=80), Parsed(report_html([run])).text):
-        assert "needs known members (50 or more), or shadow models of the target's own recipe" in text
-        assert "nobody knows" in text
-        assert "with 95% probability, given 500 known members and shadow models" in text
-    assert "takes known members (50 or more)" in said(power_run(audit=power_audit(1.0, 20, 20)))
-
-
 def test_a_run_that_did_not_plan_with_members_is_read_and_shown():
     value = as_json(power_run())
     del value["memory"], value["conclusions"]
@@ -88,18 +62,3 @@ def test_its_figure_has_a_line_for_each_size_and_the_same_bytes():
     looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.lines[:3]}
     assert len(looks) == 3
     assert as_svg(settled(audit.plot)) == as_svg(settled(audit.plot))
-
-
-@pytest.mark.parametrize("fraction", [0.02, 0.9])
-def test_one_number_of_records_is_said(fraction: float):
-    """Two approximations differ by some percent; of a question that the records do not answer the finding has both."""
-    run = power_run(audit=power_audit(fraction, 300, 300, KNOWN))
-    finding, needed = run.result.finding, run.result.records_needed
-    assert finding.verdict == ("sufficient" if fraction > 0.5 else "insufficient")
-    assert needed is not None
-    for text in (said(run), Parsed(report_html([run])).text):
-        assert ("Records that suffice" in text) == (finding.verdict == "sufficient")
-        numbers = {
-            int(found.replace(",", "")) for found in re.findall(r"([\d,]+) query(?: and as many|, [\d,]+ h)", text)
-        }
-        assert len(numbers - {300}) == 1

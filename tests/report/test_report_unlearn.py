@@ -12,8 +12,6 @@ from support.terminals import said, shown
 from jaxaudit.metrics import Estimate
 from jaxaudit.report.build import part_of
 from jaxaudit.report.html.render import report_html
-from jaxaudit.report.unlearn.pictures import unlearn_pictures
-from jaxaudit.report.unlearn.record import median
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -52,14 +50,6 @@ def test_how_models_are_told_from_retrained_ones_is_in_every_output():
     assert any("biased upward" in each for each in result["caveats"])
 
 
-def test_too_few_seeds_to_tell_models_from_retrained_ones_are_said_and_no_table_is_shown():
-    run = unlearn_run()
-    assert all(method.challenge is None and method.u_lira is None for method in run.result.methods)
-    for text in (said(run), Parsed(report_html([run])).text):
-        assert f"need 16 seeds (--seeds); there are {SEEDS}" in text
-        assert "Told from retrained" not in text
-
-
 def test_a_ratio_over_0_is_null_and_shown_as_none():
     found = TOLD["mine"].challenge[0]._replace(test_ratio=np.nan, score=Estimate(*[np.nan] * 3))
     methods = tuple(each._replace(challenge=(found,)) if each.challenge else each for each in TOLD.methods)
@@ -96,37 +86,3 @@ def test_the_numbers_and_words_of_json():
     unattacked = unlearn_run(audit=unlearn_audit({}, {"mine": {}}, 3, attacked=False)).result
     assert unattacked.protocol.members_share is None
     assert unattacked.methods[3].places["bound"].verdict == "too few seeds"
-
-
-def test_the_page_of_several_runs_has_one_chart_of_all():
-    one, other = unlearn_run(), unlearn_run("other")
-    page = Parsed(report_html([one, other])).text
-    assert "Efficacy of each method's models" in page
-    assert "distinguishable from retraining" in page
-
-
-def test_very_small_and_infinite_scores_are_written_briefly():
-    audit = unlearn_audit({"efficacy": 1e9}, {"mine": {"efficacy": 1.5e-15, "bound": 2.5e-14}})
-    words = shown(unlearn_run(audit=audit), width=80).split()
-    assert {"7.5e-16", "9e-16", "remaining"} <= set(words)
-    assert "inf" in shown(unlearn_run(), width=80).split("fisher")[1]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([3.0, 1.0, 2.0], 2.0), ([1.0, 3.0], 2.0), ([np.inf, 1.0], np.inf), ([np.inf, np.inf], np.inf), ([5.0], 5.0)],
-)
-def test_a_median_of_infinities_is_no_nan(values: list[float], expected: float):
-    assert median(np.array(values)) == expected
-
-
-def test_layers_before_and_after_are_one_chart():
-    audit = unlearn_audit({"information": 4.0}, {"amnesiac": {"information": 2.0}})
-    (picture,) = [each for each in unlearn_pictures(unlearn_run(audit=audit)) if each.name == "layers"]
-    axes = picture.draw().axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["dense/0", "dense/1", "dense/2"]
-    assert axes.get_legend() is not None
-    assert picture.numbers.columns == ("layer", "original", "retraining", "amnesiac")
-    drawn = {line.get_label(): np.asarray(line.get_xdata()) for line in axes.lines}
-    np.testing.assert_allclose(drawn["original"], 4 * drawn["retraining"], rtol=1e-6)
-    np.testing.assert_allclose(drawn["amnesiac"], 2 * drawn["retraining"], rtol=1e-6)

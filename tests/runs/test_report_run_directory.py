@@ -1,18 +1,30 @@
-"""A run on disk: whole or not at all."""
+"""A run on disk, whole or not at all; unfinished work: whose it is, who is at it, and what becomes of it."""
 
+import errno
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
+from jaxaudit.ensemble.machine import threads
 from jaxaudit.errors import InputError
 from jaxaudit.runs import directory as run_directory
+from jaxaudit.runs import identity as identities
 from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
-from jaxaudit.runs.lock import refuse_in_use
-from jaxaudit.runs.unfinished import open_unfinished
+from jaxaudit.runs.identity import differences, identity_hash, machine_facts, run_identity, sources_hash
+from jaxaudit.runs.lock import InUseError, refuse_in_use
+from jaxaudit.runs.unfinished import drop_leftovers, is_unfinished, open_unfinished
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 FILES = {"confidences.npz": arrays(ARRAYS)}
@@ -117,15 +129,6 @@ def test_where_no_run_can_be_put(tmp_path: Path, out: str, message: str):
 IDENTITY = {name: {} for name in ("command", "options", "data", "code", "machine")}
 
 
-def test_unfinished_work_gives_way_to_the_result(tmp_path: Path):
-    work = open_unfinished(tmp_path / "run/unfinished", IDENTITY)
-    work.checkpoints.mkdir()
-    work.keep()
-    claim(tmp_path / "run")
-    write(tmp_path / "run", {"answer": 1}, FILES)
-    assert sorted(os.listdir(tmp_path / "run")) == ["confidences.npz", "result.json"]
-
-
 def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     seen = []
     move = os.replace
@@ -190,6 +193,210 @@ def test_no_link_in_unfinished_work_is_followed(tmp_path: Path, name: str):
         open_unfinished(place, IDENTITY).keep()
     refuse_in_use(place)
     assert mine.read_text() == "mine"
+
+
+SELF = run_identity("ks", {"epochs": 15, "target": ["a.npy"], "width": None}, {"query": "blake2b:1"}, {"model": None})
+
+
+def changed(section: str, **facts: Any) -> dict[str, dict[str, Any]]:
+    return {**SELF, section: {**SELF[section], **facts}}
+
+
+def test_the_same_run_goes_on_with_its_chunks(tmp_path: Path):
+    work = open_unfinished(tmp_path / "a/run/unfinished", SELF)
+    assert work.checkpoints == tmp_path / "a/run/unfinished/chunks"
+    work.checkpoints.mkdir()
+    (work.checkpoints / "one").touch()
+    work.keep()
+    again = open_unfinished(tmp_path / "a/run/unfinished", SELF)
+    assert os.listdir(again.checkpoints) == ["one"]
+    assert is_unfinished(again.directory)
+    again.remove()
+    # What the first one made, the first one would have removed.
+    assert os.listdir(tmp_path / "a/run") == []
+
+
+def test_what_was_made_for_it_goes_with_it(tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to("mine/disk/deep", target_is_directory=True)
+    for place in ("mine/a/b", "link"):
+        work = open_unfinished(tmp_path / place / "unfinished", SELF)
+        assert (work.directory / "identity.json").exists()
+        work.remove()
+        assert os.listdir(tmp_path / "mine") == []
+    work = open_unfinished(tmp_path / "mine/a/b/unfinished", SELF)
+    (tmp_path / "mine/a/result").touch()
+    work.remove()
+    assert os.listdir(tmp_path / "mine/a") == ["result"]
+
+
+@pytest.mark.parametrize(
+    ("there", "facts"),
+    [
+        (changed("command", command="pdtp"), ["command: pdtp", "ks"]),
+        (changed("options", epochs=20, width=8), ["epochs: 20", "15", "width: 8", "none"]),
+        (changed("options", target=["a.npy", "b.npy"]), ["target: a.npy, b.npy", "a.npy"]),
+        (changed("options", extra="x" * 99), [f"extra: {'x' * 57}...", "none"]),
+        (changed("options", epochs=1, a=1, b=2, c=3, d=4), ["epochs: 1", "a: 1", "b: 2", "2 more"]),
+        (changed("data", query="blake2b:0"), ["query: blake2b:0", "blake2b:1"]),
+        (changed("data", target="blake2b:2"), ["target: blake2b:2", "none"]),
+        (changed("code", jaxaudit="0.0"), ["jaxaudit: 0.0"]),
+        (changed("code", model="blake2b:3"), ["model: blake2b:3", "none"]),
+        (changed("machine", devices=9), ["devices: 9"]),
+        ({**changed("options", epochs=20), "data": SELF["data"] | {"query": "0"}}, ["epochs: 20", "query: 0"]),
+        ({}, ["command: none", "epochs: none", "query: none", "jaxaudit: none", "devices: none"]),
+        ({**SELF, "options": 3}, ["epochs: none", "15", "target: none", "a.npy"]),
+    ],
+)
+def test_another_run_is_refused_and_named(tmp_path: Path, there: dict[str, Any], facts: list[str]):
+    open_unfinished(tmp_path / "run/unfinished", SELF).keep()
+    (tmp_path / "run/unfinished/identity.json").write_text(json.dumps(there))
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    with pytest.raises(InputError, match=f"^--out .*run .*{'.*'.join(map(re.escape, facts))}"):
+        open_unfinished(tmp_path / "run/unfinished", SELF)
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+def test_a_damaged_identity_is_refused(tmp_path: Path):
+    """Without one, as where a process was killed before it was written, the work is begun anew."""
+    open_unfinished(tmp_path / "run/unfinished", SELF).keep()
+    (tmp_path / "run/unfinished/chunks").mkdir()
+    identity = tmp_path / "run/unfinished/identity.json"
+    for text in ("", "{", "[1]", "null", "\xff", "[" * 100_000):
+        identity.write_text(text, encoding="latin-1")
+        with pytest.raises(InputError, match=r"^--out .*run .*identity\.json"):
+            open_unfinished(tmp_path / "run/unfinished", SELF)
+    identity.unlink()
+    open_unfinished(tmp_path / "run/unfinished", SELF).keep()
+    assert sorted(os.listdir(tmp_path / "run/unfinished")) == ["identity.json", "lock", "owner"]
+
+
+def test_only_one_at_a_time(tmp_path: Path):
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    for attempt in (lambda: open_unfinished(work.directory, SELF), lambda: refuse_in_use(work.directory)):
+        with pytest.raises(InUseError, match=rf"run .*\(pid {os.getpid()}\)"):
+            attempt()
+    (work.directory / "owner").write_text("")
+    with pytest.raises(InUseError, match=r"run .*in use"):
+        refuse_in_use(work.directory)
+    work.keep()
+    refuse_in_use(work.directory)
+    open_unfinished(work.directory, SELF).remove()
+    refuse_in_use(work.directory)
+
+
+@pytest.mark.outer
+def test_a_process_that_is_killed_lets_go(tmp_path: Path):
+    holder = "from pathlib import Path; from jaxaudit.runs.lock import hold, sign; import sys, time; "
+    holder += "place = Path(sys.argv[1]); lock = hold(place); sign(place); print(flush=True); time.sleep(300)"
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    work.keep()
+    with subprocess.Popen([sys.executable, "-c", holder, str(work.directory)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == b"\n"
+            with pytest.raises(InUseError, match=rf"\(pid {process.pid}\)"):
+                open_unfinished(work.directory, SELF)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    open_unfinished(work.directory, SELF).remove()
+    assert os.listdir(tmp_path / "run") == []
+
+
+def test_work_removed_while_another_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The lock of a file that is gone locks nothing: the other makes a new one."""
+    work = open_unfinished(tmp_path / "run/unfinished", SELF)
+    acquire = FileLock.acquire
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(FileLock, "acquire", acquire)
+        work.remove()
+        return acquire(*arguments, **options)
+
+    monkeypatch.setattr(FileLock, "acquire", late)
+    other = open_unfinished(tmp_path / "run/unfinished", SELF)
+    with pytest.raises(InUseError):
+        refuse_in_use(tmp_path / "run/unfinished")
+    other.remove()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_no_failure(tmp_path: Path, code: int):
+    with mock.patch.object(FileLock, "acquire", side_effect=OSError(code, os.strerror(code))):
+        work = open_unfinished(tmp_path / "run/unfinished", SELF)
+        assert work.lock is None
+        refuse_in_use(work.directory)
+        work.remove()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_channel_in_place_of_the_lock_is_not_waited_for(tmp_path: Path):
+    (tmp_path / "unfinished").mkdir()
+    os.mkfifo(tmp_path / "unfinished/lock")
+    with pytest.raises(OSError, match="pipe"):
+        open_unfinished(tmp_path / "unfinished", SELF)
+    refuse_in_use(tmp_path / "unfinished")
+    assert not is_unfinished(tmp_path / "unfinished")
+
+
+def test_leftovers_of_a_month_are_dropped(tmp_path: Path):
+    then = time.time() - 31 * 24 * 3600
+    for name in ("old", "fresh", "other", "used"):
+        work = open_unfinished(tmp_path / name, SELF)
+        work.checkpoints.mkdir()
+        (work.checkpoints / "one").touch()
+        if name == "other":
+            (work.directory / "thesis.tex").touch()
+        for path in (*work.directory.rglob("*"), work.directory):
+            if path.name != "one" or name != "fresh":
+                os.utime(path, (then, then))
+        if name != "used":
+            work.keep()
+    drop_leftovers(tmp_path)
+    drop_leftovers(tmp_path / "nowhere")
+    assert sorted(os.listdir(tmp_path)) == ["fresh", "other", "used"]
+    work.keep()
+
+
+def test_an_identity_is_what_a_file_gives_back():
+    made = run_identity("ks", {"shape": (1, 2), "path": Path("a"), "none": None}, {}, {})
+    assert made["options"] == {"shape": [1, 2], "path": "a", "none": None}
+    assert differences(made, made) is None
+    assert identity_hash(made) == identity_hash(json.loads(json.dumps(made)))
+    assert identity_hash(made) != identity_hash(SELF)
+    assert len(identity_hash(made)) == 32
+
+
+def test_the_code_is_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert SELF["code"]["sources"] == sources_hash()
+    monkeypatch.setattr(identities.jaxaudit, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "deep").mkdir()
+    hashes = []
+    for name, text in (("__init__.py", "a = 1"), ("notes.txt", "no code"), ("deep/m.py", ""), ("deep/m.py", "b")):
+        (tmp_path / name).write_text(text)
+        hashes.append(sources_hash())
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3
+
+
+def test_the_machine_is_what_rounding_depends_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dummy")
+    facts = machine_facts()
+    assert facts["device"] == "cpu: cpu"
+    assert facts["devices"] == 1
+    assert facts["threads"] == threads()
+    assert {"processor", "jax", "jaxlib", "numpy"} <= set(facts)
+    assert facts["JAX_DEFAULT_MATMUL_PRECISION"] == "highest"
+    assert facts["XLA_FLAGS"] == "--xla_dummy"
+    assert "JAX_COMPILATION_CACHE_DIR" not in facts
+    monkeypatch.delenv("XLA_FLAGS")
+    assert "XLA_FLAGS" not in machine_facts()
+    # XLA cuts large products by the number of its threads.
+    monkeypatch.setenv("NPROC", str(threads() + 1))
+    assert machine_facts() != facts
+    assert machine_facts()["threads"] == facts["threads"] + 1
 
 
 def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

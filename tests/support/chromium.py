@@ -89,11 +89,6 @@ class Browser:
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(shot["data"])
 
-    def pdf(self) -> bytes:
-        """The page as printed on A4."""
-        size = {"paperWidth": 8.27, "paperHeight": 11.69, "preferCSSPageSize": True}
-        return base64.b64decode(self.call("Page.printToPDF", printBackground=True, **size)["data"])
-
     def _next(self) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE
         while b"\0" not in self.rest:

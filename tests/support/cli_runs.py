@@ -147,7 +147,7 @@ def stopping(share: float) -> Callable[..., Any]:
     """In place of `jaxaudit.cli.progress.progress_on_stderr`: Ctrl-C after this share of the work."""
 
     @contextmanager
-    def progress(*_: object) -> Iterator[Callable[[int, int], None]]:
+    def progress(*_: object, **__: object) -> Iterator[Callable[[int, int], None]]:
         def show(done: int, total: int) -> None:
             if done > share * total:
                 raise KeyboardInterrupt

@@ -9,8 +9,9 @@ A test is in the outer circle, and marked `outer`, if
 - it trains through the command line. Of each command, the inner circle has one run that trains; what training and
   tests of use compute, it tests below the command line.
 
-A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Modules of tests compute
-nothing while they are imported: every worker imports every one.
+A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Shapes and types that the
+package's annotations state are checked at every call, but not where the inner circle runs alone. Modules of tests
+compute nothing while they are imported: every worker imports every one.
 """
 
 import ctypes
@@ -27,9 +28,7 @@ import jax
 import jaxlib
 import pytest
 from hypothesis import HealthCheck, settings
-from support.cli_runs import write_sets
-
-from jaxaudit.cli import programs
+from jaxtyping import install_import_hook
 
 # On a busy machine a draw or a compilation takes long without being wrong; and whether a change lands is not luck.
 settings.register_profile("jaxaudit", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -65,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("NPROC", "1")
     elif config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         config.option.everything = True
+    if config.option.everything:
+        install_import_hook("jaxaudit", "type_checks.checked")
     _compile_once(config)
     sys.addaudithook(_refuse_processes)
 
@@ -76,6 +77,8 @@ def _compile_once(config: pytest.Config) -> None:
     without the optimisations that take XLA long, and without its newer emitters of fused loops, which take as long
     again; in processes that tests start, too. Those of the README and of `examples/` compile as a user's do.
     """
+    from jaxaudit.cli import programs  # not before it is decided whether its annotations are checked
+
     assert config.cache is not None
     folder = config.cache.mkdir("programs")
     if not hasattr(config, "workerinput"):
@@ -151,6 +154,8 @@ def _programs_that_fit() -> Iterator[None]:
 @pytest.fixture
 def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with the sets of `cli_runs.write_sets`."""
+    from support.cli_runs import write_sets
+
     write_sets(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path

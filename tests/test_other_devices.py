@@ -123,6 +123,7 @@ def of_the_host(fn: Callable[..., Any], arrays: tuple[Any, ...], *platforms: str
     return [name for name in set(re.findall(r"custom_call @([\w.$]+)", text)) if HOST.search(name)]
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_needs_nothing_of_a_cpu(name: str):
     with jax.enable_x64(name == "logistic regression"):

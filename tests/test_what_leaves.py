@@ -170,10 +170,12 @@ def test_the_table_says_who_may_have_each_file():
     assert {row.who for row in table()} <= set(MAY_BE)
 
 
+@pytest.mark.outer
 def test_every_file_that_a_command_writes_is_in_the_table(everything: list[Written]):
     assert {(each.command, each.name) for each in everything if len(rows_of(each)) != 1} == set()
 
 
+@pytest.mark.outer
 def test_no_file_has_more_in_it_than_its_readers_may_see(everything: list[Written]):
     leaks = set()
     for each in everything:
@@ -183,6 +185,7 @@ def test_no_file_has_more_in_it_than_its_readers_may_see(everything: list[Writte
     assert leaks == set()
 
 
+@pytest.mark.outer
 def test_the_canaries_would_be_found(everything: list[Written]):
     """Each is somewhere where it may be; folders, groups and cells of other columns of a CSV are nowhere."""
     found = {

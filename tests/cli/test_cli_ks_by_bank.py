@@ -184,6 +184,7 @@ def test_dropped_records_count_as_if_they_had_never_been_there(folder: Path):
     assert shadows_of(with_them)["dropped"] == 4
 
 
+@pytest.mark.outer
 def test_error_rates_are_those_of_every_model(folder: Path):
     rates = judged(*files("used"), "--leave-one-out")["rates"]
     assert [(each["test"], each["used"], each["targets"]) for each in rates] == [
@@ -215,6 +216,7 @@ def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, m
     assert verdicts[0][0] == "not forgotten"
 
 
+@pytest.mark.outer
 def test_error_rates_are_in_every_output_and_change_no_verdict(folder: Path):
     done = jaxaudit("ks", "--shadows", "bank", *files("used"), "--leave-one-out", "--json", "--out", "run")
     rates = done.result["rates"]

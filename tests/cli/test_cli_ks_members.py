@@ -207,6 +207,7 @@ def test_members_beside_a_bank(folder: Path) -> None:
     refused(("ks", *bank, "--members", "deal/query.npz", *given), ("are the query records of the bank",))
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("name", ["used", "unused"])
 def test_holdout_and_members_in_each_others_place_give_no_verdict(folder: Path, name: str) -> None:
     words = ("--query", "deal/query.npz", "--holdout", "deal/members.npz", "--members", "deal/holdout.npz")

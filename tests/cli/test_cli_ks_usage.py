@@ -105,6 +105,7 @@ def test_more_tests_models_and_no_budget_change_no_number(
     assert [set(re.findall(r"(\d+) models$", done.err, re.MULTILINE)) for done in (more, fewer)] == [{"82"}, {"77"}]
 
 
+@pytest.mark.outer
 def test_without_rho_no_output_speaks_of_it(without_rho: tuple[Path, Done]):
     """What there is of a run without it otherwise: `tests/report/test_report_ks.py`."""
     folder, done = without_rho
@@ -349,6 +350,7 @@ def test_what_is_no_deal_of_groups_is_refused_before_training(
     refused(("ks", *SETS, *GROUPS), ("--holdout",))
 
 
+@pytest.mark.outer
 def test_near_copies_that_were_dealt_together_ask_for_groups(grouped: Path) -> None:
     """By records the check fails and says so; by groups it passes."""
     random = np.random.default_rng(8)

@@ -58,6 +58,7 @@ def test_a_verdict_a_run_directory_and_a_page(sets: Path):
     assert again.out == Path("run/table.txt").read_text()
 
 
+@pytest.mark.outer
 def test_members_have_a_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
     conclusions = jaxaudit(*FEW, "--members", "60", "--json").result["conclusions"]
     assert {each["members"] for each in conclusions} == {0, 15, 30, 60, 120, 240}

@@ -26,6 +26,9 @@ COMMANDS = {
 """Unlearning comes before efficacy, which judges its weights."""
 
 
+pytestmark = pytest.mark.outer
+
+
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What each command printed, in a folder with a run directory of each, and pages of them."""
@@ -49,7 +52,6 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.outer
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_run_says_the_same_wherever_it_is_shown_again(printed: dict[str, str], command: str, tmp_path: Path):
     """Its table is printed again, its page is that of the command itself, and sentences stand word for word."""
@@ -77,7 +79,6 @@ def test_a_run_says_the_same_wherever_it_is_shown_again(printed: dict[str, str],
         assert sentence in in_one_line(re.sub(r"\\(.)", r"\1", markdown.out))
 
 
-@pytest.mark.outer
 def test_all_of_them_on_one_page_and_as_pictures(printed: dict[str, str], tmp_path: Path):
     out, charts = tmp_path / "page.html", tmp_path / "charts"
     done = jaxaudit("report", *COMMANDS, "--out", str(out), "--figures", str(charts), "--format", "png")

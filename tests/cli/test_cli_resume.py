@@ -108,6 +108,7 @@ TABLES = {
 """Commands on a table, with networks; what `unlearn` does is tested beside it."""
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("command", TABLES)
 def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
@@ -128,6 +129,7 @@ def test_commands_on_tables_go_on_too(command: str, tmp_path: Path, monkeypatch:
     assert sorted(os.listdir("run")) == sorted(os.listdir("whole"))
 
 
+@pytest.mark.outer
 def test_without_a_directory_the_same_command_goes_on_too(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """At the models per batch it had measured, also where another run has measured another number meanwhile."""
     monkeypatch.setattr("jaxaudit.ensemble.train.concurrent_chunks", lambda: 1)  # a chunk at a time, on any machine

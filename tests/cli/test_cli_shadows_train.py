@@ -344,6 +344,7 @@ def test_a_bank_of_models_that_stop_early_gives_the_numbers_of_ks(folder: Path):
         same(good("--shadows", bank, *TARGET, *BY_BANK), trained)
 
 
+@pytest.mark.outer
 def test_ones_own_learner_trains_the_models(folder: Path):
     """Against its formula in NumPy."""
     done = learned("mine.py:learner")

@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 from scipy import stats
-from support.cli_runs import content, jaxaudit, process, records, refused
+from support.cli_runs import content, jaxaudit, records, refused
 
 from jaxaudit.data import load
 from jaxaudit.metrics.deal import deal
@@ -226,21 +226,6 @@ def test_the_number_of_a_group_is_random(provider: Path) -> None:
     assert min(found) > 1e-4 / 8
 
 
-def test_groups_of_a_key_or_a_file_are_dealt_whole(provider: Path) -> None:
-    Path("patients.csv").write_text("".join(f"{number // SIZE}\n" for number in range(COUNT)))
-    record, query, holdout, out = dealt("--groups", "patient")
-    _, other, _, _ = dealt("--groups", "patients.csv", out="other")
-    np.testing.assert_array_equal(query["place"], other["place"])
-    np.testing.assert_array_equal(query["group"], other["group"])
-    assert (record["query"]["groups"], record["holdout"]["groups"]) == (60, 60)
-    for name in (query["place"] // SIZE, query["group"]):
-        assert set(np.unique(name, return_counts=True)[1]) == {SIZE}
-    assert not np.intersect1d(query["group"], holdout["group"]).size
-    assert not np.intersect1d(query["place"] // SIZE, holdout["place"] // SIZE).size
-    assert "60 groups" in out
-    assert "--groups group --holdout-groups group" in out
-
-
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path, form: str) -> None:
     whole, data = arrays("all.npz"), f"all.{form}"
@@ -303,13 +288,6 @@ def test_what_deal_writes_is_planned_as_it_stands(provider: Path) -> None:
         done = jaxaudit("shadows", "plan", *sets, *flags.split(), "--out", f"bank{seed}")
         assert done.code == 0, done.err
         refused(("shadows", "plan", *sets, "--out", f"none{seed}"), (flags,))
-
-
-@pytest.mark.outer
-def test_the_same_command_gives_the_same_bytes_in_every_process(provider: Path) -> None:
-    words = ("deal", "all.npz", "--groups", "patient", "--members-share", "0.2", "--seed", "5", "--out")
-    assert process(*words, "first", cwd=provider).code == jaxaudit(*words, "second").code == 0
-    assert content(Path("first")) == content(Path("second"))
 
 
 def test_other_forms_are_written_as_inputs_and_labels(provider: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.cli_runs import content, jaxaudit, process
-from support.prepared_set import tiny_digits
 
 from jaxaudit.cli.doctor import installed
 from jaxaudit.cli.doctor.places import measured
@@ -46,19 +45,6 @@ def test_it_says_what_is_here_and_changes_nothing(here: Path):
     assert "transactions.csv" in sets["purchase"]["todo"]
     assert sets["mnist"]["where"].endswith("not looked into")
     assert {"prepare", "medical", "cuda", "torch", "keras", "dp", "ray"} <= {each["name"] for each in found["extras"]}
-
-
-def test_lines_say_the_same_and_name_prepared_sets(here: Path):
-    tiny_digits(here / "data")
-    done = jaxaudit("doctor")
-    assert (done.code, done.err) == (0, "")
-    for words in (
-        f"jaxaudit {__version__}, Python ",
-        "pip install '.[cuda]'",
-        "tiny_digits",
-        "Everything that commands",
-    ):
-        assert words in done.out
 
 
 def test_what_every_command_needs_and_is_not_there_is_a_failure(here: Path, monkeypatch: pytest.MonkeyPatch):

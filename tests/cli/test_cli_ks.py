@@ -28,10 +28,6 @@ KNOWN = ("--target-data", "query.npz")
 AUDIT = "jaxaudit.cli.ks.run.audit_ks"
 
 
-def rhos(done: Done) -> list[list[float]]:
-    return [target["rho"]["values"] for target in done.result["targets"]]
-
-
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """A run directory, and what its run printed."""
@@ -69,11 +65,6 @@ def test_run_directory_holds_the_same_result_and_plain_arrays(first: tuple[Path,
         assert (arrays["query"] <= 1).all()
         np.testing.assert_array_equal(arrays["labels"], np.arange(RECORDS) % 3)
     assert [path.name for path in run.parent.iterdir()] == ["first"]
-
-
-@pytest.mark.outer
-def test_another_seed_gives_other_numbers(sets: Path, first: tuple[Path, Done]):
-    assert rhos(jaxaudit("ks", *QUICK, "--json", "--seed", str(2**32 - 1))) != rhos(first[1])
 
 
 @pytest.mark.outer

@@ -1,14 +1,13 @@
 """`jaxaudit ks --shadows BANK`: targets judged by models that are there, in whatever form, and what is refused."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support import cli_runs
-from support.banks import HOLDOUT, QUERY, RECORDS, bank_of, planned, save, target, train
+from support.banks import QUERY, RECORDS, bank_of, planned, target, train
 from support.cli_runs import jaxaudit, records
 
 from jaxaudit.data import load
@@ -43,10 +42,6 @@ def judged(*words: str, bank: str = "bank") -> dict[str, Any]:
     done = jaxaudit("ks", "--shadows", bank, *words, "--json")
     assert done.code == 0, done.err
     return done.result
-
-
-def usages(*words: str, bank: str = "bank") -> list[dict[str, Any]]:
-    return [use for each in judged(*words, bank=bank)["targets"] for use in each["usage"]]
 
 
 def refused(*words: str, bank: str = "bank") -> str:
@@ -119,11 +114,9 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         (*files("used", "unused"), "--before", "used_query.npy", "--holdout-before", "used_holdout.npy"),
         "--before 1 times",
     ),
-    "no holdout file": (("--target", "used_query.npy"), "--holdout-target"),
     "rows of another set": (("--target", "used_query.npy", "--holdout-target", "short.npy"), "29"),
     "a test of other models": ((*files("used"), "--tests", "shadow"), "--holdout-target"),
     "a test that trains": ((*files("used"), "--tests", "rho"), "rho"),
-    "a file that is not there": (("--target", "gone.npy", "--holdout-target", "used_holdout.npy"), "gone.npy"),
 }
 
 
@@ -160,36 +153,6 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_or_the_reference_test(tm
     every = judged(*words, "--tests", "all")["targets"][0]
     assert every["usage"][0] == referred["usage"][0]
     assert "holdout" in refused(*files("used"))
-
-
-def test_dropped_records_count_as_if_they_had_never_been_there(folder: Path):
-    """A target's files have rows of them; a bank of the other records alone gives the same numbers."""
-    dropped = np.isin(np.arange(RECORDS), [2, 3, QUERY + 4, QUERY + HOLDOUT + 1])
-    rows = np.load("bank/membership.npy") & ~dropped
-    shutil.copytree("bank", "less")
-    np.save("bank/membership.npy", rows)
-    np.save("bank/dropped.npy", dropped)
-    np.save("bank/labels.npy", np.where(dropped, -1, np.load("bank/labels.npy")))
-    said = json.loads(Path("less/bank.json").read_text())
-    counts = {"query": QUERY - 2, "holdout": HOLDOUT - 1, "calibration": RECORDS - QUERY - HOLDOUT - 1}
-    Path("less/bank.json").write_text(json.dumps({**said, "records": RECORDS - 4, "counts": counts}))
-    np.save("less/membership.npy", rows[:, ~dropped])
-    np.save("less/labels.npy", np.load("less/labels.npy")[~dropped])
-    for model in range(MODELS):
-        save(Path("less"), model, np.load(f"bank/outputs/{model:05}.npy")[~dropped])
-    np.save("few_query.npy", np.load("used_query.npy")[~dropped[:QUERY]])
-    np.save("few_holdout.npy", np.load("used_holdout.npy")[~dropped[QUERY : QUERY + HOLDOUT]])
-    with_them = judged(*files("used"))
-    assert with_them["targets"][0]["usage"] == usages(*files("few"), bank="less")
-    assert shadows_of(with_them)["dropped"] == 4
-
-
-@pytest.mark.outer
-def test_error_rates_are_those_of_every_model(folder: Path):
-    rates = judged(*files("used"), "--leave-one-out")["rates"]
-    assert [(each["test"], each["used"], each["targets"]) for each in rates] == [
-        ("holdout", used, MODELS) for used in (0.0, 0.5, 1.0)
-    ]
 
 
 def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

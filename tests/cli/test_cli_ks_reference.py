@@ -145,14 +145,8 @@ def test_images_and_classes_of_a_reference_become_those_of_the_query_set(sets: P
         ((*GIVEN, "--target", "out.npy"), ("--target was given 2 times", "--calibration-target 1")),
         (("--target", "out.npy", *KEPT[2:]), ("--reference-target", "--reference:")),
         (("--target", "out.npy", *KEPT[:2]), ("--target was given 1 times", "--reference-target 0")),
-        ((*OTHER, "--target", "out.npy"), ("--target was given 2 times", "--reference-target 1")),
         ((*GIVEN, *KEPT), ("--calibration-target", "--reference", "two references")),
-        ((*GIVEN, *KEPT[:2]), ("--calibration-target", "--reference", "two references")),
-        ((*GIVEN, *KEPT[2:]), ("--reference-target", "--reference:")),
-        ((*OTHER, "--tests", "shadow"), ("--tests shadow", "--reference")),
         ((*OTHER, "--reference", "nowhere.npz"), ("--reference nowhere.npz",)),
-        (("--target", "out.npy", *KEPT[:3], "nowhere.npy"), ("--reference-target nowhere.npy",)),
-        ((*GIVEN, "--designs", "fancy"), ("--designs", "fancy")),
     ],
 )
 def test_what_does_not_go_together_is_refused_before_any_data_are_read(

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nibabel
 import numpy as np
 import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, refused
+from support.small_sets import write_patient
 
 from jaxaudit.cli.own_model import source_hashes
 from jaxaudit.cli.read_sets import read_examples
@@ -86,20 +86,16 @@ def test_the_recipe_is_the_targets_own_by_word_or_by_code(own: Path, untrained: 
     ("source", "model", "said"),
     [
         ("", "cnn", ("mlp, liu-cnn, medical-cnn",)),
-        ("", "nowhere.nets:factory", ("'nowhere'",)),
         ("import nowhere", "mine:factory", ("'nowhere'",)),
         ("", "mine:factory", ("mine ", "'factory'")),
         ("1 / 0", "mine:factory", ("ZeroDivisionError: division by zero",)),
-        ("def f(:", "mine:f", ("SyntaxError",)),
         ("raise SystemExit(0)", "mine:f", ("SystemExit: 0",)),
         ("", "mine:", ("package.module:factory",)),
-        ("", ".mine:f", ("package.module:factory",)),
         ("factory = 3", "mine:factory", ("type int",)),
         ("", "mine.py", ("mine.py:factory",)),
         ("", "nets/mine.py:f", ("no file nets/mine.py",)),
         ("import beside", "mine.py:f", ("'beside'", "mine.py")),
         ("", "mine.py:f", ("mine.py ", "'f'")),
-        ("", "mine.py:f()", ("file.py:factory",)),
     ],
 )
 def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, said: tuple[str, ...]):
@@ -111,7 +107,6 @@ def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, sai
     ("source", "model", "said"),
     [
         ("def f(input_shape, classes, *, rngs): return 3", "mine:f", (" f ", " int")),
-        ("def f(): pass", "mine:f", (" f ", "NoneType", "flax.nnx.Module")),
         ("def f(a, rngs): pass", "mine:f", (" f ", "(a, rngs)")),
         (NET + "net = Net((12,), 3, rngs=nnx.Rngs(1))", "mine:net", (" Net ",)),
         (NET.replace("classes, rngs", "9, rngs"), "mine:Net", (" Net ", "(2, 9)")),
@@ -137,20 +132,13 @@ def test_a_failure_is_one_line_and_status_1_with_a_traceback_for_who_asks(own: P
         jaxaudit("ks", *QUICK, "--model", "mine:Net")
 
 
-def write_acdc(root: Path) -> None:
-    for index in range(1, 9):
-        folder = root / f"patient{index:03}"
-        folder.mkdir(parents=True)
-        (folder / "Info.cfg").write_text(f"Group: {('NOR', 'DCM')[index % 2]}\n")
-        volume = np.random.default_rng(index).integers(0, 900, (9, 8, 3, 2)).astype(np.int16)
-        nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), folder / f"{folder.name}_4d.nii.gz")
-    rows = [f"patient{index:03},{1.5 if index < 5 else 3.0}" for index in range(1, 9)]
-    (root / "field_strength.csv").write_text("\n".join(["patient,field_strength", *rows]))
-
-
 def test_acdc_by_field_strength(sets: Path, untrained: dict[str, Any]):
     """From a folder whose name has the characters that part a name; the table may lie elsewhere."""
-    write_acdc(Path("a@b:c"))
+    folder = Path("a@b:c")
+    for index in range(1, 9):
+        write_patient(folder, f"patient{index:03}", ("NOR", "DCM")[index % 2], (9, 8, 3, 2))
+    fields = (f"patient{index:03},{1.5 if index < 5 else 3.0}" for index in range(1, 9))
+    (folder / "field_strength.csv").write_text("\n".join(["patient,field_strength", *fields]))
     rows = (f"patient{index:03},{7 if index == 3 else 3}" for index in range(1, 9))
     Path("elsewhere.csv").write_text("\n".join(["patient,field_strength", *rows]))
     data = ("--query", "acdc:a@b:c@3", "--calibration", "acdc:a@b:c@1.5", "--target-data", "acdc:a@b:c@3")

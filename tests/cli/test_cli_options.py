@@ -23,7 +23,6 @@ from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.command import KS
 from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
 from jaxaudit.cli.options import Field, command_line, fields_of, identity_of, plain, renamed
-from jaxaudit.cli.unlearn.command import UnlearnOptions
 
 EVERY = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
@@ -180,13 +179,6 @@ def test_what_is_only_printed_is_no_part_of_a_run():
     assert command_line("ks", quiet) == command_line("ks", loud)
 
 
-def test_keys_are_those_of_the_flags():
-    options = options_of(UnlearnOptions, class_name="3")
-    assert plain(options)["class"] == "3"
-    assert "class_name" not in plain(options)
-    assert command_line("unlearn", options).count("--class") == 1
-
-
 def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     options = options_of(
@@ -287,10 +279,3 @@ def test_old_names_mean_the_new_ones_and_say_so(command: str):
     assert [line.split()[0] for line in done.err.splitlines()] == list(OLD[command])
     assert all(new in line for line, (_, new, _) in zip(done.err.splitlines(), flags, strict=True))
     assert jaxaudit(command, *news, "--help").err == ""
-
-
-def test_an_old_name_of_another_command_is_none(sets: Path):
-    for words in (("efficacy", "--width", "3"), ("power", "--records", "30"), ("report", "run", "--width", "3")):
-        done = jaxaudit(*words)
-        assert (done.code, done.out) == (2, "")
-        assert words[-2] in done.err

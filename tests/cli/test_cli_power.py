@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.clouds import CALIBRATION, LEARNER, QUERY
 
-from jaxaudit.audits.ks.models import Design
-from jaxaudit.audits.power import audit
 from jaxaudit.audits.power.audit import audit_power
-from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.report.kinds import schema_of
 
@@ -128,31 +124,3 @@ def test_groups_and_designs(sets: Path):
     whole, guess = (jaxaudit(*words, *more).result for more in ((), ("--designs", "guess")))
     assert whole["separation"] != guess["separation"]
     assert jaxaudit(*guess["provenance"]["command"][1:], "--json").result["sizes"] == guess["sizes"]
-
-
-@pytest.mark.outer
-def test_more_models_leave_those_that_were_there_as_they_were(monkeypatch: pytest.MonkeyPatch):
-    """So a larger budget changes no model that a smaller one trained: bit for bit, with designs that take turns."""
-    seen: list[np.ndarray] = []
-    usual = audit.separation
-
-    def keeping(odds: np.ndarray, *others: Any) -> Any:
-        seen.append(odds)
-        return usual(odds, *others)
-
-    monkeypatch.setattr(audit, "separation", keeping)
-    designs = (Design("longer", replace(LEARNER, epochs=30)),)
-    for models in (8, 14):
-        execution = Execution(models_per_batch=3)
-        audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, designs=designs, models=models, execution=execution)
-    fewer, more = seen
-    assert (len(fewer), len(more)) == (8, 14)
-    assert more[:8].tobytes() == fewer.tobytes()
-
-
-@pytest.mark.outer
-def test_two_and_two_share_a_draw_of_the_calibration_set():
-    """The stretch is measured: a run of an odd number of models has one without a pair, and the same numbers again."""
-    found = [audit_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, models=7) for _ in range(2)]
-    assert found[0].separation == found[1].separation
-    assert found[0].separation.stretch >= 1

@@ -7,23 +7,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from support import cli_runs
-from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, process, records
+from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, records
 
 from jaxaudit.cli import preflight
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.unlearn.command import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
-
-HEAVY = "import sys; assert not {'numpy', 'jax', 'pyarrow', 'optax'} & set(sys.modules), 'heavy'"
-
 
 BEFORE = """
 import json, sys
@@ -78,18 +73,6 @@ def test_all_problems_at_once(sets: Path):
     assert content(sets) == before
 
 
-@pytest.mark.outer
-def test_nothing_heavy_is_imported_before(tmp_path: Path):
-    """So that a misspelt path is known at once, not after the seconds that JAX takes."""
-    (tmp_path / "sitecustomize.py").write_text(f"import atexit\natexit.register(lambda: exec({HEAVY!r}))\n")
-    done = process(
-        "ks", *SETS, "--target", "t.csv", cwd=tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path])
-    )
-    assert done.code == 2
-    assert done.err.count("Error: ") == 3
-    assert "heavy" not in done.err
-
-
 def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path):
     Path("folder").mkdir()
     Path("data").mkdir()
@@ -119,19 +102,6 @@ def test_what_is_neither_a_file_nor_a_folder(sets: Path):
     assert said.startswith("--target pipe.csv ")
 
 
-def test_other_commands(sets: Path):
-    for words, count in (
-        (("efficacy", "--model", "no", "--params", "w.safetensors", "--reference", "a=b.safetensors"), 4),
-        (("unlearn", "--data", "d.npz", "--test-data", "t.npz", "--level", "2", "--fraction", "0"), 4),
-        (("power", "--query", "q.npz", "--calibration", "c.npz", "--fraction", "2"), 3),
-        (("pdtp", "--csv", "t.csv", "--learning-rate", "0"), 2),
-        (("attack", "--data", "t.csv", "--level", "0"), 2),
-    ):
-        done = jaxaudit(*words)
-        assert done.code == 2
-        assert done.err.count("Error: ") == count, done.err
-
-
 def test_it_is_said_first_that_targets_are_simulated(sets: Path):
     def said(*words: str) -> bool:
         return "No --target" in jaxaudit("ks", *words).err
@@ -156,24 +126,17 @@ def refused(words: tuple[str, ...], *said: str) -> None:
     ("words", "said"),
     [
         (("--query", "query.npz"), ("--query", "--calibration")),
-        (("--calibration", "query.npz"), ("--query", "--calibration")),
-        ((*QUICK, "--target-data", "far.npz:0"), ("--target-data far.npz:0", "far.npz:0.5")),
-        ((*QUICK, "--model", "resnet"), ("--model resnet ", "images", "mlp")),
         ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "medical-cnn", "resnet-8-16")),
         ((*QUICK, "--optimizer", "lion"), ("--optimizer lion", "adam", "sgd", "package.module:function")),
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
         ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "ema", "rho", "all")),
-        ((*QUICK, "--tests", "rho,holdout"), ("--tests", "--holdout")),
         ((*QUICK, "--budget", "1s"), ("--budget 1s", "60s")),
-        ((*QUICK, "--out", "query.npz/run"), ("--out query.npz/run", "query.npz ")),
         ((*QUICK, "--out", "."), ("--out .",)),
         ((*QUICK, "--query", "mnits"), ("mnits", "mnist")),
-        ((*QUICK, "--query", "@train"), ("@train",)),
         ((*QUICK, "--query", "query.npz@"), ("query.npz@",)),
         ((*QUICK, "--query", "query.npz@test"), ("query.npz", "test")),
         ((*QUICK, "--query", "evil\nError: \x1b[31mname"), (r"--query evil\nError: \x1b[31mname",)),
         ((*QUICK, "--query", "acdc:somewhere"), ("acdc:somewhere", "acdc:FOLDER@STRENGTH")),
-        ((*QUICK, "--query", "acdc:somewhere@-3"), ("acdc:somewhere@-3", "acdc:FOLDER@STRENGTH")),
     ],
 )
 def test_options(sets: Path, words: tuple[str, ...], said: tuple[str, ...]):
@@ -187,31 +150,11 @@ def saved(name: str, inputs: np.ndarray, labels: np.ndarray, **more: np.ndarray)
 INPUTS, LABELS = records(9, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("save", "said"),
-    [
-        (lambda: saved("c", INPUTS, np.minimum(LABELS, 1)), ("query.npz", "c.npz", "'2'")),
-        (
-            lambda: saved("c", INPUTS, np.where(LABELS == 1, 2, LABELS)),
-            ("c.npz", "'1'", "query.npz"),
-        ),
-        (
-            lambda: saved("c", INPUTS, np.arange(RECORDS) % 4),
-            ("c.npz", "'3'", "query.npz", "--drop-unshared"),
-        ),
-        (
-            lambda: saved("c", INPUTS, np.array(["cat", "dog", "cow"])[LABELS]),
-            ("query.npz", "c.npz", "'0'", "'1'", "'2'", "'cat'"),
-        ),
-        (
-            lambda: saved("c", INPUTS[:, 1:], LABELS),
-            ("query.npz", "(12,)", "c.npz", "(11,)"),
-        ),
-    ],
-)
-def test_calibration_sets(sets: Path, save: Callable[[], object], said: tuple[str, ...]):
-    save()
-    refused((*QUICK, "--calibration", "c.npz"), *said)
+def test_calibration_sets(sets: Path):
+    saved("c", INPUTS, np.arange(RECORDS) % 4)
+    refused((*QUICK, "--calibration", "c.npz"), "c.npz", "'3'", "query.npz", "--drop-unshared")
+    saved("c", INPUTS[:, 1:], LABELS)
+    refused((*QUICK, "--calibration", "c.npz"), "query.npz", "(12,)", "c.npz", "(11,)")
 
 
 def test_a_pickled_npy_is_never_loaded(sets: Path):
@@ -229,34 +172,6 @@ def test_classes_the_query_set_lacks_are_dropped_when_asked(sets: Path):
     # Outputs for one record stop the run right after the sets are matched.
     np.save("t.npy", np.full((1, 3), 1 / 3))
     refused((*QUICK, "--calibration", "c.npz", "--drop-unshared", "--target", "t.npy"), "t.npy", "1 row")
-
-
-def test_overlap_is_refused_with_counts(sets: Path):
-    (query, other), (classes, labels) = zip(records(2, 0.0), records(8, 0.5), strict=True)
-    saved("c", np.concatenate([other, query[5:7]]), np.concatenate([labels, classes[5:7]]))
-    said = ("2 of the 302", "c.npz", "query.npz", "5 = 300", "6 = 301", "--drop-overlap")
-    refused((*QUICK, "--calibration", "c.npz"), *said)
-    refused((*QUICK, "--calibration", "query.npz"), "300 of the 300", "query.npz")
-    refused((*QUICK, "--calibration", "query.npz", "--drop-overlap"), "300", "query.npz")
-
-
-def images(root: str, *sizes: tuple[int, int]) -> None:
-    for index, size in enumerate(sizes):
-        folder = Path(root, f"class{index % 2}")
-        folder.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng([len(root), index]).integers(0, 255, size).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.png")
-
-
-def test_images_of_other_shapes(sets: Path):
-    images("a", *[(6, 6)] * 4)
-    images("bb", *[(5, 7)] * 4)
-    images("odd", (6, 6), (6, 6), (6, 8), (6, 6))
-    refused(
-        ("--query", "a", "--calibration", "bb", "--image-size", "none"),
-        *("(6, 6, 1)", "bb", "(5, 7, 1)", "--image-size"),
-    )
-    refused(("--query", "a", "--calibration", "odd", "--image-size", "none"), "2.png", "6x8")
 
 
 def test_target_data_of_another_shape(sets: Path):

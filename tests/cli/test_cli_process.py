@@ -13,6 +13,7 @@ from jaxaudit.cli.options import at_home
 from jaxaudit.runs.directory import write
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
+MISSPELT = ("--query", "q.npz", "--calibration", "c.npz", "--target", "t.csv")
 SHORT = ("pdtp", "--data", "wine", "--model", "nb", "--top", "1")
 
 
@@ -88,7 +89,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path):
         "try:\n    main()\n"
         f"finally:\n    print(*sorted(set(sys.modules) & set({HEAVY})), file=sys.stderr)\n"
     )
-    for words in (["--help"], ["ks", "--help"], ["--version"], ["ks", "--epochs", "0"]):
+    for words in (["--help"], ["ks", "--help"], ["--version"], ["ks", "--epochs", "0"], ["ks", *MISSPELT]):
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path)
         assert done.stderr.splitlines()[-1] == "", words
-        assert done.returncode == (2 if "0" in words else 0)
+        assert done.returncode == (2 if words[-1] in ("0", "t.csv") else 0)

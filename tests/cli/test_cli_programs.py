@@ -106,20 +106,6 @@ def test_without_kept_programs_nothing_else_changes(work: Path, fresh: Run, sett
 
 
 @pytest.mark.outer
-def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
-    damaged = entries(work / "cache")
-    whole = [path.read_bytes() for path in damaged]
-    for number, (path, content) in enumerate(zip(damaged, whole, strict=True)):
-        middle = len(content) // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
-        path.write_bytes([content[:middle], flipped, b"", os.urandom(99)][number % 4])
-    found = run(work, work / "cache", work / "count")
-    assert (found.read, found.numbers, found.done.err) == (0, fresh.numbers, fresh.done.err)
-    for path, content in zip(damaged, whole, strict=True):
-        path.write_bytes(content)
-
-
-@pytest.mark.outer
 def test_two_processes_at_once(work: Path, fresh: Run, tmp_path: Path):
     both = [start(work, tmp_path / "cache", tmp_path / f"count{number}") for number in range(2)]
     first, second = (finish(process, tmp_path / f"count{number}") for number, process in enumerate(both))

@@ -79,36 +79,6 @@ def test_a_run_says_the_same_wherever_it_is_shown_again(printed: dict[str, str],
         assert sentence in in_one_line(re.sub(r"\\(.)", r"\1", markdown.out))
 
 
-def test_all_of_them_on_one_page_and_as_pictures(printed: dict[str, str], tmp_path: Path):
-    out, charts = tmp_path / "page.html", tmp_path / "charts"
-    done = jaxaudit("report", *COMMANDS, "--out", str(out), "--figures", str(charts), "--format", "png")
-    assert done.code == 0, done.err
-    assert {path.suffix for path in charts.iterdir()} == {".png"}
-    assert len(list(charts.iterdir())) >= len(COMMANDS)
-    text = jaxaudit("report", *COMMANDS, "--text")
-    assert [name for name in COMMANDS if f"{name}:\n" not in text.out] == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("gone",), "gone"),
-        (("query.npz",), "query.npz"),
-        (("pdtp", "--out", "people.csv"), "people.csv"),
-        (("pdtp", "--text", "--figures", "charts"), "--figures"),
-        (("pdtp", "--out", "x.html", "--figures", "x.html"), "--figures x.html"),
-        (("pdtp", "--format", "gif"), "--format"),
-        ((), "RUN"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_nothing_written(printed: dict[str, str], words: tuple[str, ...], said: str):
-    before = content(Path())
-    done = jaxaudit("report", *words)
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
-    assert content(Path()) == before
-
-
 def test_private_values_are_in_no_file(printed: dict[str, str], tmp_path: Path):
     """Those of the riskiest records are shown on the terminal alone, and only when asked for."""
     amounts = [str(900_001 + row) for row in range(40)]
@@ -121,9 +91,3 @@ def test_private_values_are_in_no_file(printed: dict[str, str], tmp_path: Path):
     files = {name: data for name, data in content(tmp_path).items() if data is not None}
     assert {"run/result.json", "run/table.txt", "run/records.csv", "run/page.html"} <= files.keys()
     assert not [name for name, data in files.items() if any(amount.encode() in data for amount in amounts)]
-
-
-def test_power_fails_on_the_verdict_of_its_finding(printed: dict[str, str]):
-    verdict = json.loads(Path("power/result.json").read_text())["finding"]["verdict"]
-    done = jaxaudit("power", *COMMANDS["power"], "--fail-on", "insufficient", "--json")
-    assert done.code == (3 if verdict == "insufficient" else 0)

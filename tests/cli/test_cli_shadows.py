@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -17,7 +16,6 @@ from support import banks
 from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records, refused
 
-from jaxaudit.cli.ks.command import OF_BANK
 from jaxaudit.data import load
 from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import load_bank
@@ -25,9 +23,6 @@ from jaxaudit.runs.lock import working_in
 
 N = 60
 SETS = ("--query", "q.npz", "--holdout", "h.npz", "--calibration", "c.npz")
-
-
-FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 def arrays_of(name: str) -> dict[str, np.ndarray]:
@@ -238,15 +233,6 @@ def test_a_record_that_occurs_twice_is_refused_or_dropped(folder: Path, path: st
     assert bank.description.records == 3 * N
     # It grows as it was planned.
     good(*SETS, "--drop-overlap", models=30)
-
-
-def test_copies_that_are_dealt_together_may_stay(folder: Path):
-    inputs = arrays_of("q")["x"]
-    inputs[1:3] = inputs[0]
-    save("q", x=inputs)
-    refused(planning())
-    good(*SETS, "--groups", "who", "--holdout-groups", "who")
-    assert not load_bank("bank").dropped.any()
 
 
 def test_classes_that_the_query_set_lacks_are_left_out(folder: Path):
@@ -552,22 +538,3 @@ def test_a_first_file_that_was_misplaced_is_named_when_others_are_there(folder: 
     Path("bank/outputs/00000.npy").unlink()
     done = add("first.npy", "--model", "4")
     assert (done.code, "00000.npy" in done.err) == (0, False), done.err
-
-
-def test_what_is_said_where_a_bank_judges_names_no_option_without_effect(folder: Path):
-    """Its models fit badly, so that there is advice; and the command that repeats the run is told by nothing else."""
-    good(models=20)
-    for model in range(20):
-        np.save(f"bank/outputs/{model:05}.npy", outputs(model, memory=0))
-    np.save("on_q.npy", outputs(0, memory=0)[:N])
-    np.save("on_h.npy", outputs(0, memory=0)[N : 2 * N])
-    words = ("ks", "--shadows", "bank", "--target", "on_q.npy", "--holdout-target", "on_h.npy")
-    done = jaxaudit(*words, "--json")
-    (target,), provenance = done.result["targets"], done.result["provenance"]
-    useful = {f"--{name.replace('_', '-')}" for name in OF_BANK}
-    assert set(provenance["options"]) <= {flag[2:].replace("-", "_") for flag in useful}
-    assert set(FLAG.findall(" ".join(provenance["command"]))) <= useful
-    assert "under 90%" in json.dumps(target)
-    assert set(FLAG.findall(json.dumps(target))) <= useful
-    again = jaxaudit(*provenance["command"][1:], "--json").result
-    assert (again["targets"], again["provenance"]["command"]) == ([target], provenance["command"])

@@ -215,7 +215,6 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "rows of other records": (replaced(KEEP, lambda row: row[:50]), "50 records, the first of 160"),
     "rows that are no booleans": (replaced(KEEP, lambda row: row.astype(int)), "int64"),
     "rows with bytes of 2": (replaced(KEEP, lambda row: np.full(POOL, 2, np.uint8).view(bool)), "true or false"),
-    "rows of two axes": (replaced(FIRST, lambda row: row[None]), r"\(1, 160\)"),
     "rows of all records": (
         lambda folder: [replaced(f"experiment-{m}_6/keep.npy", np.ones_like)(folder) for m in range(6)],
         "all records",
@@ -230,7 +229,6 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "logits as a folder": (lambda folder: ((folder / LOGITS).unlink(), (folder / LOGITS).mkdir()), "it is a folder"),
     "logits being written": (short(LOGITS), "cut short"),
     "logits of other records": (replaced(LOGITS, lambda each: each[:50]), r"\(50, 2, 4\).*\(160, 2, 4\)"),
-    "logits of one axis": (replaced(LOGITS, lambda each: each.ravel()), r"\(1280,\)"),
     "logits that are NaN": (replaced(LOGITS, lambda each: each * np.nan), "NaN"),
     "probabilities": (replaced(LOGITS, lambda each: np.full_like(each, 0.25)), "probabilities"),
     "logits of more classes": (sparse(LOGITS, (POOL, 2, 4096), "<f4"), "model 3.*4096"),
@@ -244,10 +242,6 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no labels": (lambda folder: (folder / "y_train.npy").unlink(), "--labels"),
     "fewer labels": (replaced("y_train.npy", lambda each: each[:50]), r"\(50,\).*160 records"),
     "labels that are no classes": (replaced("y_train.npy", lambda each: each + 1), "outside the 4"),
-    "hyperparameters that are no JSON": (
-        lambda folder: (folder / "experiment-3_6/hparams.json").write_text("["),
-        "one JSON object",
-    ),
     "huge hyperparameters": (
         lambda folder: (folder / "experiment-3_6/hparams.json").write_text(" " * 70_000),
         "65536 bytes",
@@ -259,7 +253,6 @@ PRIVACY_METER: dict[str, tuple[Callable[[Path], Any], str]] = {
     "signals of other records": (replaced(SIGNALS, lambda each: each[:50]), r"\(50, 6\).*6 models and 160"),
     "more signals than models": (replaced(SIGNALS, lambda each: np.tile(each, 2)), r"\(160, 12\)"),
     "losses": (replaced(SIGNALS, lambda each: -40 * np.log(each / 2)), r"numpy.exp\(-signals\)"),
-    "signals that are NaN": (replaced(SIGNALS, lambda each: each * np.nan), "NaN|nan"),
     "no signals": (lambda folder: (folder / SIGNALS).unlink(), "none"),
     "signals of two algorithms": (
         lambda folder: np.save(folder / "signals/loss_signals.npy", np.zeros(1)),
@@ -268,9 +261,7 @@ PRIVACY_METER: dict[str, tuple[Callable[[Path], Any], str]] = {
     "signals behind a link": (link(SIGNALS), "it is a link"),
     "the folder of signals behind a link": (link("signals"), "signals: is a link"),
     "the folder of models behind a link": (link("models"), "models: is a link"),
-    "memberships of one axis": (replaced(ROWS_FILE, lambda each: each[0]), r"\(160,\)"),
     "memberships as objects": (replaced(ROWS_FILE, lambda each: each.astype(object)), "pickled objects"),
-    "memberships that are no booleans": (replaced(ROWS_FILE, lambda each: each.astype(float)), "float64"),
     "huge memberships": (sparse(ROWS_FILE, (16, 1 << 36), "|b1"), "68,719,476,736 records"),
 }
 
@@ -306,8 +297,6 @@ OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
     "rows twice": (lambda: np.save("q.npy", [1, 1, 2]), ROWS, "1 records twice"),
     "rows beyond the pool": (lambda: np.save("q.npy", [1, POOL]), ROWS, "0 to 159"),
     "rows of fractions": (lambda: np.save("q.npy", [1.0, 2.0]), ROWS, "float64"),
-    "rows as a mask of another pool": (lambda: np.save("q.npy", np.ones(50, bool)), ROWS, r"bool of shape \(50,\)"),
-    "no row": (lambda: np.save("q.npy", np.zeros(POOL, bool)), ROWS, "shape"),
     "more rows than the pool": (lambda: np.save("q.npy", np.arange(20_000)), ROWS, "GiB"),
     "every record held out": (lambda: np.save("h.npy", np.arange(POOL)), ROWS[2:], "all 160"),
     "rows as a pickle": (lambda: Path("q.npy").rename("q.pkl"), ("--query-rows", "q.pkl"), "numpy.save"),
@@ -323,7 +312,6 @@ OPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...], str]] = {
         (),
         "numpy.save",
     ),
-    "no directory": (lambda: Path("exp").rename("old"), (), "no such directory"),
     "a long recipe": (lambda: None, ("--recipe", "x" * 10_001), "10001"),
 }
 

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from readme_sections import COMMANDS, OTHERS
 from support.cli_runs import jaxaudit
 
 from jaxaudit.cli.app import COMMANDS as AUDITS
@@ -60,14 +58,6 @@ def test_every_help_has_an_example_that_parses():
             assert f"jaxaudit {command}" in known
             flags = {word for word in words if word.startswith("-")}
             assert flags <= set(re.findall(r"--[a-z][a-z-]*", known)), example
-
-
-def test_every_command_is_on_the_page_of_the_command_line():
-    click = typer.main.get_command(app)
-    found = set()
-    for name, command in click.commands.items():  # pyright: ignore[reportAttributeAccessIssue]
-        found |= {f"{name} {each}" for each in command.commands} if hasattr(command, "commands") else {name}
-    assert found == {*COMMANDS, *OTHERS}
 
 
 def test_the_version_is_one_line_and_no_words_print_the_help():

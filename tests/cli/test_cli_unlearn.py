@@ -202,18 +202,6 @@ def test_sixteen_seeds_tell_a_method_that_does_nothing_from_retraining():
 
 
 @pytest.mark.outer
-def test_the_table_for_people():
-    done = jaxaudit("unlearn", *QUICK, "--methods", "retraining,amnesiac")
-    assert done.code == 0
-    said = " ".join(done.out.split())
-    assert "10 of the 20 records of class 1" in said
-    assert "amnesiac: inconclusive" in said
-    assert "fisher" not in said
-    assert "query.npz (the first 20 of each class, 60 records)" in said
-    assert max(map(len, done.out.splitlines())) <= 80
-
-
-@pytest.mark.outer
 def test_the_recorded_command_repeats_the_run():
     """The number of models per batch, too, which was measured."""
     words = [*DATA, "--hidden", "8", "--epochs", "2", "--batch-size", "10", "--seeds", "2", "--methods", "fisher"]
@@ -248,14 +236,11 @@ def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(monkeypatch:
     ("words", "said"),
     [
         (("--methods", "amnesic"), ("--methods", "'amnesic'", "amnesiac?")),
-        (("--methods", "zzz"), ("--methods", "'zzz'", "retraining, amnesiac, fisher")),
         (("--methods", ","), ("--methods", "retraining, amnesiac, fisher")),
         *(((flag, value), (flag, value)) for flag in ("--alpha", "--unlearn-rate") for value in ("-1", "nan")),
         *(((flag, "nan"), (flag, "nan")) for flag in ("--beta", "--ssd-alpha", "--ssd-lambda", "--fraction")),
-        *(((flag, "-1"), (flag, "-1")) for flag in ("--level", "--learning-rate")),
         (("--fraction", "0.01"), ("--fraction 0.01", "20", "class 1")),
         (("--class", "9"), ("--class", "query.npz", "'9'", "0, 1, 2")),
-        (("--data", "one.npz", "--fraction", "1"), ("one.npz",)),
         (("--per-class", "0"), ("query.npz", "test", "--test-data", "--per-class")),
         (("--test-data", "gone.npz"), ("--test-data gone.npz",)),
         (("--nonmembers", "1000"), ("--nonmembers 1000", "240")),
@@ -264,9 +249,7 @@ def test_a_run_stopped_and_started_again_ends_as_if_it_had_not_been(monkeypatch:
         (("--test-data", "narrow.npz"), ("narrow.npz", "(3,)", "(12,)")),
         (("--test-data", "strange.npz"), ("strange.npz", "'7'", "query.npz")),
         (("--data", "torn"), ("x_test.npy",)),
-        (("--hidden", "x"), ("--hidden x",)),
         (("--model", "liu-cnn"), ("LiuCNN",)),
-        (("--model", "mine:f"), ("--model mine:f", "'mine'")),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):

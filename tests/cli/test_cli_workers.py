@@ -17,9 +17,8 @@ from jaxaudit.cli import trial
 from jaxaudit.cli.attack.command import AttackOptions
 from jaxaudit.cli.groups import Machines, Recipe
 from jaxaudit.cli.options import identity_of
-from jaxaudit.cli.trial import Trial
 from jaxaudit.cli.words import parse_cluster
-from jaxaudit.cli.workers import Crew, crew
+from jaxaudit.cli.workers import crew
 from jaxaudit.ensemble import MixedDevicesWarning
 from jaxaudit.errors import InputError
 
@@ -196,38 +195,6 @@ def test_by_ray():
 
 
 # `--dry-run` of commands that train: what the whole would take, from its beginning
-
-
-class Clock:
-    """Seconds that only a test moves."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.mark.parametrize(
-    ("steps", "seconds"),
-    [
-        # By hand: 10 s to begin with 4 of 100, then 6 in 30 s: 10 + 96 x 5 = 490 s.
-        (((1.0, 0), (10.0, 4), (12.0, 4), (14.0, 5), (40.0, 10)), 490),
-        # A run that comes to its end took what it took.
-        (((3.0, 50), (5.0, 100)), 5),
-    ],
-)
-def test_the_pace_after_the_first_step_is_that_of_the_whole(
-    steps: tuple[tuple[float, int], ...], seconds: float, monkeypatch: pytest.MonkeyPatch
-):
-    clock = Clock()
-    monkeypatch.setattr(trial, "time", clock)
-    timed = Trial(Crew(None, False, []))
-    for clock.now, done in steps[:-1]:
-        timed(done, 100)
-    clock.now, last = steps[-1]
-    with pytest.raises(KeyboardInterrupt):
-        timed(last, 100)
-    assert timed.seconds() == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.outer)])

@@ -88,10 +88,8 @@ def npy_claiming(shape, data=b"", dtype="<f8"):
             (content, "is not a NumPy array file")
             for content in (
                 b"",
-                b"hello world",
                 *(npy_claiming(shape) for shape in ((2**62, 2**62, 0), (4 * 10**9, 0), (0, 4 * 10**9), "(3", (-1,))),
                 npy_claiming("(True, 12)", b"\0" * 96),
-                npy_claiming(tuple([1] * 70), b"\0" * 8),
                 b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
             )
         ),
@@ -99,8 +97,6 @@ def npy_claiming(shape, data=b"", dtype="<f8"):
         (npy_claiming((2**33,)), r"64\.0 GiB, more than the"),
         (npy_claiming((2**20,)), "is cut short"),
         (npy_claiming((1,), b"\0" * 16, "<c16"), "values of type complex128"),
-        (npy_claiming((1,), b"\0" * 8, "<M8[s]"), "values of type datetime64"),
-        (npy_claiming((1,), b"", "<U0"), "values of type <U0"),
         (npy_bytes(np.zeros(2, [("a", "i4"), ("b", "f4")])), r"values of type \[\('a'"),
         (b"\x93NUMPY\x09\x00" + b"\0" * 20, r"is not a NumPy array file \(format version 9.0\)"),
     ],
@@ -190,7 +186,6 @@ ARRAY = idx_bytes(np.zeros((2, 3)))
     ("content", "message"),
     [
         (b"", r"is not an IDX file \(it starts with nothing\)"),
-        (b"\x89PNG....", r"is not an IDX file \(it starts with 89504e47\)"),
         (ARRAY[:9], "is cut short within its header"),
         (ARRAY[:-1], "bytes of data"),
         (ARRAY + b"\0", "is longer than its header"),
@@ -213,24 +208,6 @@ def test_gzip_is_unpacked_no_further_than_announced(tmp_path):
         (tmp_path / "a.gz").write_bytes(content)
         with pytest.raises(InputError, match=message):
             read_idx(tmp_path / "a.gz")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train-labels-idx1": None}, r"has no labels beside it; put train-labels-idx1-ubyte.gz"),
-        ({"train-images-idx3": None, "t10k-images-idx3": None}, "there are IDX labels but no images"),
-        ({"emnist-train-images-idx3": b""}, "are both train images; keep one set"),
-        ({"train-labels-idx1": idx_bytes(np.zeros((7, 2)))}, r"labels of shape \(7, 2\)"),
-    ],
-)
-def test_folders_that_are_refused(tmp_path, changes, message):
-    folder = write_mnist(tmp_path)
-    for name, content in changes.items():
-        path = folder / f"{name}-ubyte.gz"
-        path.unlink() if content is None else path.write_bytes(gzip.compress(content))
-    with pytest.raises(InputError, match=message):
-        load_path(folder)
 
 
 def test_a_header_allocates_nothing(tmp_path):
@@ -271,7 +248,6 @@ def test_bad_mat(tmp_path):
         load_mat(path, max_bytes=100)
     for content, message in (
         (path.read_bytes()[:-40], "is not a readable MATLAB file"),
-        (b"rubbish" * 100, "is not a readable MATLAB file"),
         (b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512), r"is a MATLAB 7.3 \(HDF5\) file, .*save it with"),
     ):
         path.write_bytes(content)

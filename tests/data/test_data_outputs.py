@@ -17,6 +17,7 @@ from scipy.stats import ks_2samp
 from support.banks import describe
 from support.memory import at_most
 from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
+from support.references import softmax
 
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.bank.outputs import load_into
@@ -160,13 +161,11 @@ def changed(values, place, value):
 HARD = "these are predicted labels, but"
 BAD = [
     (P[:19], r"out\.npy: has 19 rows but the query set"),
-    (csv(P[:19]), r"out\.csv: has 19 rows but the query set"),
     (P.T, "class; transpose it to 20 rows"),
     (P[:, :3], "has 3 columns but the query set"),
     (P[None], r"has shape \(1, 20, 4\); outputs"),
     (np.zeros((20, 0)), "is empty"),
     ("", "out.csv: is empty"),
-    (changed(P, (3, 1), np.nan), r"NaN or infinite values \(first: row 4\)"),
     (changed(changed(P, (7, 0), np.inf), (5, 2), np.nan), r"NaN or infinite values \(first: row 6\)"),
     (csv(P).replace("\n", "\nnan,0,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "1 rows"),
     (csv(P).replace("\n", "\n0.1,none,0,0\n", 1).rsplit("\n", 2)[0] + "\n", "row 2, column 2 holds text"),
@@ -174,7 +173,6 @@ BAD = [
     (csv(P, "ant,bee,cat,cow"), "some columns are named after classes, but 'cow' is no"),
     (csv(P, "id,a,b,c,d", index=lambda row: 19 - row), "its first column numbers the rows out of order"),
     (P.argmax(axis=1), HARD),
-    (np.array(NAMES)[P.argmax(axis=1)], HARD),
     ("\n".join(np.array(NAMES)[P.argmax(axis=1)]) + "\n", HARD + "|has 19 rows"),
     (np.eye(4)[P.argmax(axis=1)], "only 0 and 1: " + HARD),
     (np.array([None] * 20, dtype=object), "pickled objects"),
@@ -185,9 +183,7 @@ BAD = [
     (pa.table({"a": [[0.1, 0.9], [0.5]] * 10}), "its lists"),
     (pa.table({"a": [[0.1, 0.9], [None, 1.0]] * 10}), "has empty cells"),
     (pa.table({"a": [[0.25] * 5] * 20}), "100 values in 20 lists, more than one for each of 4 classes"),
-    (pa.table({"a": [[["x"]]] * 20}), "not numbers"),
     (table(P).select([]), "out.parquet: has no columns; did the model"),
-    (pa.table({"p": pa.array([[]] * 20, pa.list_(pa.float64()))}), "out.parquet"),
     (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), "column 'bee' has empty cells"),
     (table(P).set_column(1, "bee", pa.array(["x"] * 20)), "column 'bee' is of type string"),
 ]
@@ -203,7 +199,6 @@ def test_refused(write, content, message):
     ("name", "message"),
     [
         ("none.csv", "none.csv: there is no such file"),
-        ("x" * 300, "x: there is no such file"),
         ("a.json", r"outputs are read from .npz, .npy, .csv, .parquet"),
         ("a.parquet", "is not a readable Parquet file"),
     ],
@@ -370,11 +365,6 @@ def saturated_logits():
     logits = generator.normal(0, 0.5, (2000, 4))
     logits[:, 0] = margin + np.log(np.exp(logits[:, 1:]).sum(axis=1))
     return (logits + generator.normal(0, 3, (2000, 1))).astype(np.float32)
-
-
-def softmax(logits):
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
 
 
 @cache

@@ -75,7 +75,6 @@ def test_adult_test_has_a_comment_and_full_stops(tmp_path):
         (FIRST.replace("<=50K", "50K"), "a text for income"),
         (FIRST.replace("2174", "many"), "capital-gain"),
         ("a,28,3,6,0,1,0", r"a\.csv: 1 persons with an income have a SEX that"),
-        *((f"a,28,1,6,0,{race},0", r"have a RAC1P that") for race in (0, 1.5)),
         ("a,N,1,6,0,1,0", r"have a AGEP .*; is it a file of ACS person records"),
         ("a,2,1,N,0,1,N", r"is left \(1 of 1 persons are left out"),
     ],
@@ -302,7 +301,6 @@ def test_memory_does_not_grow_with_the_lines(tmp_path):
     [
         ("", {}, r"a.csv: is not Kaggle's transactions.csv with the columns id and category \(Empty CSV file"),
         (TRANSACTIONS + "\n", {}, "there are no transactions below the header line"),
-        ("id,category\n1,2\n3\n", {}, "is not Kaggle's transactions.csv .*Expected 2 columns, got 1"),
         ("id,category\n1,2\n3,\n", {}, "a line after line 1 has no id or category; is the file damaged"),
         ("id,category\n1,2\n3,4\n5,6\n", {"most_customers": 2}, "more than 2 customers; is it the transactions"),
         ("id,category\n1,2\n3,4\n5,6\n", {"most_categories": 2}, "more than 2 categories"),
@@ -403,7 +401,6 @@ def test_missing_or_unknown_metadata(acdc):
         ("patient,tesla\n1,3\n", "has no column 'field_strength'"),
         ("name,field_strength\n1,3\n", "has no column 'patient'"),
         ("patient,field_strength\n1,3\nJohn,3\n", "no patient or no field strength; write a patient"),
-        ("patient,field_strength\n1,strong\n", "no patient or no field"),
         ("patient,field_strength\n1,3\npatient001,1.5\n", "row 2 gives a patient a second field strength"),
     ],
 )
@@ -426,7 +423,6 @@ def test_missing_or_damaged_volumes(acdc):
     for volume, message in (
         (np.zeros((3, 3, 3), np.int16), r"has shape \(3, 3, 3\); ACDC's volumes are \[x, y, slice, frame\]"),
         (np.full((3, 3, 1, 1), np.nan, np.float32), "NaN or infinite values"),
-        (np.full((3, 3, 1, 1), 1e300), "NaN or infinite values"),
     ):
         nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), path)
         expect(acdc, message)

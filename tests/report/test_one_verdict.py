@@ -213,11 +213,6 @@ def many_weights(count: int) -> Run[Any]:
     return efficacy_run(audit=efficacy_audit(*(weights(name, [1e-5, 2e-5]) for name in names[:count])))
 
 
-def of_methods(original: Any, methods: Any, seeds: int = SEEDS, **known: Any) -> Make:
-    return lambda: unlearn_run(audit=unlearn_audit(original, methods, seeds, **known), notes=("A note.",))
-
-
-BELOW = [0.1, 0.2, 0.3]
 LONG = "printed-digits + 50% of digits"
 EXAMPLES: dict[str, Make] = {
     **{f"{kind}: plain": make for kind, make in RUNS.items()},
@@ -226,20 +221,10 @@ EXAMPLES: dict[str, Make] = {
     "power: hopeless": lambda: power_run(
         audit=power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
     ),
-    "pdtp: publish": lambda: pdtp_run_of(pdtp_audit_of(BELOW)),
-    "pdtp: proven": lambda: pdtp_run_of(
-        pdtp_audit_of(BELOW, dtp_bound=np.array(BELOW), largest_possible=0.69, seeded=False)
-    ),
-    "pdtp: artefact": lambda: pdtp_run_of(
-        pdtp_audit_of([0.1, 0.2, 1.1], exact=np.array(BELOW), only_member=np.array([False, True, True]))
-    ),
-    "pdtp: unbounded": lambda: pdtp_run_of(
-        pdtp_audit_of(BELOW, dtp_bound=np.array([0.1, np.inf, 0.3]), duplicates=np.array([2, 2, 1]))
-    ),
     **{f"efficacy: {count} weights": partial(many_weights, count) for count in (1, 6)},
-    "unlearn: few seeds": of_methods({}, {"mine": {}}, 3, attacked=False),
-    "unlearn: told": of_methods({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "a-longer-name": {}}, told=True),
-    "unlearn: wide ranges": of_methods({"efficacy": 1e9}, {"mine": {"efficacy": 1.5e-15, "bound": 2.5e-14}}),
+    "unlearn: wide ranges": lambda: unlearn_run(
+        audit=unlearn_audit({"efficacy": 1e9}, {"mine": {"efficacy": 1.5e-15, "bound": 2.5e-14}})
+    ),
 }
 
 

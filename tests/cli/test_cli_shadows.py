@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from support import banks
 from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, process, records, refused
 
+from jaxaudit.cli.ks.command import OF_BANK
 from jaxaudit.data import load
 from jaxaudit.data.bank import writing
 from jaxaudit.data.bank.bank import load_bank
@@ -31,6 +33,9 @@ def arrays_of(name: str) -> dict[str, np.ndarray]:
     start = "qhc".index(name) * N
     part = slice(start, start + N)
     return {"x": inputs[part], "y": labels[part], "who": np.array([f"{name} {place // 3}" for place in range(N)])}
+
+
+FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 @pytest.fixture
@@ -538,3 +543,22 @@ def test_a_first_file_that_was_misplaced_is_named_when_others_are_there(folder: 
     Path("bank/outputs/00000.npy").unlink()
     done = add("first.npy", "--model", "4")
     assert (done.code, "00000.npy" in done.err) == (0, False), done.err
+
+
+def test_what_is_said_where_a_bank_judges_names_no_option_without_effect(folder: Path):
+    """Its models fit badly, so that there is advice; and the command that repeats the run is told by nothing else."""
+    good(models=20)
+    for model in range(20):
+        np.save(f"bank/outputs/{model:05}.npy", outputs(model, memory=0))
+    np.save("on_q.npy", outputs(0, memory=0)[:N])
+    np.save("on_h.npy", outputs(0, memory=0)[N : 2 * N])
+    words = ("ks", "--shadows", "bank", "--target", "on_q.npy", "--holdout-target", "on_h.npy")
+    done = jaxaudit(*words, "--json")
+    (target,), provenance = done.result["targets"], done.result["provenance"]
+    useful = {f"--{name.replace('_', '-')}" for name in OF_BANK}
+    assert set(provenance["options"]) <= {flag[2:].replace("-", "_") for flag in useful}
+    assert set(FLAG.findall(" ".join(provenance["command"]))) <= useful
+    assert "under 90%" in json.dumps(target)
+    assert set(FLAG.findall(json.dumps(target))) <= useful
+    again = jaxaudit(*provenance["command"][1:], "--json").result
+    assert (again["targets"], again["provenance"]["command"]) == ([target], provenance["command"])

@@ -1,10 +1,6 @@
 """The command line as a shell has it: help, completion, the version, colours, exit statuses."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from support.cli_runs import jaxaudit
@@ -21,30 +17,6 @@ ESCAPE = "\x1b["
 HELPS = {
     each.name or each.callback.__name__: each.callback.__doc__ for each in app.registered_commands if each.callback
 }
-
-
-COLOUR = re.compile(r"\x1b\[(?:\d+;)*[39][0-7]")
-
-
-def _on_terminal(words: tuple[str, ...], cwd: Path, **environment: str) -> str:
-    """What the command prints on a terminal."""
-    ours, theirs = os.openpty()
-    known = {**os.environ, "TERM": "xterm-256color", **environment}
-    for name in {"NO_COLOR", "FORCE_COLOR", "CI"} - environment.keys():
-        known.pop(name, None)
-    with subprocess.Popen([sys.executable, "-m", "jaxaudit", *words], stdout=theirs, stderr=theirs, cwd=cwd, env=known):
-        os.close(theirs)
-        found = b""
-        while True:
-            try:
-                part = os.read(ours, 1 << 16)
-            except OSError:  # Linux says so that the other end is closed
-                break
-            if not part:
-                break
-            found += part
-    os.close(ours)
-    return found.decode()
 
 
 def test_every_help_has_an_example_that_parses():
@@ -86,13 +58,3 @@ def test_the_help_names_every_option_in_full_within_80_columns(command: Command,
     words = set(said.replace(",", " ").split())
     assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words
     assert not words & {flag for field in fields.values() for flag in field.declared.formerly}
-
-
-@pytest.mark.outer
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no terminals of this kind")
-def test_colours_are_of_terminals_and_of_those_who_want_them(tmp_path: Path):
-    command = ("pdtp", "--data", "wine", "--model", "nb")
-    assert COLOUR.search(_on_terminal(command, tmp_path))
-    assert not COLOUR.search(_on_terminal(command, tmp_path, NO_COLOR="1"))
-    assert COLOUR.search(_on_terminal(("--help",), tmp_path))
-    assert not COLOUR.search(_on_terminal(("--help",), tmp_path, NO_COLOR="1"))

@@ -339,6 +339,7 @@ def test_a_place_that_is_taken_or_not_there_is_refused(folder: Path):
         not_added("other.npy", *words)
     not_added("gone.npy")
     refused(("shadows", "add", "nowhere", "other.npy"))
+    not_added("other.npy", "gone.npy", "--model", "3", said=("--model", "2 files"))
 
 
 def test_one_process_at_a_time_writes(folder: Path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from jaxaudit.cli.network_inputs import label_outputs
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.bank.description import LARGEST
 from jaxaudit.data.bank.foreign import read_labels
+from jaxaudit.data.bank.lira import _shape
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
@@ -301,3 +303,12 @@ def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeyp
         load_bank(folder)
     monkeypatch.setattr("jaxaudit.data.bank.holes.BLOCK", 0)
     assert len(load_bank(folder)) == 6
+
+
+def test_outputs_of_the_lira_code_have_views_whether_or_not_an_axis_says_so():
+    for kind, last, what in (("logits", (4,), "[records, 1, views, classes]"), ("log_odds", (), "[records, views]")):
+        for shape, views in (((9, *last), 1), ((9, 2, *last), 2), ((9, 1, 2, *last), 2)):
+            assert _shape(shape, kind, Path("f.npy")) == (9, views, *last)
+        for shape in ((9, 2, 2, *last), (9, 1, 1, 2, *last)):
+            with pytest.raises(InputError, match=re.escape(f"f.npy: has shape {shape}") + ".*" + re.escape(what)):
+                _shape(shape, kind, Path("f.npy"))

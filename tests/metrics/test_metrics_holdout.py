@@ -11,7 +11,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import _one_value, holdout_test
+from jaxaudit.metrics.holdout import _one_value, _sampling_variances, differences, holdout_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
 
@@ -242,6 +242,21 @@ def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
     # Less than one record of 80.
     assert flat.detectable > 1 / 80
     assert flat.fraction_high > 1 / 80
+
+
+def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> None:
+    """Records drawn anew, with values of other variances on the two sides, of other sizes; groups of one alike."""
+    generator, members = np.random.default_rng(13), np.arange(60) < 20
+    scores = generator.normal(size=(4_000, 60)) * np.where(members, 3.0, 1.0)
+    rows = np.tile(members, (len(scores), 1))
+    found = _sampling_variances(scores, rows, None).mean()
+    # Of 4,000 normal differences the variance is off by sqrt(2 / 4,000) = 2%: 4 standard errors.
+    assert abs(found / differences(scores, rows).var() - 1) < 0.09
+    assert abs(found / (9 / 20 + 1 / 40) - 1) < 0.09
+    np.testing.assert_allclose(
+        _sampling_variances(scores[:3], rows[:3], np.arange(60)).mean(),
+        _sampling_variances(scores[:3], rows[:3], None).mean(),
+    )
 
 
 def test_refusals() -> None:

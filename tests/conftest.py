@@ -25,7 +25,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jax
-import jaxlib
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
@@ -93,7 +92,7 @@ def _compile_once(config: pytest.Config) -> None:
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
     # XLA ends the process where it does not know a flag.
-    if not config.option.everything and jaxlib.__version__.startswith("0.10."):
+    if not config.option.everything and jax.__version__.startswith("0.10."):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 

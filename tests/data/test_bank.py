@@ -29,7 +29,7 @@ from support.memory import at_most
 from jaxaudit.cli.efficacy.run import _outputs_of
 from jaxaudit.cli.network_inputs import label_outputs
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.bank.description import LARGEST
+from jaxaudit.data.bank.description import LARGEST, Kind
 from jaxaudit.data.bank.foreign import read_labels
 from jaxaudit.data.bank.lira import _shape
 from jaxaudit.data.examples import Examples
@@ -306,7 +306,8 @@ def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeyp
 
 
 def test_outputs_of_the_lira_code_have_views_whether_or_not_an_axis_says_so():
-    for kind, last, what in (("logits", (4,), "[records, 1, views, classes]"), ("log_odds", (), "[records, views]")):
+    kinds: tuple[tuple[Kind, Any, str], ...] = (("logits", (4,), "classes]"), ("log_odds", (), "[records, views]"))
+    for kind, last, what in kinds:
         for shape, views in (((9, *last), 1), ((9, 2, *last), 2), ((9, 1, 2, *last), 2)):
             assert _shape(shape, kind, Path("f.npy")) == (9, views, *last)
         for shape in ((9, 2, 2, *last), (9, 1, 1, 2, *last)):

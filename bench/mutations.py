@@ -289,7 +289,17 @@ def main() -> None:
     covered = coverage_of(given.coverage, paths)
     asked = [(mutant, tests_of(mutant, covered, times)) for path in paths for mutant in mutants(path)]
     # What every test imports, once.
-    for name in "jax flax.nnx optax scipy.stats sklearn hypothesis jaxtyping beartype pyarrow".split():
+    for name in [
+        "jax",
+        "flax.nnx",
+        "optax",
+        "scipy.stats",
+        "sklearn",
+        "hypothesis",
+        "jaxtyping",
+        "beartype",
+        "pyarrow",
+    ]:
         importlib.import_module(name)
     found: list[dict[str, Any]] = [{} for _ in asked]
     for place, outcome in outcomes(asked, given.processes, given.inner):

@@ -7,7 +7,9 @@ A test is in the outer circle, and marked `outer`, if
 - it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong;
   or
 - it trains through the command line. Of each command, the inner circle has one run that trains; what training and
-  tests of use compute, it tests below the command line.
+  tests of use compute, it tests below the command line; or
+- it trains, and says of a further network or optimizer what another of its cases says of the first
+  (`support/circles.py`).
 
 A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Shapes and types that the
 package's annotations state are checked at every call, but not where the inner circle runs alone. Modules of tests
@@ -54,14 +56,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before any test is imported: workers of pytest-xdist get the options that are decided here."""
+    """Before any test is imported; workers of pytest-xdist are told what this process was told, and decide alike."""
     # Files are handed out in the order below; pytest-xdist would begin with those of the most tests.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
-    if hasattr(config, "workerinput"):
-        # There is a worker for each core: with threads for all of them in each, they wait for one another.
-        os.environ.setdefault("NPROC", "1")
-    elif config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    # There is a worker for each core: with threads for all of them in each, they wait for one another.
+    os.environ.setdefault("NPROC", "1")
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         config.option.everything = True
     if config.option.everything:
         install_import_hook("jaxaudit", "type_checks.checked")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.circles import first_of
 from support.processes import printed
 from support.tiny_learners import (
     Convolved,
@@ -318,7 +319,7 @@ def test_several_devices_each_hold_their_share(on_eight_devices):
 IMAGES, IMAGE_LABELS = records(21, 5, 5, 1)
 
 
-@pytest.mark.parametrize(("module", "optimizer"), [(Convolved, "averaging"), (ConvolvedNormed, "adam")])
+@pytest.mark.parametrize(("module", "optimizer"), first_of([(Convolved, "averaging"), (ConvolvedNormed, "adam")]))
 def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
     one: Any = learner(module, (5, 5, 1), optimizer)
     assert steps_from_host(one)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.circles import first_of
 from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, flat_rows, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, chunk, fit_many, kept_models, kept_states
@@ -87,7 +88,7 @@ def killed(one: Any, checkpoints: Path, share: float = 0.5, end: type[BaseExcept
     return watched.calls
 
 
-@pytest.mark.parametrize("one", LEARNERS.values(), ids=LEARNERS)
+@pytest.mark.parametrize("one", first_of(LEARNERS.values()), ids=LEARNERS)
 def test_a_call_killed_within_its_chunks_goes_on(one: Any, tmp_path: Path):
     expected = fit(one, None)
     for share in (0.3, 0.6, 0.9):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.circles import first_of
 from support.references import batches_by_loop
 from support.tiny_learners import (
     CLASSES,
@@ -113,7 +114,7 @@ def fitted(one: EarlyStopping, name: str = "mlp", models: Any = slice(None), siz
     )
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", first_of(MODULES))
 def test_many_models_are_those_of_a_loop_each(name: str):
     """On every path of training: side by side, from the host, and `fit`."""
     expected, losses = zip(*(by_loop(name, model) for model in range(len(ROWS))), strict=True)
@@ -132,7 +133,7 @@ def test_many_models_are_those_of_a_loop_each(name: str):
     assert end.optimizer.epochs.tolist() == [EPOCHS] * len(ROWS)
 
 
-@pytest.mark.parametrize("name", ["mlp", "convolution, normed"])
+@pytest.mark.parametrize("name", first_of(["mlp", "convolution, normed"]))
 def test_neighbours_change_no_bit(name: str):
     """Also where a model has stopped long before them, or takes fewer steps."""
     together = fitted(learner(name), name)
@@ -152,7 +153,7 @@ def test_training_ends_where_all_models_stopped():
     assert np.array_equal(fitted(learner(epochs=200), models=np.array([0, 1])), fitted(one, models=np.array([0, 1])))
 
 
-@pytest.mark.parametrize("name", ["mlp", "convolution, normed"])
+@pytest.mark.parametrize("name", first_of(["mlp", "convolution, normed"]))
 def test_a_stopped_training_goes_on_to_the_same_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Wherever it is stopped: also after the last step of an epoch, which has been judged by then."""
     monkeypatch.setenv("JAXAUDIT_KEEP_SECONDS", "0")

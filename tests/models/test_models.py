@@ -174,8 +174,8 @@ def filled_vit(ops: Any, params: Any, inputs: Any) -> Any:
 
 
 NETWORKS: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
-    "resnet-14": (partial(ResNet, depth=14, width=4), resnet, (9, 7, 1)),
-    "wrn-16-1": (partial(WideResNet, widen=1), wide_resnet, (7, 5, 1)),
+    "resnet-8": (partial(ResNet, depth=8, width=4), resnet, (9, 7, 1)),
+    "wrn-10-1": (partial(WideResNet, depth=10, widen=1), wide_resnet, (7, 5, 1)),
     "vit": (partial(ViT, depth=2, width=8, heads=2, patch=2), filled_vit, (7, 5, 3)),
 }
 
@@ -227,9 +227,9 @@ DROPPING: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mlp": (partial(MLP, hidden=(8, 8)), (6,)),
     "liu-cnn": (LiuCNN, (6, 6, 1)),
     "medical-cnn": (partial(MedicalCNN, crop=(8, 8)), (8, 8, 1)),
-    "resnet": (partial(ResNet, width=4), (8, 8, 1)),
+    "resnet": (partial(ResNet, depth=8, width=4), (8, 8, 1)),
     "wrn": (partial(WideResNet, depth=10, widen=1), (8, 8, 1)),
-    "vit": (partial(ViT, depth=1, width=8), (8, 8, 1)),
+    "vit": (partial(ViT, depth=1, width=8, patch=4), (8, 8, 1)),
 }
 
 

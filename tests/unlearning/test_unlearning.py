@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.circles import first_of
 from support.tiny_learners import Convolved, Dropped, Normed, flat, flat_rows, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, fit_many
@@ -52,7 +53,7 @@ def stored(chosen: Any, key: Any) -> tuple[Any, Any, np.ndarray]:
     return state.params, jax.tree.map(lambda *leaves: jnp.stack(leaves), *updates), np.array(touched)
 
 
-@pytest.mark.parametrize(("module", "shape"), [(Dropped, (4,)), (Convolved, (5, 5, 1))])
+@pytest.mark.parametrize(("module", "shape"), first_of([(Dropped, (4,)), (Convolved, (5, 5, 1))]))
 def test_all_updates_taken_back_are_the_initial_weights_and_none_changes_nothing(module, shape):
     chosen, (inputs, labels) = learner(module, shape, "sgd"), records(23, *shape)
     recorded = train_and_record(keys(), SETS, inputs, labels, chosen, execution=Execution(2))

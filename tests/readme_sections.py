@@ -299,7 +299,7 @@ def _rate(found: dict[str, Any]) -> str:
 
 def _run(arguments: Sequence[str], folder: Path = ROOT) -> str:
     environment = {**os.environ, "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
-    for name in ("JAXAUDIT_DATA", "JAX_DISABLE_MOST_OPTIMIZATIONS", "NPROC"):
+    for name in ("JAXAUDIT_DATA", "JAX_DISABLE_MOST_OPTIMIZATIONS"):
         environment.pop(name, None)
     command = [sys.executable, "-m", "jaxaudit", *arguments]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)

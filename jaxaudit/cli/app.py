@@ -17,13 +17,12 @@ from jaxaudit.cli.doctor.command import doctor
 from jaxaudit.cli.efficacy.command import EFFICACY
 from jaxaudit.cli.groups import DONE, JUDGED
 from jaxaudit.cli.ks.command import KS
-from jaxaudit.cli.options import fields_of, renamed
+from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp.command import PDTP
 from jaxaudit.cli.power.command import POWER
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.report import report
 from jaxaudit.cli.shadows.command import shadows
-from jaxaudit.cli.shadows.options import TrainOptions
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn.command import UNLEARN
 from jaxaudit.cli.work import INTERRUPTED, Interrupted
@@ -90,7 +89,7 @@ def main() -> None:
         # It would tell of a home folder that is not there.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
         # Help calls it so however it was started.
-        _command()(_present(sys.argv[1:]), prog_name="jaxaudit")
+        _command()(sys.argv[1:], prog_name="jaxaudit")
     except InputErrors as errors:
         _stop(2, *(f"Error: {problem}" for problem in errors.problems))
     except InputError as error:
@@ -111,13 +110,6 @@ def main() -> None:
 def _command() -> Callable[..., Any]:
     """The command that Typer builds from all options. Building it takes a tenth of a second."""
     return typer.main.get_command(app)
-
-
-def _present(words: list[str]) -> list[str]:
-    """The words of a command line, with flags of the previous version replaced."""
-    options = {(each.name,): each.options for each in COMMANDS} | {("shadows", "train"): TrainOptions}
-    kind = next((kind for name, kind in options.items() if tuple(words[: len(name)]) == name), None)
-    return words if kind is None else renamed(kind, words, say)
 
 
 def _stop(status: int, *messages: str) -> None:

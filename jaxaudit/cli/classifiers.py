@@ -124,7 +124,6 @@ class ClassifierOptions:
     model: str = option(
         "nn",
         f"The classifier: {', '.join(f'{each.name} ({each.title})' for each in FAMILIES)}.",
-        formerly=("--learner",),
         choices=tuple(each.name for each in FAMILIES),
     )
     hidden: str = option("64", "nn: sizes of the tanh layers.", check=parse_hidden)

@@ -132,7 +132,6 @@ class Recipe(Machines):
     models_per_batch: int | None = option(
         None,
         "Models per batch. [default: auto-tuned, cached per machine]",
-        formerly=("--width",),
         minimum=1,
         maximum=MOST,
     )

@@ -19,7 +19,6 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -44,7 +43,6 @@ class Declared:
         help: one line of help.
         flags: its flags; by default its name with hyphens. A switch may have an opposite: `--gray/--color`.
         argument: whether it is a word without a flag.
-        formerly: flags of the previous version, accepted with a note.
         choices: the allowed values.
         minimum, maximum: of a number.
         metavar: the placeholder for its value in the help.
@@ -58,7 +56,6 @@ class Declared:
     help: str
     flags: tuple[str, ...] = ()
     argument: bool = False
-    formerly: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     minimum: int | float | None = None
     maximum: int | float | None = None
@@ -173,22 +170,6 @@ def as_parameters(
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__doc__ = doc
     return command
-
-
-def renamed(kind: type[Any], words: Sequence[str], note: Callable[[str], None]) -> list[str]:
-    """The words of a command line with the flags of the version before replaced; a note for each."""
-    fields = list(fields_of(kind()))
-    new = {old: field.flag for field in fields for old in field.declared.formerly}
-    valued = {flag for field in fields if field.kind is not bool for flag in (*field.flags, *field.declared.formerly)}
-    found, rest = [], iter(words)
-    for word in rest:
-        flag, equals, value = word.partition("=")
-        if flag in new:
-            note(f"{flag} is now {new[flag]}; the old name will be removed in the next release.")
-        found.append(f"{new.get(flag, flag)}{equals}{value}")
-        # What an option is given is its value, whatever it looks like.
-        found += islice(rest, 1 if word in valued else 0)
-    return found
 
 
 def _made(kind: type[Options], given: Mapping[str, Any]) -> Options:

@@ -111,9 +111,9 @@ class ShadowRecipe(Recipe):
             raise InputError("--validation is of early stopping; add --patience, such as 5, or leave it out.")
 
 
-def shadow_count(default: int, help: str, *formerly: str) -> Any:
+def shadow_count(default: int, help: str) -> Any:
     """A number of shadow models of a test, as a field: at least 19, for a p-value of 0.05."""
-    return option(None, f"{help} [default: {default}]", formerly=formerly, minimum=19, maximum=MOST)
+    return option(None, f"{help} [default: {default}]", minimum=19, maximum=MOST)
 
 
 def designs_of_shadows(help: str) -> Any:

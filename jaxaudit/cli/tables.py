@@ -51,7 +51,6 @@ class TableData(DataFolder):
     sample: int | None = option(
         None,
         "Use this many records, drawn at random. [default: all]",
-        formerly=("--candidates",),
         minimum=3,
         maximum=MOST * 1000,
     )

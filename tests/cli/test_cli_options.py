@@ -20,9 +20,8 @@ from jaxaudit.audits.ks.tests import TESTS
 from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal.command import DealOptions
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.command import KS
 from jaxaudit.cli.ks.options import TEST_NAMES, KSOptions
-from jaxaudit.cli.options import Field, command_line, fields_of, identity_of, plain, renamed
+from jaxaudit.cli.options import Field, command_line, fields_of, identity_of, plain
 
 EVERY = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
@@ -103,9 +102,8 @@ def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Co
     assert parsed(command.name) == command.options()
     found = list(fields_of(command.options()))
     flags = [flag for field in found for each in field.flags for flag in each.split("/")]
-    old = [flag for field in found for flag in field.declared.formerly]
     names = [field.name for field in found]
-    for each in (flags + old, names, list(plain(command.options()))):
+    for each in (flags, names, list(plain(command.options()))):
         assert len(set(each)) == len(each)
     for field in found:
         assert field.declared.help.endswith((".", "]")), field.name
@@ -203,22 +201,6 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
     assert not [word for word in words if str(tmp_path) in word or "secret" in word]
 
 
-def test_old_names_are_replaced_where_they_are_names():
-    notes: list[str] = []
-
-    def new(*words: str) -> list[str]:
-        notes.clear()
-        return renamed(KS.options, words, notes.append)
-
-    assert new("--width", "3", "--method=rho") == ["--models-per-batch", "3", "--tests=rho"]
-    assert len(notes) == 2
-    for words in (("--query", "--width"), ("--epochs", "3", "--json"), ("--holdout-shadow-models", "--records")):
-        assert new(*words) == list(words)
-        assert notes == []
-    # A switch takes no value, so that what follows one is a name.
-    assert new("--json", "--width", "3") == ["--json", "--models-per-batch", "3"]
-
-
 def test_an_argument_is_a_word_without_a_flag():
     options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
     words = command_line("deal", options)
@@ -229,53 +211,3 @@ def test_an_argument_is_a_word_without_a_flag():
 
 def test_every_test_of_ks_is_named_on_the_command_line():
     assert tuple(test.name for test in TESTS) == TEST_NAMES
-
-
-OLD = {
-    "ks": {
-        "--width": ("--models-per-batch", "3"),
-        "--method": ("--tests", "rho"),
-        "--holdout-shadows": ("--holdout-shadow-models", "20"),
-        "--records": ("--sample", "50"),
-    },
-    "power": {"--width": ("--models-per-batch", "3"), "--holdout-shadows": ("--holdout-shadow-models", "20")},
-    "pdtp": {
-        "--width": ("--models-per-batch", "3"),
-        "--learner": ("--model", "nb"),
-        "--records": ("--measured-records", "9"),
-        "--candidates": ("--sample", "40"),
-    },
-    "attack": {
-        "--width": ("--models-per-batch", "3"),
-        "--learner": ("--model", "nb"),
-        "--candidates": ("--sample", "40"),
-        "--untargeted-shadows": ("--pooled-shadow-models", "2"),
-        "--measured": ("--measured-iterations", "1"),
-    },
-    "unlearn": {"--width": ("--models-per-batch", "3"), "--method": ("--methods", "retraining")},
-    "efficacy": {},
-}
-
-
-def test_every_old_name_is_known_here():
-    found = {
-        command.name: {old: field.flag for field in fields_of(command.options()) for old in field.declared.formerly}
-        for command in COMMANDS
-    }
-    assert found == {command: {old: new for old, (new, _) in flags.items()} for command, flags in OLD.items()}
-
-
-@pytest.mark.parametrize("command", [command for command, flags in OLD.items() if flags])
-def test_old_names_mean_the_new_ones_and_say_so(command: str):
-    """A command line of old names is that of the new ones: what repeats its run is the same, too."""
-    flags = [(old, new, value) for old, (new, value) in OLD[command].items()]
-    olds = [word for old, _, value in flags for word in (old, value)]
-    news = [word for _, new, value in flags for word in (new, value)]
-    wanted = parsed(command, *news)
-    assert parsed(command, *olds) == parsed(command, *(f"{old}={value}" for old, _, value in flags)) == wanted
-    usual = parsed(command)
-    assert all(plain(wanted)[name] != plain(usual)[name] for name in (new[2:].replace("-", "_") for _, new, _ in flags))
-    done = jaxaudit(command, *olds, "--help")
-    assert [line.split()[0] for line in done.err.splitlines()] == list(OLD[command])
-    assert all(new in line for line, (_, new, _) in zip(done.err.splitlines(), flags, strict=True))
-    assert jaxaudit(command, *news, "--help").err == ""

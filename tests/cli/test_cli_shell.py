@@ -47,7 +47,7 @@ def test_nothing_is_coloured_where_it_is_not_a_terminal(words: tuple[str, ...]):
 
 @pytest.mark.parametrize("command", AUDITS, ids=lambda command: command.name)
 def test_the_help_names_every_option_in_full_within_80_columns(command: Command, monkeypatch: pytest.MonkeyPatch):
-    """Those that most people need stand first; old names are not shown."""
+    """Those that most people need stand first."""
     monkeypatch.setenv("COLUMNS", "80")
     fields = {field.name: field for field in fields_of(command.options())}
     said = jaxaudit(command.name, "--help").out
@@ -57,4 +57,3 @@ def test_the_help_names_every_option_in_full_within_80_columns(command: Command,
     assert shown[:4] == [*(fields[name].flag for name in command.first), "--help"]
     words = set(said.replace(",", " ").split())
     assert {flag for field in fields.values() for each in field.flags for flag in each.split("/")} <= words
-    assert not words & {flag for field in fields.values() for flag in field.declared.formerly}

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from support.circles import first_of
 from support.cli_runs import QUICK, Done, content, jaxaudit, process
 
 from jaxaudit.cli import trial
@@ -46,7 +47,7 @@ def test_pdtp_by_two_workers():
 @pytest.mark.outer
 def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
     """Killed, then interrupted; the third ends as if it had been the first."""
-    words = [*PDTP, "--epochs", "400", "--models-per-batch", "1"]
+    words = [*PDTP, "--epochs", "150", "--models-per-batch", "1"]
     environment = {**os.environ, "JAXAUDIT_CACHE": str(tmp_path)}
     command = [sys.executable, "-m", "jaxaudit", *words, "--workers", "2"]
     for number in (signal.SIGKILL, signal.SIGINT):
@@ -197,14 +198,16 @@ def test_by_ray():
 # `--dry-run` of commands that train: what the whole would take, from its beginning
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.outer)])
-def test_a_dry_run_trains_for_a_while_and_keeps_nothing(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("workers", "epochs"), first_of([(0, "4000"), (2, "200")]))
+def test_a_dry_run_trains_for_a_while_and_keeps_nothing(
+    workers: int, epochs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Alone, it stops within its chunk, which cannot end; workers end one each, of several."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(trial, "SECONDS", 0.2)
     more = ("--workers", str(workers)) if workers else ()
-    # Long enough that it cannot come to its end.
-    done = jaxaudit(*PDTP, "--models-per-batch", "2", *more, "--epochs", "4000", "--out", "run", "--dry-run")
+    done = jaxaudit(*PDTP, "--models-per-batch", "2", *more, "--epochs", epochs, "--out", "run", "--dry-run")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert (found["workers"], found["models_per_batch"]) == (workers, 2)

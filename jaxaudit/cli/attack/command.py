@@ -118,13 +118,10 @@ class AttackAudit(ByBank, Level):
     pooled_shadow_models: int = option(
         20,
         "untargeted: shadow models trained on random halves.",
-        formerly=("--untargeted-shadows",),
         minimum=1,
         maximum=MOST,
     )
-    measured_iterations: int = option(
-        10, "Iterations in which PDTP is measured, too.", formerly=("--measured",), minimum=1, maximum=MOST
-    )
+    measured_iterations: int = option(10, "Iterations in which PDTP is measured, too.", minimum=1, maximum=MOST)
     bins: int = option(
         100, "Bins into which outputs are rounded before they are compared; 0: none.", minimum=0, maximum=MOST
     )

@@ -41,7 +41,6 @@ class Sampled:
         None,
         "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
         "[default: all, if the budget allows]",
-        formerly=("--records",),
         minimum=20,
         maximum=MOST * 1000,
     )
@@ -133,7 +132,6 @@ class KSAudit(Level):
         "Tests: members, holdout, reference, shadow, ema, rho, or all that the data allow. The first gives the "
         "verdict. [default: members with --members, holdout with --holdout and reference with --calibration-target or "
         "--reference; with none of these, shadow]",
-        formerly=("--method",),
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
     )
@@ -145,7 +143,6 @@ class KSAudit(Level):
     holdout_shadow_models: int | None = shadow_count(
         HOLDOUT_MODELS,
         "Holdout test: models, each trained on random records of the query set and the holdout.",
-        "--holdout-shadows",
     )
     designs: str = designs_of_shadows(
         f"Designs of the shadow models of a test, mixed: {MEANING}: nobody knows exactly how a target was trained.",

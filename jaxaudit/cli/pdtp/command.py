@@ -18,7 +18,6 @@ class PDTPAudit(Seeded):
     measured_records: int | None = option(
         None,
         "Number of records to measure, sampled at random. [default: all]",
-        formerly=("--records",),
         minimum=1,
         maximum=MOST * 1000,
     )

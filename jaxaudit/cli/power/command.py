@@ -67,9 +67,7 @@ class PowerAudit(Seeded):
         "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already."
     )
     fraction: float = option(0.1, "The used fraction of the query set to detect.", check=share_check("fraction"))
-    holdout_shadow_models: int | None = shadow_count(
-        SHADOW_MODELS, "Models, each trained on a half of the query set.", "--holdout-shadows"
-    )
+    holdout_shadow_models: int | None = shadow_count(SHADOW_MODELS, "Models, each trained on a half of the query set.")
     designs: str = designs_of_shadows(f"Designs of the shadow models, mixed: {MEANING}.")
     budget: str | None = option(
         None,

@@ -100,7 +100,6 @@ class TrainedModels(Seeded):
         (),
         f"Recipes (designs) that models take turns in: {MEANING}. Repeatable.",
         metavar="NAME",
-        formerly=("--designs",),
         check=lambda text: parse_known(text, "--recipe"),
     )
 

@@ -63,7 +63,6 @@ class UnlearnAudit(Level):
     methods: str = option(
         ",".join(USUAL),
         f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference.",
-        formerly=("--method",),
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
     )

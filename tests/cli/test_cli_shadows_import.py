@@ -213,6 +213,7 @@ def short(path: str) -> Callable[[Path], None]:
 KEEP, LOGITS, FIRST = "experiment-3_6/keep.npy", "experiment-3_6/logits/0000000100.npy", "experiment-0_6/keep.npy"
 LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
     "rows of other records": (replaced(KEEP, lambda row: row[:50]), "50 records, the first of 160"),
+    "rows of two axes": (replaced(KEEP, lambda row: row[:, None]), "one value for each record"),
     "rows that are no booleans": (replaced(KEEP, lambda row: row.astype(int)), "int64"),
     "rows with bytes of 2": (replaced(KEEP, lambda row: np.full(POOL, 2, np.uint8).view(bool)), "true or false"),
     "rows of all records": (

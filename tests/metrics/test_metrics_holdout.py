@@ -11,7 +11,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import _one_value, _sampling_variances, differences, holdout_test
+from jaxaudit.metrics.holdout import _one_value, _sampling_variances, differences, effect_of, holdout_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import Usage
 
@@ -257,6 +257,9 @@ def test_the_sampling_variance_of_a_difference_is_that_of_drawn_records() -> Non
         _sampling_variances(scores[:3], rows[:3], np.arange(60)).mean(),
         _sampling_variances(scores[:3], rows[:3], None).mean(),
     )
+    test = permutation_test(jax.random.key(1), scores[0, :20], scores[0, 20:])
+    effect = effect_of(test, scores[:4], 20, rows[1:4])
+    np.testing.assert_allclose(effect.variance, scores[0, :20].var(ddof=1) / 20 + scores[0, 20:].var(ddof=1) / 40)
 
 
 def test_refusals() -> None:

@@ -273,7 +273,7 @@ def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):
 def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    quick = ("pdtp", "--data", "wine", "--learner", "nb", "--top", "1")
+    quick = ("pdtp", "--data", "wine", "--model", "nb", "--top", "1")
     first = jaxaudit(*quick, "--show-values", "--report", "run/page.html", "--out", "run")
     assert first.code == 0, first.err
     assert first.err.endswith("written: run/page.html\n")

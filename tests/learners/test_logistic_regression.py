@@ -9,16 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners import logistic_leave_one_out, logistic_regression
-from jaxaudit.learners.logistic_objective import (
-    INTERCEPT_RIDGE,
-    inverse_at,
-    inverse_at_zero,
-    objectives,
-    precondition,
-    start_of,
-    value_and_gradient,
-)
+from jaxaudit.learners import logistic_leave_one_out, logistic_objective, logistic_regression
 
 KEY = jax.random.key(29)
 COLUMNS = 4
@@ -82,10 +73,12 @@ def close(ours, theirs, tolerance):
 def test_the_objective_is_its_formula_and_has_its_gradient(classes):
     inputs, labels = records(12, classes)
     with jax.enable_x64(True):
-        of = objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.ones((1, 12)).at[0, 3].set(0), classes, 0.5)
-        point = start_of(of) + jnp.arange(start_of(of).size) / 10
-        (value,), gradient = value_and_gradient(of, point)
-        slope = jax.jit(jax.grad(lambda point: value_and_gradient(of, point)[0][0]))(point)
+        of = logistic_objective.objectives(
+            jnp.asarray(inputs), jnp.asarray(labels), jnp.ones((1, 12)).at[0, 3].set(0), classes, 0.5
+        )
+        point = logistic_objective.start_of(of) + jnp.arange(logistic_objective.start_of(of).size) / 10
+        (value,), gradient = logistic_objective.value_and_gradient(of, point)
+        slope = jax.jit(jax.grad(lambda point: logistic_objective.value_and_gradient(of, point)[0][0]))(point)
         np.testing.assert_allclose(gradient, slope, rtol=1e-12, atol=1e-12)
     rows = np.asarray(point).reshape(-1, COLUMNS + 1)
     scores = inputs.astype(np.float64) @ rows[:, :-1].T + rows[:, -1]
@@ -100,28 +93,23 @@ def test_preconditioners_are_inverses_of_second_derivatives(classes):
     """Of the objective with its small ridge on intercepts; at zero, one block of it in place of all."""
     inputs, labels = records(12, classes)
     with jax.enable_x64(True):
-        of = objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.ones((1, 12)), classes, 0.5)
-        ridged = of._replace(penalty=of.penalty.at[-1].set(INTERCEPT_RIDGE * 0.5))
-        second = jax.jit(jax.hessian(lambda point: value_and_gradient(ridged, point[None])[0][0]))
-        start = start_of(of)[0]
+        of = logistic_objective.objectives(jnp.asarray(inputs), jnp.asarray(labels), jnp.ones((1, 12)), classes, 0.5)
+        ridged = of._replace(penalty=of.penalty.at[-1].set(logistic_objective.INTERCEPT_RIDGE * 0.5))
+        second = jax.jit(jax.hessian(lambda point: logistic_objective.value_and_gradient(ridged, point[None])[0][0]))
+        start = logistic_objective.start_of(of)[0]
         point, unit = start + jnp.arange(len(start)) / 10, jnp.eye(len(start))
-        ridge = np.diag(np.append(np.full(COLUMNS, 0.5), INTERCEPT_RIDGE * 0.5))
+        ridge = np.diag(np.append(np.full(COLUMNS, 0.5), logistic_objective.INTERCEPT_RIDGE * 0.5))
         # Share of a class's own block that is weighed: without the coupling all; where classes are equally likely,
         # p (1 - p) of p, and one block stands for all.
         for found, at, exact, share in (
-            (inverse_at(of, point[None], coupled=True), point, True, 1),
-            (inverse_at(of, point[None], coupled=False), point, classes == 2, 1),
-            (inverse_at_zero(of), start, classes == 2, 2 / 3),
+            (logistic_objective.inverse_at(of, point[None], coupled=True), point, True, 1),
+            (logistic_objective.inverse_at(of, point[None], coupled=False), point, classes == 2, 1),
+            (logistic_objective.inverse_at_zero(of), start, classes == 2, 2 / 3),
         ):
-            # In float32.
-            close = {"rtol": 0, "atol": 1e-3}
-            if exact:
-                np.testing.assert_allclose(precondition(of, found, second(at)), unit, **close)
-                continue
-            own = slice(COLUMNS + 1)
-            block = (np.asarray(second(at))[own, own] - ridge) / share + ridge
-            inverse = np.asarray(precondition(of, found, unit))[own, own]
-            np.testing.assert_allclose(inverse @ block, unit[own, own], **close)
+            own = slice(None if exact else COLUMNS + 1)
+            wanted = second(at) if exact else (second(at)[own, own] - ridge) / share + ridge
+            inverse = logistic_objective.precondition(of, found, unit)[own, own]
+            np.testing.assert_allclose(inverse @ wanted, unit[own, own], rtol=0, atol=1e-3)  # in float32
 
 
 @pytest.mark.parametrize(("classes", "l2"), [(2, 0.01), (3, 1.0)])

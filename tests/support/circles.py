@@ -8,9 +8,5 @@ import pytest
 
 def first_of(cases: Iterable[Any]) -> list[Any]:
     """`cases` with all but the first in the outer circle: each network and optimizer is compiled anew."""
-    first, *others = cases
-    return [first, *(pytest.param(*_values(case), marks=pytest.mark.outer) for case in others)]
-
-
-def _values(case: Any) -> tuple[Any, ...]:
-    return case if type(case) is tuple else (case,)
+    first, *others = (case if type(case) is tuple else (case,) for case in cases)
+    return [pytest.param(*first), *(pytest.param(*other, marks=pytest.mark.outer) for other in others)]

@@ -11,8 +11,9 @@ same function before, by coverage; the quickest first, up to `SECONDS` of tests.
 With neither of the two `--everything`, and with `--inner` here, it is the inner circle that must notice: only tests of
 `times.xml` are run.
 
-`mutations.json` is what the whole suite noticed before it was shortened; with `--again bench/mutations.json` the same
-errors are made, wherever a module has stayed as it was.
+`mutations.json` is what the whole suite noticed before it was shortened, and `mutations_inner.json` what the inner
+circle noticed afterwards; then further tests were written. With `--again bench/mutations.json` the same errors are
+made, wherever a module has stayed as it was.
 
 Without an error all of these tests must pass in the copies of the tree that are used; else nothing is counted.
 
